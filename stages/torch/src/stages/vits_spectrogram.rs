@@ -11,7 +11,7 @@ use super::{blob, check_rate};
 use crate::error::{TorchError, guarded};
 use crate::mel::MelShape;
 use crate::vits::artifact::Model;
-use crate::vits::{Analysis, cached};
+use crate::vits::{Analysis, mel_processing};
 use crate::wave;
 
 /// The default settings of a spectrogram without a model: those of MMS.
@@ -105,6 +105,9 @@ fn output(analysis: &Analysis, samples: &[f32]) -> Result<Output, TorchError> {
     let spectrogram = analysis.linear(&wave)?.f_squeeze_dim(0)?;
     let frames = spectrogram.size()[1] as f64;
     Ok(Output::default()
-        .with("spectrogram", NewValue::bytes(cached::KIND, cached::write(&spectrogram)?))
+        .with(
+            "spectrogram",
+            NewValue::bytes(mel_processing::KIND, mel_processing::write(&spectrogram)?),
+        )
         .with("frames", NewValue::Number(frames)))
 }

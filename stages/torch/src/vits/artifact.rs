@@ -9,7 +9,7 @@ use stage_families::vits::{
 };
 use tch::Device;
 
-use super::config::Config;
+use super::Config;
 use super::load::{Form, Prepared, prepare};
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
@@ -45,7 +45,7 @@ impl Model {
     ) -> Result<Model, StageError> {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let config_file = arrived.blob(artifact::CONFIG)?;
-        let config = super::config::parse(&context.read(config_file)?)?;
+        let config = super::load::parse(&context.read(config_file)?)?;
         let vocabulary = arrived.file(artifact::VOCABULARY, context)?;
         let settings = arrived.file(artifact::TOKENIZER_CONFIG, context)?;
         let tokenizer = Tokenizer::read(&vocabulary, &settings)?;

@@ -4,7 +4,7 @@
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
-use super::config::Config;
+use super::Config;
 use crate::conv::{Conv, Leaky, Shape};
 use crate::error::TorchError;
 use crate::weights::{Scope, Weights};

@@ -7,10 +7,10 @@ use tch::{Device, Kind, Tensor};
 
 use super::load::{Form, Prepared, prepare};
 use super::losses::LossWeights;
-use super::model::{Manner, Texts, Vits};
-use super::nets::{Net, Nets, TrainingOptions};
+use super::models::{Manner, Texts, Vits};
 use super::noise::Recorded;
-use super::training::{Clips, Made};
+use super::train::{Net, Nets, TrainingOptions};
+use super::{Clips, Made};
 use crate::error::TorchError;
 use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
@@ -48,7 +48,7 @@ pub fn outputs(
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
     let settings: Settings = fixture::settings(settings)?;
-    let config = super::config::parse(settings.config.to_string().as_bytes())?;
+    let config = super::load::parse(settings.config.to_string().as_bytes())?;
     let read = || Weights::from_safetensors(weights);
     let mut outputs = Outputs::new();
     let Prepared { generator, .. } = prepare(&config, read()?, Form::Whole, Device::Cpu)?;

@@ -3,7 +3,7 @@
 use stage_formats::shapes::Expected;
 use tch::{Device, Kind, Tensor};
 
-use super::config::Config;
+use super::Config;
 use crate::error::TorchError;
 use crate::random::Random;
 use crate::weights::Weights;

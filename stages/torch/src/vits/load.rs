@@ -4,7 +4,7 @@ use stage_families::vits::{DISCRIMINATOR_PREFIX, is_normed, is_projection, plain
 use stage_formats::weight_norm::paired;
 use tch::Device;
 
-use super::config::Config;
+use super::Config;
 use crate::error::TorchError;
 use crate::weight_norm::{fold, split};
 use crate::weights::{Weights, usable};
@@ -76,4 +76,9 @@ fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
         weights.insert(name, tensor);
     }
     Ok(weights)
+}
+
+/// Reads a `config.json`.
+pub fn parse(json: &[u8]) -> Result<Config, TorchError> {
+    Config::parse(json).map_err(|error| TorchError::Model(error.to_string()))
 }

@@ -1,49 +1,39 @@
 //! VITS (Kim et al., arXiv 2106.06103): end-to-end text-to-speech with a conditional variational
 //! autoencoder, a normalizing flow and a duration predictor; MMS models are of this kind.
 //!
-//! Tensors are named as in transformers. Shapes: B rows of a batch, N tokens with blanks, T frames,
+//! Files bear the names of the original project's modules, tensors those of transformers. Shapes: B rows of a batch, N tokens with blanks, T frames,
 //! C hidden channels, F channels of latents, E of a speaker. Masks are 1 and 0.
 
-mod alignment;
 pub mod artifact;
-mod attention;
-mod batch;
-pub mod cached;
-pub mod config;
-mod decoder;
-mod deterministic;
+mod attentions;
+mod commons;
+mod data_utils;
 mod discriminator;
-mod dropout;
-mod duration;
-mod duration_flow;
+mod duration_predictors;
 pub mod fixture;
-mod flow;
 pub mod fresh;
 mod load;
 mod losses;
-mod model;
-mod nets;
+pub mod mel_processing;
+mod models;
+mod modules;
+mod monotonic_align;
 mod noise;
-mod separable;
 mod show;
-mod spectrogram;
-mod spline;
 #[cfg(test)]
 mod tests;
-mod text_encoder;
+mod train;
 mod trainee;
-mod training;
+mod transforms;
 pub mod tune;
-mod wavenet;
 
-pub use alignment::align;
-pub use batch::{Batch, Recording};
-pub use config::Config;
+pub use data_utils::{Batch, Clips, Recording};
 pub use load::{Form, Prepared, prepare};
 pub use losses::LossWeights;
-pub use model::{Manner, Speech, Texts, Vits};
-pub use nets::{Net, Nets, TrainingOptions};
+pub use mel_processing::Analysis;
+pub use models::{Manner, Speech, Texts, Vits};
+pub use monotonic_align::align;
 pub use noise::{NormalNoise, Recorded, Seeded};
-pub use spectrogram::Analysis;
+pub use stage_families::vits::Config;
+pub use train::{Made, Net, Nets, TrainingOptions};
 pub use trainee::VitsTrainee;
-pub use training::{Clips, Made};

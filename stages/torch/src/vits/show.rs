@@ -3,10 +3,11 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::model::{Manner, spread_out};
-use super::nets::Nets;
+use super::Clips;
+use super::commons::spread_out;
+use super::models::Manner;
 use super::noise::Seeded;
-use super::training::Clips;
+use super::train::Nets;
 use crate::error::TorchError;
 use crate::train::samples::{Made, picture};
 

@@ -4,11 +4,11 @@
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
-use super::batch::Batch;
+use super::Batch;
 use super::losses::{self, MEL};
-use super::nets::{Net, Nets};
 use super::show;
-use super::training::{Clips, Made};
+use super::train::{Net, Nets};
+use super::{Clips, Made};
 use crate::error::TorchError;
 use crate::train::{Losses, Means, Phase, Totals, Trainee, samples};
 

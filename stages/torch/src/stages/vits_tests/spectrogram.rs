@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::wave_item;
 use crate::vits::artifact::Model;
-use crate::vits::{Analysis, Clips, Form, Vits, cached};
+use crate::vits::{Analysis, Clips, Form, Vits, mel_processing};
 
 fn samples(count: usize) -> Vec<f32> {
     // In 16 bits, as read from a file.
@@ -39,7 +39,7 @@ fn it_is_what_training_would_compute() {
         let made = made.unwrap();
         assert_eq!(made.number("frames"), Some(frames as f64));
         let bytes = Context::read(&mut bench, made.blob("spectrogram").unwrap()).unwrap();
-        let cached = cached::read(&bytes, &model.config).unwrap();
+        let cached = mel_processing::read(&bytes, &model.config).unwrap();
         assert_eq!(cached.size(), [513, frames]);
         let row = clips.spectrograms.get(row as i64).narrow(1, 0, frames);
         assert!(cached == row.contiguous());

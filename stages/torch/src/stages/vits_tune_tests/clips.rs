@@ -1,7 +1,7 @@
 //! The selection of training clips, and the reports on the others.
 
 use super::*;
-use crate::vits::{Analysis, cached};
+use crate::vits::{Analysis, mel_processing};
 
 fn with_text(mut item: Item, text: &str) -> Item {
     item.fields.set("text", Value::text(text));
@@ -115,7 +115,7 @@ fn spectrograms_that_were_computed_before_change_nothing_and_others_are_refused(
         let whole = samples.len() as i64 / config.hop() * config.hop();
         let wave = tch::Tensor::from_slice(&samples).narrow(0, 0, whole).unsqueeze(0);
         let linear = analysis.linear(&wave).unwrap().squeeze_dim(0);
-        let blob = bench.keep(cached::KIND, &cached::write(&linear).unwrap());
+        let blob = bench.keep(mel_processing::KIND, &mel_processing::write(&linear).unwrap());
         item.fields.set("spectrogram", Value::Blob(blob.into()));
     }
     let given = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();

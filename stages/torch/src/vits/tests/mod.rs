@@ -10,7 +10,7 @@ use std::path::Path;
 use stage_core::StageError;
 use tch::{Device, Kind};
 
-use super::nets::{Nets, TrainingOptions};
+use super::train::{Nets, TrainingOptions};
 use super::{Batch, Config, Form, LossWeights, Prepared, Recording, VitsTrainee, prepare};
 use crate::error::TorchError;
 use crate::random::{Random, scramble};

@@ -11,7 +11,7 @@ use crate::train::notes::Notes;
 use crate::train::order::Row;
 use crate::train::run::{Data, Purpose};
 use crate::vits::artifact::Model;
-use crate::vits::{Batch, Config, Recording, cached};
+use crate::vits::{Batch, Config, Recording, mel_processing};
 use crate::wave;
 
 /// For the draw of held-out clips.
@@ -161,7 +161,7 @@ impl Reading<'_> {
     }
 
     fn check(&self, spectrogram: &[u8], frames: usize) -> Result<(), TorchError> {
-        let own = cached::read(spectrogram, &self.model.config)?.size()[1];
+        let own = mel_processing::read(spectrogram, &self.model.config)?.size()[1];
         match own == frames as i64 {
             true => Ok(()),
             false => Err(TorchError::Input(format!(

@@ -1,12 +1,14 @@
-//! Attention with relative positions: besides keys and values of the tokens, each relative position
-//! within a window has a key and a value of its own (Shaw et al., arXiv 1803.02155).
+//! A layer of the text encoder: attention with relative positions and convolutions. Besides keys and
+//! values of the tokens, each relative position within a window has a key and a value of its own
+//! (Shaw et al., arXiv 1803.02155).
 
 use tch::{Kind, Tensor};
 
-use super::config::Config;
-use super::dropout::Dropout;
+use super::Config;
+use super::modules::Dropout;
+use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
-use crate::layers::{Linear, Pass};
+use crate::layers::{LayerNorm, Linear, Pass};
 use crate::weights::Scope;
 
 /// The padding mask and the relative positions of one batch.
@@ -112,6 +114,74 @@ impl Attention {
         let y = weights.matmul(&split(&self.v_proj));
         let y = y + positions.absolute_to_relative(&weights).matmul(&self.emb_rel_v);
         self.out_proj.forward(&y.transpose(1, 2).reshape([batch, length, width]), pass)
+    }
+}
+
+#[derive(Debug)]
+struct FeedForward {
+    conv_1: Conv,
+    conv_2: Conv,
+    dropout: Dropout,
+}
+
+/// Attention and convolutions, each with a residual connection and a norm after it.
+#[derive(Debug)]
+pub struct EncoderLayer {
+    attention: Attention,
+    layer_norm: LayerNorm,
+    feed_forward: FeedForward,
+    final_layer_norm: LayerNorm,
+    dropouts: [Dropout; 2],
+}
+
+impl FeedForward {
+    fn load(mut scope: Scope, config: &Config, dropout: Dropout) -> Result<Self, TorchError> {
+        let (width, inner, kernel) = (config.hidden_size, config.ffn_dim, config.ffn_kernel_size);
+        let conv_1 = Conv::load(scope.under("conv_1"), Shape::new(width, inner, kernel))?;
+        let conv_2 = Conv::load(scope.under("conv_2"), Shape::new(inner, width, kernel))?;
+        Ok(FeedForward { conv_1, conv_2, dropout })
+    }
+
+    /// [B, C, N] to [B, C, N].
+    fn forward(&self, x: &Tensor, mask: &Tensor, pass: Pass) -> Result<Tensor, TorchError> {
+        let inner = self.dropout.forward(&self.conv_1.forward(&(x * mask))?.relu(), pass);
+        Ok(self.conv_2.forward(&(inner * mask))? * mask)
+    }
+}
+
+impl EncoderLayer {
+    pub fn load(
+        mut scope: Scope,
+        config: &Config,
+        stream: u64,
+    ) -> Result<EncoderLayer, TorchError> {
+        let (width, eps) = (config.hidden_size, config.layer_norm_eps);
+        let dropout = |probability: f64, place: u64| Dropout::new(probability, stream + place);
+        let attention = dropout(config.attention_dropout, 0);
+        let feed_forward = dropout(config.activation_dropout, 1);
+        Ok(EncoderLayer {
+            attention: Attention::load(scope.under("attention"), config, attention)?,
+            layer_norm: LayerNorm::load(&mut scope.under("layer_norm"), width, eps)?,
+            feed_forward: FeedForward::load(scope.under("feed_forward"), config, feed_forward)?,
+            final_layer_norm: LayerNorm::load(&mut scope.under("final_layer_norm"), width, eps)?,
+            dropouts: [dropout(config.hidden_dropout, 2), dropout(config.hidden_dropout, 3)],
+        })
+    }
+
+    /// [B, C, N] to [B, C, N].
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        mask: &Tensor,
+        positions: &RelativePositions,
+        pass: Pass,
+    ) -> Result<Tensor, TorchError> {
+        let attended = self.attention.forward(&x.transpose(1, 2), positions, pass).transpose(1, 2);
+        let x = x + self.dropouts[0].forward(&attended, pass);
+        let x = over_channels(&self.layer_norm, &x);
+        let inner = self.feed_forward.forward(&x, mask, pass)?;
+        let x = x + self.dropouts[1].forward(&inner, pass);
+        Ok(over_channels(&self.final_layer_norm, &x))
     }
 }
 

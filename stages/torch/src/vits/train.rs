@@ -1,16 +1,22 @@
-//! The generator and the discriminator in training, and their losses.
+//! The computation of a training step, from clips to losses. Generator and discriminator alternate:
+//! each is trained on its own loss, with the other fixed.
+
+use std::f64::consts::TAU;
 
 use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
-use super::config::Config;
+use super::Config;
+use super::commons::{expand, slice_start, sliced, spread_out};
+use super::data_utils::Clips;
 use super::discriminator::Discriminator;
+use super::duration_predictors::Said;
 use super::load::Prepared;
-use super::losses::{self, DISCRIMINATOR, LossWeights};
-use super::model::Vits;
+use super::losses::{self, DISCRIMINATOR, KlTerms, LossWeights};
+use super::mel_processing::Analysis;
+use super::models::{Posterior, Prior, Vits};
+use super::monotonic_align::align_all;
 use super::noise::{NormalNoise, Seeded};
-use super::spectrogram::Analysis;
-use super::training::{Clips, Made, slice_start};
 use crate::cast::computed_in;
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -210,6 +216,164 @@ impl Nets {
         }
         Ok(())
     }
+}
+
+/// The outputs of the generator for clips.
+#[derive(Debug)]
+pub struct Made {
+    pub prior: Prior,
+    pub posterior: Posterior,
+    /// The latents of sound through the flow: [B, F, T].
+    pub flowed: Tensor,
+    /// The log-likelihood of each frame at each token: [B, T, N].
+    pub scores: Tensor,
+    /// Frames of each token: [B, N].
+    pub durations: Tensor,
+    /// Sum over the tokens of each text: `[B]`.
+    pub duration_loss: Tensor,
+    /// Sum over all frames.
+    pub kl_loss: Tensor,
+    /// The sound of a segment of each clip, generated and recorded: [B, 1, samples].
+    pub wave: Tensor,
+    pub recorded: Tensor,
+    /// For the recorded segment: [B, bands, frames].
+    pub recorded_mel: Tensor,
+}
+
+impl Vits {
+    /// The forward pass of training. Noise is drawn for the latents, [B, F, T], then for the
+    /// durations, [B, 2, N], if these are stochastic. `starts` are the first frames of the segments
+    /// that are decoded.
+    pub fn learn(
+        &self,
+        clips: &Clips,
+        analysis: &Analysis,
+        starts: &[i64],
+        noise: &mut dyn NormalNoise,
+        pass: Pass,
+    ) -> Result<Made, TorchError> {
+        let Clips { texts, mask, frames, .. } = clips;
+        self.check_starts(frames, starts)?;
+        let speaker = self.speaker(clips.speakers.as_deref(), frames.len())?;
+        let speaker = speaker.as_ref();
+        let rows = frames.len() as i64;
+        let prior = self.prior(texts, pass)?;
+        let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]])?;
+        let drawn = drawn.f_to_device(self.device)?;
+        let posterior =
+            self.posterior_encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass)?;
+        let flowed = self.flow.forward(&posterior.latents, mask, speaker, pass)?;
+        let scores = scores(&prior, &flowed);
+        let durations = align_all(&scores, frames, &texts.lengths)?;
+        let drawn = match self.duration_predictor.takes_noise() {
+            true => {
+                let drawn = noise.draw([rows, 2, texts.ids.size()[1]])?;
+                Some(drawn.f_to_device(self.device)?)
+            }
+            false => None,
+        };
+        let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker };
+        let lasting = durations.unsqueeze(1);
+        // Splines and log-durations are too steep for half precision.
+        let duration_loss = computed_in(Kind::Float, || {
+            self.duration_predictor.loss(said, &lasting, drawn.as_ref(), pass)
+        })?;
+        let kl_loss = kl_loss(&prior, &posterior, &flowed, &durations, mask)?;
+        let (hop, part) = (self.config.hop(), self.config.segment_frames());
+        let wave = self.decoder.forward(&sliced(&posterior.latents, starts, part)?, speaker)?;
+        let wave = wave.f_to_kind(Kind::Float)?;
+        let first: Vec<i64> = starts.iter().map(|start| start * hop).collect();
+        let recorded = sliced(&clips.waves.f_unsqueeze(1)?, &first, part * hop)?;
+        let recorded_mel = analysis.log_mel(&sliced(&clips.spectrograms, starts, part)?)?;
+        Ok(Made {
+            prior,
+            posterior,
+            flowed,
+            scores,
+            durations,
+            duration_loss,
+            kl_loss,
+            wave,
+            recorded,
+            recorded_mel,
+        })
+    }
+
+    fn check_starts(&self, frames: &[i64], starts: &[i64]) -> Result<(), TorchError> {
+        let part = self.config.segment_frames();
+        let fits = |(frames, start): (&i64, &i64)| *start >= 0 && start + part <= *frames;
+        match frames.len() == starts.len() && frames.iter().zip(starts).all(fits) {
+            true => Ok(()),
+            false => Err(TorchError::Input(format!(
+                "parts of {part} frames from {starts:?} do not lie in clips of {frames:?}"
+            ))),
+        }
+    }
+}
+
+impl Made {
+    /// The loss of the discriminator, summed over the clips; the generator gets no gradient.
+    pub fn discriminator_loss(&self, judge: &Discriminator) -> Result<Tensor, TorchError> {
+        // In one batch, so that each weight is computed only once.
+        let both = Tensor::f_cat(&[&self.recorded, &self.wave.detach()], 0)?;
+        let [real, fake] = judge.forward(&both)?.halves()?;
+        Ok(losses::discriminator(&real, &fake) * self.wave.size()[0] as f64)
+    }
+
+    /// The losses of the generator; the discriminator gets no gradient. Sums over the tokens, the
+    /// frames or the clips, by name.
+    pub fn generator_losses(
+        &self,
+        judge: &Discriminator,
+        analysis: &Analysis,
+    ) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
+        let judge = judge.frozen()?;
+        let real = tch::no_grad(|| judge.forward(&self.recorded))?;
+        let fake = judge.forward(&self.wave)?;
+        let clips = self.wave.size()[0] as f64;
+        Ok(vec![
+            (losses::ADVERSARIAL, losses::adversarial(&fake) * clips),
+            (losses::FEATURES, losses::features(&real, &fake) * clips),
+            (losses::MEL, losses::mel(&self.recorded_mel, &self.mel(analysis)?) * clips),
+            (losses::DURATION, self.duration_loss.sum(Kind::Float)),
+            (losses::KL, self.kl_loss.shallow_clone()),
+        ])
+    }
+
+    /// For the generated segment: [B, bands, frames].
+    pub fn mel(&self, analysis: &Analysis) -> Result<Tensor, TorchError> {
+        analysis.log_mel(&analysis.linear(&self.wave.squeeze_dim(1))?)
+    }
+}
+
+/// The log-likelihood of each frame's latents at each token: [B, T, N]. Without gradients.
+fn scores(prior: &Prior, flowed: &Tensor) -> Tensor {
+    let _guard = tch::no_grad_guard();
+    let (mean, log_deviation) = (prior.mean.detach(), prior.log_deviation.detach());
+    let flowed = flowed.detach().transpose(1, 2); // [B, T, F]
+    let precision = (&log_deviation * -2.0).exp(); // [B, F, N]
+    let summed = |x: Tensor| x.sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
+    let spread = summed(-log_deviation - TAU.ln() * 0.5);
+    spread - flowed.square().matmul(&precision) * 0.5 + flowed.matmul(&(&mean * &precision))
+        - summed(mean.square() * precision) * 0.5
+}
+
+fn kl_loss(
+    prior: &Prior,
+    posterior: &Posterior,
+    flowed: &Tensor,
+    durations: &Tensor,
+    mask: &Tensor,
+) -> Result<Tensor, TorchError> {
+    let (places, _) = spread_out(durations, i64::MAX >> 8)?;
+    let places = places.f_to_device(flowed.device())?;
+    Ok(losses::kl(&KlTerms {
+        z_p: flowed,
+        logs_q: &posterior.log_deviation,
+        m_p: &expand(&prior.mean, &places),
+        logs_p: &expand(&prior.log_deviation, &places),
+        z_mask: mask,
+    }))
 }
 
 fn learning(weights: &Weights) -> Vec<(String, Tensor)> {

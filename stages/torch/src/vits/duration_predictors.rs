@@ -5,18 +5,17 @@ use std::f64::consts::TAU;
 
 use tch::Tensor;
 
-use super::config::Config;
-use super::deterministic::Deterministic;
-use super::duration_flow::{Flows, summed};
-use super::separable::Separable;
-use super::text_encoder::halves;
-use crate::conv::{Conv, Shape};
+use super::Config;
+use super::commons::{halves, summed};
+use super::modules::{ConvFlow, DilatedDepthSeparableConv, Dropout, ElementwiseAffine};
+use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
-use crate::layers::Pass;
+use crate::layers::{LayerNorm, Pass};
 use crate::weights::Scope;
 
 /// Dropout streams, separate from those of other modules.
-pub const STREAM: u64 = 3 << 20;
+const STREAM: u64 = 3 << 20;
+
 /// The smallest duration before the logarithm.
 const LEAST: f64 = 1e-5;
 
@@ -41,7 +40,7 @@ pub enum DurationPredictor {
 #[derive(Debug)]
 struct Condition {
     conv_pre: Conv,
-    conv_dds: Separable,
+    conv_dds: DilatedDepthSeparableConv,
     conv_proj: Conv,
 }
 
@@ -121,7 +120,7 @@ impl Condition {
         let (conv_pre, conv_proj) = (conv("conv_pre", inputs)?, conv("conv_proj", width)?);
         let (dds, dropout) =
             (scope.under(&format!("{prefix}conv_dds")), config.duration_predictor_dropout);
-        let conv_dds = Separable::load(dds, config, dropout, stream)?;
+        let conv_dds = DilatedDepthSeparableConv::load(dds, config, dropout, stream)?;
         Ok(Condition { conv_pre, conv_dds, conv_proj })
     }
 
@@ -192,16 +191,13 @@ impl Stochastic {
 }
 
 /// The conditioning of durations on the speaker, in models with speakers.
-pub fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, TorchError> {
+fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, TorchError> {
     let (speaker, width) = (config.speaker_embedding_size, config.hidden_size);
     let shape = Shape::new(speaker, width, 1);
     (speaker > 0).then(|| Conv::load(scope.under("cond"), shape)).transpose()
 }
 
-pub fn of_speaker(
-    cond: &Option<Conv>,
-    speaker: Option<&Tensor>,
-) -> Result<Option<Tensor>, TorchError> {
+fn of_speaker(cond: &Option<Conv>, speaker: Option<&Tensor>) -> Result<Option<Tensor>, TorchError> {
     match (cond, speaker) {
         (Some(cond), Some(speaker)) => Ok(Some(cond.forward(&speaker.detach())?)),
         _ => Ok(None),
@@ -211,4 +207,129 @@ pub fn of_speaker(
 /// The negative log-density of each value under a standard normal distribution.
 fn energy(x: &Tensor) -> Tensor {
     (x.square() + TAU.ln()) * 0.5
+}
+
+/// An affine layer, then couplings, each followed by a flip of the channels. So the first coupling
+/// transforms the channel that is not a duration.
+#[derive(Debug)]
+struct Flows {
+    affine: ElementwiseAffine,
+    bends: Vec<ConvFlow>,
+}
+
+impl Flows {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Flows, TorchError> {
+        let affine = ElementwiseAffine::load(scope.under("0"), config.depth_separable_channels)?;
+        let bends = (1..=config.duration_predictor_num_flows)
+            .map(|at| ConvFlow::load(scope.under(&at.to_string()), config, STREAM));
+        Ok(Flows { affine, bends: bends.collect::<Result<_, _>>()? })
+    }
+
+    /// [B, 2, N] to [B, 2, N], and the log-determinant: [B].
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        mask: &Tensor,
+        cond: &Tensor,
+    ) -> Result<(Tensor, Tensor), TorchError> {
+        let (mut x, mut widening) = self.affine.forward(x, mask);
+        for bend in &self.bends {
+            let (y, more) = bend.forward(&x, mask, cond)?;
+            x = y.f_flip([1])?;
+            widening += more;
+        }
+        Ok((x, widening))
+    }
+
+    /// The inverse, without the first coupling: it transforms the channel that is not a duration,
+    /// and the original omits it.
+    pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
+        let mut y = y.shallow_clone();
+        for bend in self.bends.iter().skip(1).rev() {
+            y = bend.reverse(&y.f_flip([1])?, mask, cond)?;
+        }
+        Ok(self.affine.reverse(&y.f_flip([1])?, mask))
+    }
+}
+
+#[derive(Debug)]
+pub struct Deterministic {
+    conv_1: Conv,
+    norm_1: LayerNorm,
+    conv_2: Conv,
+    norm_2: LayerNorm,
+    proj: Conv,
+    cond: Option<Conv>,
+    dropout: f64,
+}
+
+impl Deterministic {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Deterministic, TorchError> {
+        let (width, inner) = (config.hidden_size, config.duration_predictor_filter_channels);
+        let (kernel, eps) = (config.duration_predictor_kernel_size, config.layer_norm_eps);
+        Ok(Deterministic {
+            conv_1: Conv::load(scope.under("conv_1"), Shape::new(width, inner, kernel))?,
+            norm_1: LayerNorm::load(&mut scope.under("norm_1"), inner, eps)?,
+            conv_2: Conv::load(scope.under("conv_2"), Shape::new(inner, inner, kernel))?,
+            norm_2: LayerNorm::load(&mut scope.under("norm_2"), inner, eps)?,
+            proj: Conv::load(scope.under("proj"), Shape::new(inner, 1, 1))?,
+            cond: speaker_conv(&mut scope, config)?,
+            dropout: config.duration_predictor_dropout,
+        })
+    }
+
+    /// Logarithms of durations: [B, 1, N].
+    pub fn forward(&self, said: Said, pass: Pass) -> Result<Tensor, TorchError> {
+        let Said { mask, .. } = said;
+        let mut x = said.hidden.detach();
+        if let Some(speaker) = of_speaker(&self.cond, said.speaker)? {
+            // Not in place: it belongs to the caller.
+            x = &x + speaker;
+        }
+        let layers = [(&self.conv_1, &self.norm_1), (&self.conv_2, &self.norm_2)];
+        for (at, (conv, norm)) in layers.into_iter().enumerate() {
+            let inner = over_channels(norm, &conv.forward(&(x * mask))?.relu());
+            x = Dropout::new(self.dropout, STREAM + at as u64).forward(&inner, pass);
+        }
+        Ok(self.proj.forward(&(x * mask))? * mask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::{Device, Kind};
+
+    use super::*;
+    use crate::random::Random;
+    use crate::weights::Weights;
+
+    fn drawn(random: &mut Random, shape: &[i64]) -> Tensor {
+        let count = shape.iter().product::<i64>();
+        let values: Vec<f32> = (0..count).map(|_| random.fraction() as f32 - 0.5).collect();
+        Tensor::from_slice(&values).view(shape)
+    }
+
+    #[test]
+    fn the_way_back_leads_to_the_durations() {
+        let prefix = "duration_predictor.flows";
+        let (mut random, tokens) = (Random::new(3), 7);
+        for duration_predictor_num_flows in [1, 2, 3, 4] {
+            let config =
+                Config { hidden_size: 8, duration_predictor_num_flows, ..Config::default() };
+            let tensors = config.generator().into_iter();
+            let own = tensors.filter(|(name, _)| name.starts_with(&format!("{prefix}.")));
+            let mut weights: Weights =
+                own.map(|(name, shape)| (name, drawn(&mut random, &shape))).collect();
+            let flows = Flows::load(weights.under(prefix), &config).unwrap();
+            let mask = Tensor::ones([1, 1, tokens], (Kind::Float, Device::Cpu));
+            let cond = drawn(&mut random, &[1, 8, tokens]);
+            let x = drawn(&mut random, &[1, 2, tokens]) * 4.0;
+            let (y, _) = flows.forward(&x, &mask, &cond).unwrap();
+            let back = flows.reverse(&y, &mask, &cond).unwrap();
+            let [[expected, _], [durations, _]] = [halves(&x), halves(&back)];
+            let far = (durations - expected).abs().max().double_value(&[]);
+            assert!(far < 1e-4, "{duration_predictor_num_flows} flows: off by {far}");
+        }
+    }
 }

@@ -1,19 +1,173 @@
-//! The generator: synthesis, and its part of the training pass.
+//! The generator: text encoder, flow, posterior encoder, decoder, and synthesis with them.
 
 use serde::Deserialize;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
-use super::config::Config;
-use super::decoder;
-use super::duration::{DurationPredictor, Said};
-use super::flow::{Flow, PosteriorEncoder};
+use super::Config;
+use super::attentions::{EncoderLayer, RelativePositions};
+use super::commons::{expand, halves, spread_out};
+use super::duration_predictors::{DurationPredictor, Said};
+use super::modules::{ResidualCoupling, WaveNet};
 use super::noise::NormalNoise;
-use super::text_encoder::{Prior, TextEncoder};
-use crate::conv::mask;
+use crate::conv::{Conv, Shape, mask};
 use crate::error::TorchError;
-use crate::hifi_gan::HifiGan;
+use crate::hifi_gan::{HifiGan, HifiGanConfig};
 use crate::layers::{Embedding, Pass};
-use crate::weights::Weights;
+use crate::weights::{Scope, Weights};
+
+/// Dropout streams, separate from those of the text encoder.
+const FLOW_STREAM: u64 = 1 << 20;
+
+const POSTERIOR_STREAM: u64 = 2 << 20;
+
+/// The outputs for a text: columns of tokens.
+#[derive(Debug)]
+pub struct Prior {
+    /// [B, C, N].
+    pub hidden: Tensor,
+    /// [B, F, N] each; the logarithm is that of the standard deviation.
+    pub mean: Tensor,
+    pub log_deviation: Tensor,
+}
+
+#[derive(Debug)]
+pub struct TextEncoder {
+    embed_tokens: Embedding,
+    layers: Vec<EncoderLayer>,
+    project: Conv,
+    window: i64,
+    width: i64,
+}
+
+impl TextEncoder {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<TextEncoder, TorchError> {
+        let width = config.hidden_size;
+        let embed_tokens =
+            Embedding::load(&mut scope.under("embed_tokens"), config.vocab_size, width)?;
+        let mut layers = Vec::new();
+        for at in 0..config.num_hidden_layers {
+            let scope = scope.under(&format!("encoder.layers.{at}"));
+            layers.push(EncoderLayer::load(scope, config, 8 * at as u64)?);
+        }
+        let project =
+            Conv::load(scope.under("project"), Shape::new(width, 2 * config.flow_size, 1))?;
+        Ok(TextEncoder { embed_tokens, layers, project, window: config.window_size, width })
+    }
+
+    /// Tokens [B, N], and their mask: [B, 1, N].
+    pub fn forward(&self, ids: &Tensor, mask: &Tensor, pass: Pass) -> Result<Prior, TorchError> {
+        let embedded = self.embed_tokens.forward(ids) * (self.width as f64).sqrt();
+        let mut x = embedded.transpose(1, 2) * mask;
+        let positions = RelativePositions::new(mask, self.window);
+        for layer in &self.layers {
+            x = layer.forward(&x, mask, &positions, pass)?;
+        }
+        let hidden = x * mask;
+        let statistics = self.project.forward(&hidden)? * mask;
+        let [mean, log_deviation] = halves(&statistics);
+        Ok(Prior { hidden, mean, log_deviation })
+    }
+}
+
+/// ResidualCoupling layers, each followed by a flip of the channels.
+#[derive(Debug)]
+pub struct Flow {
+    flows: Vec<ResidualCoupling>,
+}
+
+/// The posterior of latents given a recording: [B, F, T] each.
+#[derive(Debug)]
+pub struct Posterior {
+    pub mean: Tensor,
+    pub log_deviation: Tensor,
+    /// Sampled from it.
+    pub latents: Tensor,
+}
+
+#[derive(Debug)]
+pub struct PosteriorEncoder {
+    conv_pre: Conv,
+    wavenet: WaveNet,
+    conv_proj: Conv,
+}
+
+impl Flow {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Flow, TorchError> {
+        let mut flows = Vec::new();
+        for at in 0..config.prior_encoder_num_flows {
+            let stream = FLOW_STREAM + 1024 * at as u64;
+            flows.push(ResidualCoupling::load(
+                scope.under(&format!("flows.{at}")),
+                config,
+                stream,
+            )?);
+        }
+        Ok(Flow { flows })
+    }
+
+    /// From posterior to prior: [B, F, T] to [B, F, T].
+    pub fn forward(
+        &self,
+        latents: &Tensor,
+        mask: &Tensor,
+        speaker: Option<&Tensor>,
+        pass: Pass,
+    ) -> Result<Tensor, TorchError> {
+        let mut x = latents.shallow_clone();
+        for flow in &self.flows {
+            let [first, second] = halves(&x);
+            let second = flow.shift(&first, mask, speaker, pass)? + second * mask;
+            x = Tensor::f_cat(&[first, second], 1)?.f_flip([1])?;
+        }
+        Ok(x)
+    }
+
+    /// From prior to posterior.
+    pub fn reverse(
+        &self,
+        latents: &Tensor,
+        mask: &Tensor,
+        speaker: Option<&Tensor>,
+    ) -> Result<Tensor, TorchError> {
+        let mut x = latents.shallow_clone();
+        for flow in self.flows.iter().rev() {
+            let [first, second] = halves(&x.f_flip([1])?);
+            let second = (second - flow.shift(&first, mask, speaker, Pass::Evaluate)?) * mask;
+            x = Tensor::f_cat(&[first, second], 1)?;
+        }
+        Ok(x)
+    }
+}
+
+impl PosteriorEncoder {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<PosteriorEncoder, TorchError> {
+        let (bins, width) = (config.spectrogram_bins, config.hidden_size);
+        let layers = config.posterior_encoder_num_wavenet_layers;
+        let wavenet = WaveNet::load(scope.under("wavenet"), config, layers, POSTERIOR_STREAM)?;
+        let conv_proj = Shape::new(width, 2 * config.flow_size, 1);
+        Ok(PosteriorEncoder {
+            conv_pre: Conv::load(scope.under("conv_pre"), Shape::new(bins, width, 1))?,
+            wavenet,
+            conv_proj: Conv::load(scope.under("conv_proj"), conv_proj)?,
+        })
+    }
+
+    /// A linear spectrogram [B, bins, T] with its mask [B, 1, T], and noise [B, F, T].
+    pub fn forward(
+        &self,
+        spectrogram: &Tensor,
+        mask: &Tensor,
+        speaker: Option<&Tensor>,
+        noise: &Tensor,
+        pass: Pass,
+    ) -> Result<Posterior, TorchError> {
+        let x = self.conv_pre.forward(spectrogram)? * mask;
+        let x = self.wavenet.forward(&x, mask, speaker, pass)?;
+        let [mean, log_deviation] = halves(&(self.conv_proj.forward(&x)? * mask));
+        let latents = (&mean + noise * log_deviation.exp()) * mask;
+        Ok(Posterior { mean, log_deviation, latents })
+    }
+}
 
 #[derive(Debug)]
 pub struct Vits {
@@ -93,7 +247,7 @@ impl Vits {
             device,
             text_encoder: TextEncoder::load(all.under("text_encoder"), &config)?,
             flow: Flow::load(all.under("flow"), &config)?,
-            decoder: decoder::load(all.under("decoder"), &config)?,
+            decoder: decoder(all.under("decoder"), &config)?,
             duration_predictor: DurationPredictor::load(all.under("duration_predictor"), &config)?,
             posterior_encoder: PosteriorEncoder::load(all.under("posterior_encoder"), &config)?,
             embed_speaker: table,
@@ -213,60 +367,20 @@ impl Vits {
     }
 }
 
-/// Repeats columns: [B, C, N] and indices [B, T] to [B, C, T].
-pub fn expand(x: &Tensor, places: &Tensor) -> Tensor {
-    let (rows, channels) = (x.size()[0], x.size()[1]);
-    let places = places.unsqueeze(1).expand([rows, channels, places.size()[1]], false);
-    x.gather(2, &places, false)
-}
-
-/// The token of each frame, [B, T] with zeros after the end, and the number of frames of each text,
-/// at least one.
-pub fn spread_out(durations: &Tensor, most: i64) -> Result<(Tensor, Vec<i64>), TorchError> {
-    let rows = durations.size()[0] as usize;
-    let values: Vec<f64> =
-        Vec::try_from(durations.f_to_kind(Kind::Double)?.f_contiguous()?.f_view(-1)?)?;
-    let columns = values.len() / rows.max(1);
-    let mut places: Vec<Vec<i64>> = Vec::with_capacity(rows);
-    for row in values.chunks(columns.max(1)) {
-        let total: f64 = row.iter().sum();
-        if total.is_nan() || total > most as f64 {
-            return Err(TorchError::Input(format!(
-                "a text would last {total} frames, more than {most}; shorten it, or teach the \
-                 model durations"
-            )));
-        }
-        let tokens = row.iter().enumerate();
-        places.push(tokens.flat_map(|(at, count)| vec![at as i64; *count as usize]).collect());
-    }
-    let frames: Vec<i64> = places.iter().map(|row| row.len().max(1) as i64).collect();
-    let longest = frames.iter().copied().max().unwrap_or(1) as usize;
-    places.iter_mut().for_each(|row| row.resize(longest, 0));
-    let places = Tensor::f_from_slice(&places.concat())?.f_view([rows as i64, longest as i64])?;
-    Ok((places, frames))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn tokens_are_repeated_for_as_long_as_they_last() {
-        let durations = Tensor::from_slice(&[1f32, 0.0, 2.0, 0.0, 0.0, 0.0]).view([2, 3]);
-        let (places, frames) = spread_out(&durations, 10).unwrap();
-        assert_eq!(frames, [3, 1], "no text is without any frame");
-        assert_eq!(Vec::<i64>::try_from(places.view(-1)).unwrap(), [0, 2, 2, 0, 0, 0]);
-        let x = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]).view([2, 1, 3]);
-        let expanded = Vec::<f32>::try_from(expand(&x, &places).view(-1)).unwrap();
-        assert_eq!(expanded, [1.0, 3.0, 3.0, 4.0, 4.0, 4.0]);
-    }
-
-    #[test]
-    fn endless_speech_is_refused() {
-        for total in [11.0f32, f32::INFINITY, f32::NAN] {
-            let error = spread_out(&Tensor::from_slice(&[total]).view([1, 1]), 10).unwrap_err();
-            assert!(error.to_string().contains("more than 10"), "{error}");
-        }
-    }
+/// The decoder from latents to a waveform: a HiFi-GAN with the names of transformers.
+fn decoder(scope: Scope, config: &Config) -> Result<HifiGan, TorchError> {
+    let sizes = HifiGanConfig {
+        inputs: config.flow_size,
+        initial_channels: config.upsample_initial_channel,
+        upsample_rates: &config.upsample_rates,
+        upsample_kernels: &config.upsample_kernel_sizes,
+        resblock_kernels: &config.resblock_kernel_sizes,
+        resblock_dilations: &config.resblock_dilation_sizes,
+        speaker_width: config.speaker_embedding_size,
+        cond: "cond",
+        conds: None,
+        upsampler: "upsampler",
+        leaky_slope: config.leaky_relu_slope,
+    };
+    HifiGan::load(scope, &sizes)
 }
