@@ -159,7 +159,7 @@ fn where_nothing_fits_the_kinds_that_would_are_named() {
     assert_eq!(
         found[0].advice(),
         Some(
-            "no stage of this manifest gives it; stages of `model.import`, `vits.finetune`, `vits.init` do"
+            "no stage of this manifest makes it; these kinds do: `model.import`, `vits.finetune`, `vits.init`"
         )
     );
     let found = reads("fish.synthesize", "codec = \"codec\"\nreference", "numbers");

@@ -76,7 +76,7 @@ impl Alternatives<'_> {
         let kinds: Vec<&str> = kinds.map(|kind| kind.name).collect();
         match kinds.len() {
             0 => format!("`{}`: {}", port.name, port.doc),
-            _ => format!("no stage of this manifest gives it; stages of {} do", list(kinds)),
+            _ => format!("no stage of this manifest makes it; these kinds do: {}", list(kinds)),
         }
     }
 }

@@ -156,11 +156,11 @@ fn find_kind(node: &Node, catalogue: &Catalogue, problems: &mut Collector) -> Fo
     let near = nearest(name, catalogue.iter().map(|kind| kind.name));
     let help = near.map(|near| format!("did you mean `{near}`?"));
     let help = help.unwrap_or_else(|| {
-        "`throstle stages` lists the kinds; one of somebody else's needs the program that it is \
-         linked into"
+        "`throstle stages` lists the kinds; a kind of another crate needs the program that \
+         links it"
             .to_owned()
     });
-    problems.add(Problem::new("unknown_kind", node.span, message).label("not known").help(help));
+    problems.add(Problem::new("unknown_kind", node.span, message).label("unknown kind").help(help));
     match near.and_then(|near| catalogue.get(near)) {
         Some(kind) => Found::Meant(kind),
         None => Found::Unknown,
@@ -178,10 +178,10 @@ impl Draft {
         } else if let Some(parameter) = self.kind.parameter(key) {
             self.places.insert(parameter.name, entry.node.span);
             if let Some(axis) = self.axes.iter().find(|axis| axis.parameter == key) {
-                let message = format!("`{}` is also in the matrix", axis.parameter);
+                let message = format!("`{}` is set here and in `matrix`", axis.parameter);
                 problems.add(
                     Problem::new("duplicate_key", entry.key.span, message)
-                        .help("keep one of the two"),
+                        .help("remove one of the two"),
                 );
             } else if let Some(value) = checks.value(parameter, &entry.node, problems) {
                 self.values.0.insert(parameter.name.to_owned(), value);
@@ -206,11 +206,11 @@ impl Draft {
         let near = nearest(&key.value, all).map(|near| format!("did you mean `{near}`?"));
         let kind = self.kind.name;
         let help = near.unwrap_or_else(|| match own.is_empty() {
-            true => format!("`{kind}` has no ports and no parameters"),
-            false => format!("`{kind}` has {}", list(own)),
+            true => format!("`{kind}` has no ports or parameters"),
+            false => format!("ports and parameters of `{kind}`: {}", list(own)),
         });
         let message = format!("`{kind}` has no port or parameter `{}`", key.value.escape_debug());
-        Problem::new("unknown_key", key.span, message).label("not known here").help(help)
+        Problem::new("unknown_key", key.span, message).label("unknown key").help(help)
     }
 
     fn read_matrix(&mut self, node: &Node, checks: &Checks, problems: &mut Collector) {
@@ -226,7 +226,7 @@ impl Draft {
                 let known = self.kind.parameters.iter().map(|parameter| parameter.name);
                 problems.add(
                     Problem::new("unknown_key", key.span, message)
-                        .label("a matrix is made of parameters")
+                        .label("not a parameter")
                         .help_if(suggestion(&key.value, "parameters", known)),
                 );
                 continue;

@@ -90,7 +90,8 @@ fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
     let written = table.0.iter().find(|entry| entry.key.value == LINK);
     let Some(Entry { key, node }) = written else { return Link::default() };
     if is_alone && table.0.len() == 1 {
-        let problem = Problem::new("wrong_type", key.span, "`link` needs an export path beside it");
+        let problem =
+            Problem::new("wrong_type", key.span, "`link` needs an export path in the same table");
         problems
             .add(problem.help("write `export = { audio = \"out/{id}.wav\", link = \"hard\" }`"));
     }
@@ -100,7 +101,7 @@ fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
         None => {
             let problem =
                 Problem::new("wrong_type", node.span, "`link` should be `copy` or `hard`");
-            let help = "a field or an output of this name is written as \
+            let help = "write a field or an output with the name `link` as \
                         `{ output = { link = \"out/{id}\" } }`";
             problems.add(problem.label(format!("this is {}", node.describe())).help(help));
             Link::default()
@@ -166,19 +167,19 @@ fn template(text: &str, checks: &Checks) -> (Template, Vec<Refusal>) {
     for (wrong, what) in [
         (
             text.is_empty() || text.chars().any(char::is_control),
-            "cannot be empty or have control characters",
+            "cannot be empty or contain control characters",
         ),
         (
             text.starts_with('/') || text.contains(['\\', ':']),
             "must be relative, with `/` between folders",
         ),
-        (folders.contains(&".."), "cannot go up with `..`"),
-        (is_in_cache, "cannot lead into the cache folder"),
+        (folders.contains(&".."), "cannot contain `..`"),
+        (is_in_cache, "cannot be in the cache folder"),
         (
             !text.is_empty() && (folders.is_empty() || text.ends_with('/')),
-            "needs the name of a file at its end",
+            "must end with the name of a file",
         ),
-        (first.starts_with('{') && folders.len() == 1, "needs a folder or a fixed beginning"),
+        (first.starts_with('{') && folders.len() == 1, "must begin with a folder or fixed text"),
     ] {
         if wrong {
             let help = "export to a folder beside the manifest, such as `out/{id}.wav`";
@@ -200,13 +201,13 @@ fn places(text: &str) -> (Template, Vec<Refusal>) {
             parts.push(TemplatePart::Text(rest[..open].to_owned()));
         }
         match name.is_empty() || name.contains(['{', '/']) {
-            true => refusals.push((format!("`{{{name}}}` is not a place for a field"), help)),
+            true => refusals.push((format!("`{{{name}}}` is not a placeholder for a field"), help)),
             false => parts.push(TemplatePart::Field(name.to_owned())),
         }
         rest = &rest[open + length + 1..];
     }
     if rest.contains(['{', '}']) {
-        refusals.push(("unmatched brace in an export path".to_owned(), help));
+        refusals.push(("an export path has an unmatched brace".to_owned(), help));
     }
     if !rest.is_empty() {
         parts.push(TemplatePart::Text(rest.to_owned()));
@@ -269,13 +270,13 @@ impl Exporter<'_> {
             None if known.open => return Some(name.clone()),
             Some(other) => {
                 let message = format!(
-                    "the field `{name}` is {}, and only files are exported",
+                    "field `{name}` is {}, but only files can be exported",
                     describe(*other)
                 );
                 let files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
                 let names = list(files.map(|(name, _)| name.as_str()));
                 let help = format!(
-                    "there are {names}; `throstle items` writes tables of texts and numbers"
+                    "fields with files: {names}; `throstle items` writes tables of texts and numbers"
                 );
                 Problem::new("wrong_field_type", written.key_span, message).help(help)
             }
@@ -285,7 +286,7 @@ impl Exporter<'_> {
                 let names = known.fields.keys().map(String::as_str).chain(outputs);
                 Problem::new("unknown_field", written.key_span, message).help_if(suggestion(
                     name,
-                    "there are",
+                    "known fields and outputs",
                     names,
                 ))
             }
@@ -313,13 +314,12 @@ impl Exporter<'_> {
             (None, _, [name]) => return Some((*name).to_owned()),
             _ => {}
         }
-        let message = format!("it is not clear which field of stage `{}` to export", self.stage);
+        let message = format!("the export of stage `{}` does not name a field", self.stage);
         let help = match files.first() {
-            None => {
-                "it has no files; `throstle items` writes tables of texts and numbers".to_owned()
-            }
+            None => "the stage has no files; `throstle items` writes tables of texts and numbers"
+                .to_owned(),
             Some(first) => format!(
-                "name it: `export = {{ {first} = \"out/{{id}}\" }}`; there are {}",
+                "write `export = {{ {first} = \"out/{{id}}\" }}`; fields with files: {}",
                 list(files.iter().copied())
             ),
         };
@@ -363,7 +363,7 @@ impl Exporter<'_> {
                 format!("every item of stage `{}` would be exported to the same file", self.stage);
             let problem = Problem::new("duplicate_export", written.span, message);
             problems
-                .add(problem.help("put a field that distinguishes items into the path: `{id}`"));
+                .add(problem.help("add a field to the path that differs between items: `{id}`"));
             return None;
         }
         is_whole.then_some(Template(parts))
@@ -392,30 +392,32 @@ impl Exporter<'_> {
         let problem = match found {
             Some(kind) => {
                 let message = format!(
-                    "the field `{name}` is {}, which is not a part of a path",
+                    "field `{name}` is {}, which cannot be part of a path",
                     describe(*kind)
                 );
                 Problem::new("wrong_field_type", span, message).help_if(suggestion(
                     name,
-                    "there are",
+                    "known fields",
                     names,
                 ))
             }
             None if name == "matrix" => {
-                let message =
-                    format!("stage `{}` has no matrix for the place `{{matrix}}`", self.stage);
+                let message = format!(
+                    "stage `{}` has no matrix for the placeholder `{{matrix}}`",
+                    self.stage
+                );
                 Problem::new("unknown_field", span, message)
             }
             None if !is_dataset => {
                 let message =
-                    format!("stage `{}` gives no items, so there is no field `{name}`", self.stage);
+                    format!("stage `{}` outputs no items, so it has no field `{name}`", self.stage);
                 Problem::new("unknown_field", span, message).help("write a fixed path")
             }
             None => {
                 let message = format!("stage `{}` has no field `{name}`", self.stage);
                 Problem::new("unknown_field", span, message).help_if(suggestion(
                     name,
-                    "there are",
+                    "known fields",
                     names,
                 ))
             }

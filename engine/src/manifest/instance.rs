@@ -49,7 +49,7 @@ pub fn expand(drafts: &[Option<Draft>], order: &[usize], problems: &mut Collecto
         if instances.all.len().saturating_add(count) > MOST_STAGES {
             let message = format!("the matrix makes more than {MOST_STAGES} stages");
             let problem = Problem::new("too_large", draft.name.span, message);
-            problems.add(problem.help("sweep over fewer values at a time"));
+            problems.add(problem.help("use fewer values"));
             return instances;
         }
         for number in 0..count {
@@ -170,9 +170,9 @@ pub fn unknown_instance(name: &str, stage: &str, known: &[&str], span: Span) -> 
     let known: Vec<&str> = known.iter().copied().filter(|suffix| !suffix.is_empty()).collect();
     let known: Vec<String> = known.iter().map(|suffix| format!("`{stage}[{suffix}]`")).collect();
     let help = match known.len() {
-        0 => format!("`{stage}` has no matrix: write its name alone"),
-        1..=20 => format!("there are {}", known.join(", ")),
-        many => format!("there are {many}, such as {}", known[0]),
+        0 => format!("`{stage}` has no matrix: remove the brackets"),
+        1..=20 => format!("known instances: {}", known.join(", ")),
+        many => format!("it has {many} instances, such as {}", known[0]),
     };
     Problem::new("unknown_reference", span, message).help(help)
 }

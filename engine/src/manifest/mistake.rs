@@ -98,7 +98,7 @@ pub fn wrong_unit(
 ) -> Option<ParameterValue> {
     let message = format!("`{}` should be {wanted}", key.name);
     let problem = Problem::new("wrong_unit", node.span, message)
-        .label("not understood")
+        .label("invalid value")
         .help(format!("write {example}"));
     problems.add(with_use(problem, node));
     None
@@ -124,7 +124,7 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
     match wanted {
         ParameterType::Text => Wanted::with("a text", "put it in quotes"),
         ParameterType::Choice(names) => {
-            Wanted::with("a text", format!("one of {}", list(names.iter().copied())))
+            Wanted::with("a text", format!("allowed values: {}", list(names.iter().copied())))
         }
         ParameterType::Integer { .. } => Wanted::new("an integer"),
         ParameterType::CountOrShare { .. } => {

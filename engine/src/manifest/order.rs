@@ -151,7 +151,7 @@ fn describe(drafts: &[Option<Draft>], graph: &Graph, path: &[NodeIndex]) -> Prob
     }
     let message = match path.len() {
         2 => format!("stage {} reads its own output", names[0]),
-        _ => format!("these stages need each other: {}", names.join(" needs ")),
+        _ => format!("these stages form a cycle: {}", names.join(" needs ")),
     };
     let first = steps.first().map(|(_, _, span)| *span).unwrap_or_default();
     let mut problem = Problem::new("cycle", first, message);
@@ -159,7 +159,5 @@ fn describe(drafts: &[Option<Draft>], graph: &Graph, path: &[NodeIndex]) -> Prob
         let text = format!("`{}` needs `{}`", name(*reader), name(*needed));
         problem = if at == 0 { problem.label(text) } else { problem.also(*span, text) };
     }
-    problem.help(
-        "a stage cannot read what is made from its own output: change one of these references",
-    )
+    problem.help("a stage cannot depend on its own output: change one of these references")
 }

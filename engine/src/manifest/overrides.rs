@@ -16,7 +16,7 @@ pub fn apply(root: &mut Table, argument: &str, source: usize, problems: &mut Col
         return;
     };
     let Some(mut keys) = split(path, source) else {
-        let message = "an empty name in the path of an override";
+        let message = "the path of an override has an empty name";
         problems.add(Problem::new("bad_override", whole, message));
         return;
     };
@@ -66,7 +66,7 @@ fn set(root: &mut Table, keys: &[Spanned<String>], node: Node, problems: &mut Co
     if keys.len() < 2 {
         let span = keys.first().map(|key| key.span).unwrap_or(node.span);
         let help = "write `--set stage.voice.rate=22050` or `--set params.rate=22050`";
-        let message = "an override needs a section or stage and a name";
+        let message = "an override needs a section or stage, and a key";
         problems.add(Problem::new("bad_override", span, message).help(help));
         return;
     }
@@ -106,7 +106,7 @@ fn missing(table: &Table, keys: &[Spanned<String>], depth: usize) -> Problem {
     let message = format!("there is no {what} `{}` to set", key.value);
     Problem::new("bad_override", key.span, message).help_if(suggestion(
         &key.value,
-        "there are",
+        "known names",
         table.keys(),
     ))
 }

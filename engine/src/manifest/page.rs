@@ -172,11 +172,13 @@ fn record_entries(page: &mut String, parameter_type: &ParameterType) {
 
 fn work(kind: &Kind) -> &'static str {
     match kind.work {
-        Work::Source => "reads from outside",
+        Work::Source => "reads files from outside the pipeline",
         Work::Item => "works on one item at a time",
         Work::Gather => "works on the whole data set",
-        Work::Train => "works long on the whole data set, and goes on where it was stopped",
-        Work::Chosen { .. } => "works on single items or on the whole data set, by parameter",
+        Work::Train => "trains on the whole data set; a stopped training resumes",
+        Work::Chosen { .. } => {
+            "works on one item at a time or on the whole data set; a parameter selects it"
+        }
     }
 }
 

@@ -56,18 +56,17 @@ impl Substitution<'_> {
     fn replace(&mut self, node: &mut Node, name: &str) {
         let Some((_, value)) = self.params.get(name) else {
             let known = self.params.keys().map(String::as_str);
-            let near = suggestion(name, "there are", known);
+            let near = suggestion(name, "known names", known);
             let help = near.unwrap_or_else(|| format!("add `{name} = …` to `[params]`."));
             let message = format!("there is no value `{name}` in `[params]`");
-            let help =
-                format!("{help} A text that begins with a dollar sign is written `\"$${name}\"`");
+            let help = format!("{help} To begin a text with a dollar sign, write `\"$${name}\"`");
             self.problems.add_last(Problem::new("unknown_param", node.span, message).help(help));
             return;
         };
         *self.used.entry(name.to_owned()).or_default() += 1;
         self.copied += size(value);
         if self.copied > LARGEST {
-            let message = format!("the values of `[params]` are copied more than {LARGEST} times");
+            let message = format!("the uses of `[params]` expand to more than {LARGEST} values");
             self.problems.add_last(Problem::new("too_large", node.span, message));
             return;
         }
@@ -78,8 +77,8 @@ impl Substitution<'_> {
     fn report(self) {
         for (name, (key, _)) in &self.params {
             if !self.used.contains_key(name) {
-                let message = format!("nothing uses the value `{name}`");
-                let help = format!("write `\"${name}\"` where it belongs, or remove it");
+                let message = format!("the value `{name}` is not used");
+                let help = format!("use it as `\"${name}\"`, or remove it");
                 self.problems.add(Problem::warning("unused_param", key.span, message).help(help));
             }
         }

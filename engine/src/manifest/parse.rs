@@ -19,7 +19,7 @@ const SYNTAX_ERRORS: usize = 10;
 pub fn document(text: &str, problems: &mut Collector) -> Option<Table> {
     if text.len() > LARGEST {
         let message = format!("the manifest is larger than {} MB", LARGEST / 1_000_000);
-        let help = "write what differs between items into a corpus table, not into stages";
+        let help = "put data about items into a corpus table, not into stages";
         problems.add(Problem::new("too_large", Span::default(), message).help(help));
         return None;
     }
@@ -53,15 +53,15 @@ fn syntax(text: &str, root: &TomlSpanned<DeTable<'_>>, error: &toml::de::Error) 
         let key = text.get(range.clone()).unwrap_or_default().trim();
         let problem = Problem::new("duplicate_key", span, format!("`{key}` is written twice"))
             .label("the second time")
-            .help("keep one of the two");
+            .help("remove one of the two");
         return match earlier(text, root.get_ref(), key, &range) {
             Some(first) => problem.also(Span::new(0, first), "the first time"),
             None => problem,
         };
     }
-    Problem::new("syntax", span, format!("this is not TOML: {}", error.message()))
-        .label("not understood")
-        .help("texts need quotes, tables a line `[name]`; see https://toml.io")
+    Problem::new("syntax", span, format!("invalid TOML: {}", error.message()))
+        .label("syntax error")
+        .help("quote texts, begin tables with `[name]`; see https://toml.io")
 }
 
 /// The parser does not keep the first position of a repeated key: headers are found again by their
@@ -142,7 +142,7 @@ fn name(
     let value = key.get_ref().to_string();
     if value.chars().any(char::is_control) {
         problems.add(
-            Problem::new("bad_name", span, "a name with a control character")
+            Problem::new("bad_name", span, "the name contains a control character")
                 .help("use letters, digits, `-` and `_`"),
         );
     }

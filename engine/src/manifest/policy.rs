@@ -82,8 +82,8 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
         ("retries", ParameterValue::Integer(retries)) => policy.retries = retries as u32,
         ("timeout", ParameterValue::Seconds(seconds)) => {
             if seconds <= 0.0 {
-                let message = "`timeout` must be more than no time";
-                let help = "leave it out if there is no limit";
+                let message = "`timeout` must be more than 0";
+                let help = "remove `timeout` for no limit";
                 let problem = Problem::new("out_of_range", node.span, message).help(help);
                 problems.add(with_use(problem, node));
             }
@@ -93,7 +93,7 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
         ("device", ParameterValue::Text(device)) => {
             if !is_device(&device) {
                 let message = format!("there is no device `{}`", device.escape_debug());
-                let help = "`auto`, `cpu`, `cuda`, or `cuda:1` for the second one";
+                let help = "use `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU";
                 let problem = Problem::new("unknown_choice", node.span, message).help(help);
                 problems.add(with_use(problem, node));
             }

@@ -167,7 +167,7 @@ impl Problems {
     pub fn unexplained(file: &str) -> Problems {
         let problem =
             Problem::new("internal", Span::default(), "the manifest could not be resolved")
-                .help("this is a bug of throstle: please report it with the manifest");
+                .help("this is a bug in throstle: please report it with the manifest");
         Problems { file: file.to_owned(), problems: vec![problem], more: 0 }
     }
 

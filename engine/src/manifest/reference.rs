@@ -100,7 +100,7 @@ impl Names<'_> {
             let near =
                 nearest(name, known.clone()).map(|near| format!("did you mean `assets.{near}`?"));
             let help = near
-                .or_else(|| suggestion(name, "there are", known))
+                .or_else(|| suggestion(name, "known assets", known))
                 .unwrap_or_else(|| format!("add `[assets.{name}]` with its `path`"));
             problems.add(Problem::new("unknown_reference", written.span, message).help(help));
             return None;
@@ -121,10 +121,12 @@ impl Names<'_> {
         let near_asset = || self.assets.contains(name).then(|| format!("assets.{name}"));
         let help = match near_asset().or_else(|| near.map(str::to_owned)) {
             Some(near) => Some(format!("did you mean `{near}`?")),
-            None => suggestion(name, "there are", stages),
+            None => suggestion(name, "known stages", stages),
         };
         let message = format!("there is no stage `{}`", name.escape_debug());
-        Problem::new("unknown_reference", written.span, message).label("not known").help_if(help)
+        Problem::new("unknown_reference", written.span, message)
+            .label("unknown stage")
+            .help_if(help)
     }
 }
 
@@ -159,14 +161,14 @@ fn find_output(
                 let message = format!("stage `{stage}` has no output `{}`", name.escape_debug());
                 Problem::new("unknown_port", written.span, message).help_if(suggestion(
                     name,
-                    "its outputs",
+                    "known outputs",
                     known,
                 ))
             }
             _ => {
                 let message = format!("stage `{stage}` has no outputs");
                 Problem::new("unknown_port", written.span, message)
-                    .help(format!("`{}` ends a pipeline", kind.name))
+                    .help(format!("nothing can read from `{}`: remove the reference", kind.name))
             }
         };
         problems.add(problem.also(draft.name.span, format!("`{}`", kind.name)));

@@ -65,8 +65,8 @@ fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {
     let name = node.text().filter(|name| is_name(name));
     if name.is_none() {
         problems.add(
-            Problem::new("bad_name", node.span, "`name` cannot be the name of a pipeline")
-                .help("a text of letters, digits, `-` and `_`"),
+            Problem::new("bad_name", node.span, "`name` is not a valid name of a pipeline")
+                .help("use letters, digits, `-` and `_`"),
         );
     }
     name.map(str::to_owned)
@@ -156,7 +156,7 @@ fn warn_unused(
                 format!("nothing reads stage `{}`, and it exports nothing", draft.name.value);
             let problem = Problem::warning("unused_stage", draft.name.span, message);
             problems.add(
-                problem.help("its results stay in the cache; `export = \"out/…\"` makes files"),
+                problem.help("its results stay in the cache; `export = \"out/…\"` writes files"),
             );
         }
     }

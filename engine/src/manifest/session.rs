@@ -30,7 +30,7 @@ pub fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -
         },
     };
     if let (Some(node), None) = (&manifest.budget, &manifest.price_per_hour) {
-        let message = "a `budget` needs to know what an hour costs";
+        let message = "`budget` needs `price_per_hour`";
         problems.add(
             Problem::new("missing_key", node.span, message)
                 .help("add `price_per_hour = 1.20` to `[session]`"),
@@ -91,8 +91,8 @@ impl Values<'_, '_> {
             }
         }
         if let (Some(node), Some(0.0)) = (&written.speed, speed) {
-            let message = "`speed` is 0, and nothing would ever be done";
-            let help = "an A100 has 1; what takes twice as long has 0.5";
+            let message = "`speed` must be more than 0";
+            let help = "an A100 has 1; a GPU that takes twice as long has 0.5";
             self.problems.add(Problem::new("out_of_range", node.span, message).help(help));
         }
         Some(Price {

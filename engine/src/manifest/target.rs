@@ -43,7 +43,7 @@ impl Targets {
         let message =
             format!("stage `{stage}` would export into `{read}`, which the pipeline reads");
         let problem = Problem::new("unsafe_path", written.span, message)
-            .label("this would change the sources")
+            .label("this would change the input")
             .also(*span, "read here");
         problems.add(problem.help("export to a folder of its own, such as `out/{id}.wav`"));
     }
@@ -66,14 +66,14 @@ impl Targets {
                 let message =
                     format!("all stages of the matrix of `{stage}` would export to `{path}`");
                 Problem::new("duplicate_export", written.span, message)
-                    .help("put the place `{matrix}` into the path")
+                    .help("add `{matrix}` to the path")
             }
             false => {
                 let message = format!("two stages would export to `{path}`");
                 Problem::new("duplicate_export", written.span, message)
-                    .label("here again")
-                    .also(*span, "here first")
-                    .help("give each its own folder")
+                    .label("second export")
+                    .also(*span, "first export")
+                    .help("export each to its own folder")
             }
         };
         problems.add(problem);

@@ -229,7 +229,7 @@ impl<'a> Checks<'a> {
         if is_name && !variable.chars().any(|letter| letter.is_ascii_lowercase()) {
             let message = format!("the environment variable `{variable}` is not set");
             let name = parameter.name;
-            let help = format!("`{name}` takes its value from there: `export {variable}=…`");
+            let help = format!("`{name}` reads this variable: `export {variable}=…`");
             problems.add(Problem::new("missing_secret", node.span, message).help(help));
             return;
         }
@@ -237,7 +237,7 @@ impl<'a> Checks<'a> {
             "`{}` should be the name of an environment variable that is set",
             parameter.name
         );
-        let help = "write the name, not the secret itself: a manifest is read by others";
+        let help = "write the name, not the secret itself: others may read the manifest";
         problems.cover(node.span);
         problems.add(Problem::new("missing_secret", node.span, message).help(help));
     }
@@ -245,7 +245,7 @@ impl<'a> Checks<'a> {
     /// Reports a path that does not exist.
     pub fn check_path(&self, path: &str, file: bool, node: &Node, problems: &mut Collector) {
         if path.is_empty() || path.chars().any(char::is_control) {
-            let message = "a path that is empty or has a control character";
+            let message = "the path is empty or contains a control character";
             problems.add(Problem::new("bad_name", node.span, message));
             return;
         }
@@ -253,9 +253,12 @@ impl<'a> Checks<'a> {
         match (self.files)(&self.base.join(path)) {
             FileKind::Missing => {
                 let help = match path.starts_with('~') {
-                    true => "`~` is not expanded: write the whole path".to_owned(),
+                    true => "`~` is not expanded: write the full path".to_owned(),
                     false => {
-                        format!("paths start at the folder of the manifest, `{}`", shown(self.base))
+                        format!(
+                            "paths are relative to the folder of the manifest, `{}`",
+                            shown(self.base)
+                        )
                     }
                 };
                 let message = format!("there is no file or folder `{path}`");
@@ -264,7 +267,7 @@ impl<'a> Checks<'a> {
                 );
             }
             FileKind::Folder if file => {
-                let message = format!("`{path}` is a folder, but a file is wanted");
+                let message = format!("`{path}` should be a file but is a folder");
                 problems.add(Problem::new("missing_file", node.span, message).label("a folder"));
             }
             FileKind::File | FileKind::Folder => {}
@@ -293,9 +296,9 @@ fn choice(
         return Some(ParameterValue::Text(text.to_owned()));
     }
     let message = format!("`{}` cannot be `{}`", key.name, text.escape_debug());
-    let help = format!("one of {}", list(names.iter().copied()));
+    let help = format!("allowed values: {}", list(names.iter().copied()));
     let near = nearest(text, names.iter().copied());
-    let help = near.map_or(help.clone(), |near| format!("did you mean `{near}`? it is {help}"));
+    let help = near.map_or(help.clone(), |near| format!("did you mean `{near}`? {help}"));
     problems.add(with_use(Problem::new("unknown_choice", node.span, message).help(help), node));
     None
 }

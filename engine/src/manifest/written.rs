@@ -111,7 +111,7 @@ impl Manifest {
 
     fn read_prices(&mut self, table: Table, problems: &mut Collector) {
         if let Some(entry) = table.0.get(MOST_PRICES) {
-            let message = format!("there are more than {MOST_PRICES} GPUs");
+            let message = format!("`[prices]` has more than {MOST_PRICES} GPUs");
             problems.add(Problem::new("too_large", entry.key.span, message));
             return;
         }
@@ -167,8 +167,8 @@ impl Manifest {
 
     fn read_stages(&mut self, table: Table, problems: &mut Collector) {
         if let Some(entry) = table.0.get(MOST_STAGES) {
-            let message = format!("there are more than {MOST_STAGES} stages");
-            let help = "a stage works on a whole data set: one row of a table for each item";
+            let message = format!("the manifest has more than {MOST_STAGES} stages");
+            let help = "a stage processes a whole data set: put items into the rows of a table";
             problems.add(Problem::new("too_large", entry.key.span, message).help(help));
             return;
         }
@@ -195,10 +195,9 @@ impl WrittenStage {
         }
         if stage.kind.is_none() {
             let message = format!("stage `{}` has no `use`", stage.name.value);
-            problems.add(
-                Problem::new("missing_key", stage.name.span, message)
-                    .help("say which kind of stage it is: `use = \"audio.resample\"`; `throstle stages` lists them"),
-            );
+            problems.add(Problem::new("missing_key", stage.name.span, message).help(
+                "add its kind: `use = \"audio.resample\"`; `throstle stages` lists all kinds",
+            ));
         }
         stage
     }
@@ -232,7 +231,7 @@ fn check_name(name: &Spanned<String>, what: &str, problems: &mut Collector) {
     let message = format!("`{}` cannot be the name of {what}", name.value);
     problems.add(
         Problem::new("bad_name", name.span, message)
-            .help("use letters, digits, `-` and `_`; `assets` is taken"),
+            .help("use letters, digits, `-` and `_`; `assets` is reserved"),
     );
 }
 
@@ -243,6 +242,6 @@ pub fn is_name(name: &str) -> bool {
 
 pub fn unknown_key(key: &Spanned<String>, place: &str, known: &[&str]) -> Problem {
     Problem::new("unknown_key", key.span, format!("{place} has no key `{}`", key.value))
-        .label("not known here")
+        .label("unknown key")
         .help_if(suggestion(&key.value, "known keys", known.iter().copied()))
 }

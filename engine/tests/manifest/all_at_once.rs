@@ -30,9 +30,9 @@ fn every_wrong_place_of_a_command_is_found_before_it_runs() {
     let messages: Vec<&str> = found.iter().map(Problem::message).collect();
     assert_eq!(
         messages,
-        ["`{out.word}` in `command` names no value", "`{texts}` in `command` names no value"]
+        ["`{out.word}` in `command` is unknown", "`{texts}` in `command` is unknown"]
     );
-    let advice = "there are `text`, `out.words`, `base`; ";
+    let advice = "known names: `text`, `out.words`, `base`; ";
     assert!(found[0].advice().unwrap().starts_with(advice), "{found:?}");
     let (line, _) = found[0].position();
     assert_eq!(line, CORPUS.lines().count() + 7, "the place of the command");
@@ -52,11 +52,11 @@ fn what_a_command_declares_is_found_together() {
     assert_eq!(
         messages(text),
         [
-            "`{script}` in `command` names no value",
-            "the output `a` cannot be the file `../a`",
-            "two outputs are the file `./b.txt`",
-            "`texts` names `d`, which is none of the `outputs`",
-            "the variable `A=B` cannot be set",
+            "`{script}` in `command` is unknown",
+            "output `a` cannot be the file `../a`",
+            "two outputs have the file `./b.txt`",
+            "`texts` names `d`, which is not in `outputs`",
+            "`A=B` is not a valid name of a variable",
         ]
     );
 }
@@ -74,9 +74,9 @@ fn every_mistake_of_an_export_is_told() {
                 export = { text = \"/out/../{speakers}/{sound}.wav\" }\n";
     let found = messages(text).join("\n");
     for mistake in [
-        "the field `text` is a text, and only files are exported",
+        "field `text` is a text, but only files can be exported",
         "an export path must be relative",
-        "an export path cannot go up with `..`",
+        "an export path cannot contain `..`",
     ] {
         assert!(found.contains(mistake), "{mistake}: {found}");
     }
@@ -84,8 +84,8 @@ fn every_mistake_of_an_export_is_told() {
                 export = \"/out/{speakers}/{sound}.json\"\n";
     let found = messages(text);
     assert_eq!(found.len(), 3, "{found:?}");
-    assert!(found.iter().any(|one| one.contains("so there is no field `speakers`")), "{found:?}");
-    assert!(found.iter().any(|one| one.contains("so there is no field `sound`")), "{found:?}");
+    assert!(found.iter().any(|one| one.contains("so it has no field `speakers`")), "{found:?}");
+    assert!(found.iter().any(|one| one.contains("so it has no field `sound`")), "{found:?}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_cycle_hides_nothing_of_its_stages_and_of_their_readers() {
                 [stage.c]\nuse = \"audio.resample\"\ninput = \"b\"\nexport = \"out/same.wav\"\n";
     let found = messages(text);
     assert_eq!(found.len(), 3, "{found:?}");
-    assert!(found[0].contains("need each other"), "{found:?}");
+    assert!(found[0].contains("form a cycle"), "{found:?}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_cycle_hides_no_artifact_of_a_wrong_kind_within_it() {
                 export = \"out/numbers.json\"\n";
     let found = messages(text);
     let [cycle, wrong] = &found[..] else { panic!("{found:?}") };
-    assert!(cycle.contains("need each other"), "{found:?}");
+    assert!(cycle.contains("form a cycle"), "{found:?}");
     assert!(wrong.starts_with("`codec` of stage `tokens` takes "), "{found:?}");
 }
 
@@ -137,9 +137,9 @@ fn an_export_into_the_cache_hides_nothing_and_is_hidden_by_nothing() {
     let found: Vec<String> =
         found.unwrap_err().iter().map(|problem| problem.message().to_owned()).collect();
     let told = |part: &str| found.iter().filter(|message| message.contains(part)).count();
-    assert_eq!(told("cannot lead into the cache folder"), 2, "{found:?}");
+    assert_eq!(told("cannot be in the cache folder"), 2, "{found:?}");
     assert_eq!(told("`rate`"), 1, "{found:?}");
-    assert_eq!(told("the field `audio` is a file"), 1, "{found:?}");
+    assert_eq!(told("field `audio` is a file"), 1, "{found:?}");
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn a_path_that_goes_up_hides_no_unknown_place() {
             "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nexport = \"{path}\"\n"
         );
         let found = messages(&text).join("\n");
-        assert!(found.contains("cannot go up with `..`"), "{path}: {found}");
-        assert!(found.contains("the field `audio` is a file"), "{path}: {found}");
+        assert!(found.contains("cannot contain `..`"), "{path}: {found}");
+        assert!(found.contains("field `audio` is a file"), "{path}: {found}");
     }
 }
 

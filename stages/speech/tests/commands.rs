@@ -53,7 +53,7 @@ fn an_output_may_become_a_text() {
     assert_eq!(reject.code, "output-no-text");
     let other = [("texts", texts_value(&["other"]))];
     let error = bench.process("command", &declared("true", &other), &[]).unwrap_err().to_string();
-    assert_eq!(error, "`texts` names `other`, which is none of the `outputs`");
+    assert_eq!(error, "`texts` names `other`, which is not in `outputs`");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn places_are_checked_before_the_first_item() {
     let error = bench.process("command", &declared("cat {secret}", &[]), &[]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`{secret}` names no field; there are `audio`, `base`, `out.result`, `text`; write `{{` for a plain brace"
+        "`{secret}` names no field; known names: `audio`, `base`, `out.result`, `text`; write `{{` for a plain brace"
     );
     let outside = [("outputs", map(&[("result", text("../result"))]))];
     let error = bench.process("command", &declared("true", &outside), &[]).unwrap_err();

@@ -27,15 +27,15 @@ Error: throstle::duplicate_export
  11 | input = "clips"
  12 | export = "out/{id}.wav"
     :          ^^^^^^^|^^^^^^
-    :                 `-- here first
+    :                 `-- first export
  13 | [stage.loud]
  14 | use = "audio.loudness"
  15 | input = "clips"
  16 | export = "./out//{id}.wav"
     :          ^^^^^^^^|^^^^^^^^
-    :                  `-- here again
+    :                  `-- second export
     `----
-  help: give each its own folder
+  help: export each to its own folder
 "#);
 }
 
@@ -62,7 +62,7 @@ Error: throstle::duplicate_export
  13 | export = "out/{id}.wav"
     :          ^^^^^^^^^^^^^^
     `----
-  help: put the place `{matrix}` into the path
+  help: add `{matrix}` to the path
 "#);
 }
 
@@ -88,7 +88,7 @@ Error: throstle::duplicate_export
  12 | export = "out/clip.wav"
     :          ^^^^^^^^^^^^^^
     `----
-  help: put a field that distinguishes items into the path: `{id}`
+  help: add a field to the path that differs between items: `{id}`
 "#);
 }
 
@@ -124,7 +124,7 @@ throstle::manifest
 
 Error: throstle::unsafe_path
 
-  x an export path cannot go up with `..`
+  x an export path cannot contain `..`
     ,-[home/voice.toml:12:10]
  11 | input = "clips"
  12 | export = "../{id}.wav"
@@ -146,7 +146,7 @@ Error: throstle::unsafe_path
 
 Error: throstle::unsafe_path
 
-  x an export path cannot lead into the cache folder
+  x an export path cannot be in the cache folder
     ,-[home/voice.toml:20:10]
  19 | input = "clips"
  20 | export = ".throstle/objects/{id}"
@@ -157,7 +157,7 @@ Error: throstle::unsafe_path
 
 Error: throstle::unsafe_path
 
-  x an export path cannot be empty or have control characters
+  x an export path cannot be empty or contain control characters
     ,-[home/voice.toml:24:10]
  23 | input = "clips"
  24 | export = "out/\u0000{id}"
@@ -168,7 +168,7 @@ Error: throstle::unsafe_path
 
 Error: throstle::unsafe_path
 
-  x an export path needs a folder or a fixed beginning
+  x an export path must begin with a folder or fixed text
     ,-[home/voice.toml:28:10]
  27 | input = "clips"
  28 | export = "{id}"
@@ -221,18 +221,18 @@ Error: throstle::unknown_field
 
 Error: throstle::wrong_field_type
 
-  x the field `audio` is a file, which is not a part of a path
+  x field `audio` is a file, which cannot be part of a path
     ,-[home/voice.toml:16:10]
  15 | input = "clips"
  16 | export = "out/{audio}.wav"
     :          ^^^^^^^^^^^^^^^^^
  17 | [stage.c]
     `----
-  help: there are: `duration`, `id`, `speaker`, `text`
+  help: known fields: `duration`, `id`, `speaker`, `text`
 
 Error: throstle::unknown_field
 
-  x stage `c` has no matrix for the place `{matrix}`
+  x stage `c` has no matrix for the placeholder `{matrix}`
     ,-[home/voice.toml:20:10]
  19 | input = "clips"
  20 | export = "out/{matrix}/{id}.wav"
@@ -242,7 +242,7 @@ Error: throstle::unknown_field
 
 Error: throstle::unsafe_path
 
-  x unmatched brace in an export path
+  x an export path has an unmatched brace
     ,-[home/voice.toml:24:10]
  23 | input = "clips"
  24 | export = "out/{id.wav"
@@ -253,7 +253,7 @@ Error: throstle::unsafe_path
 
 Error: throstle::unknown_field
 
-  x stage `fit` gives no items, so there is no field `speaker`
+  x stage `fit` outputs no items, so it has no field `speaker`
     ,-[home/voice.toml:28:10]
  27 | input = "clips"
  28 | export = "out/{speaker}.bin"
@@ -313,15 +313,15 @@ throstle::manifest
 
 Error: throstle::wrong_field_type
 
-  x the field `text` is a text, and only files are exported
+  x field `text` is a text, but only files can be exported
     ,-[home/voice.toml:12:12]
  11 | input = "clips"
  12 | export = { text = "out/{id}.txt" }
     :            ^^^^
  13 | [stage.more]
     `----
-  help: there are `audio`; `throstle items` writes tables of texts and
-        numbers
+  help: fields with files: `audio`; `throstle items` writes tables of
+        texts and numbers
 
 Error: throstle::unknown_field
 
@@ -339,14 +339,14 @@ Error: throstle::unknown_field
 
 Error: throstle::unknown_field
 
-  x it is not clear which field of stage `more` to export
+  x the export of stage `more` does not name a field
     ,-[home/voice.toml:16:1]
  15 | input = "a"
  16 | export = "out/{id}.txt"
     : ^^^^^^
  17 | [stage.a]
     `----
-  help: name it: `export = { a = "out/{id}" }`; there are `a`, `b`
+  help: write `export = { a = "out/{id}" }`; fields with files: `a`, `b`
 "#);
 }
 
@@ -367,13 +367,13 @@ throstle::manifest
 
 Error: throstle::unknown_field
 
-  x it is not clear which field of stage `a` to export
+  x the export of stage `a` does not name a field
     ,-[home/voice.toml:13:1]
  12 | outputs = { a = "a.txt", b = "b.txt" }
  13 | export = "out/{id}"
     : ^^^^^^
     `----
-  help: name it: `export = { a = "out/{id}" }`; there are `a`, `b`
+  help: write `export = { a = "out/{id}" }`; fields with files: `a`, `b`
 "#);
 }
 
@@ -409,7 +409,7 @@ Error: throstle::unsafe_path
  11 | input = "clips"
  12 | export = "data/wavs/{id}.wav"
     :          ^^^^^^^^^^|^^^^^^^^^
-    :                    `-- this would change the sources
+    :                    `-- this would change the input
  13 | [stage.loud]
     `----
   help: export to a folder of its own, such as `out/{id}.wav`
@@ -427,5 +427,5 @@ fn a_link_is_a_copy_or_hard_and_stands_beside_a_path() {
     let number = shown(r#"{ audio = "out/{id}.wav", link = 3 }"#);
     assert!(number.contains("`link` should be `copy` or `hard`"), "{number}");
     let alone = shown(r#"{ link = "hard" }"#);
-    assert!(alone.contains("`link` needs an export path beside it"), "{alone}");
+    assert!(alone.contains("`link` needs an export path in the same table"), "{alone}");
 }

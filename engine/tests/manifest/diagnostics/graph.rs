@@ -23,7 +23,7 @@ throstle::manifest
 
 Error: throstle::cycle
 
-  x these stages need each other: `a` needs `c` needs `b` needs `a`
+  x these stages form a cycle: `a` needs `c` needs `b` needs `a`
     ,-[home/voice.toml:11:9]
  10 | use = "audio.resample"
  11 | input = "c"
@@ -40,8 +40,8 @@ Error: throstle::cycle
     :         ^|^
     :          `-- `c` needs `b`
     `----
-  help: a stage cannot read what is made from its own output: change one
-        of these references
+  help: a stage cannot depend on its own output: change one of these
+        references
 "#);
 }
 
@@ -67,8 +67,8 @@ Error: throstle::cycle
     :         ^|^
     :          `-- `a` needs `a`
     `----
-  help: a stage cannot read what is made from its own output: change one
-        of these references
+  help: a stage cannot depend on its own output: change one of these
+        references
 "#);
 }
 
@@ -362,10 +362,10 @@ Error: throstle::unknown_reference
  10 | use = "audio.resample"
  11 | input = "nothing-like-it"
     :         ^^^^^^^^|^^^^^^^^
-    :                 `-- not known
+    :                 `-- unknown stage
  12 | [stage.text]
     `----
-  help: there are: `clips`, `loud`, `text`, `voice`, `wrong`
+  help: known stages: `clips`, `loud`, `text`, `voice`, `wrong`
 
 Error: throstle::unknown_kind
 
@@ -374,11 +374,11 @@ Error: throstle::unknown_kind
  15 | [stage.wrong]
  16 | use = "no.such"
     :       ^^^^|^^^^
-    :           `-- not known
+    :           `-- unknown kind
  17 | [stage.loud]
     `----
-  help: `throstle stages` lists the kinds; one of somebody else's needs
-        the program that it is linked into
+  help: `throstle stages` lists the kinds; a kind of another crate needs
+        the program that links it
 "#);
 }
 
@@ -407,14 +407,14 @@ throstle::manifest
 
 Error: throstle::duplicate_key
 
-  x `rate` is also in the matrix
+  x `rate` is set here and in `matrix`
     ,-[home/voice.toml:12:1]
  11 | input = "clips"
  12 | rate = 8000
     : ^^^^
  13 | matrix = { rate = [16000, 16000], input = ["clips"], speed = [1] }
     `----
-  help: keep one of the two
+  help: remove one of the two
 
 Error: throstle::duplicate_value
 
@@ -434,7 +434,7 @@ Error: throstle::unknown_key
  12 | rate = 8000
  13 | matrix = { rate = [16000, 16000], input = ["clips"], speed = [1] }
     :                                   ^^|^^
-    :                                     `-- a matrix is made of parameters
+    :                                     `-- not a parameter
  14 | [stage.w]
     `----
   help: parameters: `rate`
@@ -446,7 +446,7 @@ Error: throstle::unknown_key
  12 | rate = 8000
  13 | matrix = { rate = [16000, 16000], input = ["clips"], speed = [1] }
     :                                                      ^^|^^
-    :                                                        `-- a matrix is made of parameters
+    :                                                        `-- not a parameter
  14 | [stage.w]
     `----
   help: parameters: `rate`
@@ -497,7 +497,7 @@ Error: throstle::unknown_reference
  10 | use = "audio.resample"
  11 | input = "clip"
     :         ^^^|^^
-    :            `-- not known
+    :            `-- unknown stage
  12 | rate = "fast"
     `----
   help: did you mean `clips`?
@@ -509,7 +509,7 @@ Error: throstle::wrong_unit
  11 | input = "clip"
  12 | rate = "fast"
     :        ^^^|^^
-    :           `-- not understood
+    :           `-- invalid value
  13 | [stage.text]
     `----
   help: write `16000` or `"16kHz"`
@@ -521,7 +521,7 @@ Error: throstle::unknown_kind
  13 | [stage.text]
  14 | use = "text.normalise"
     :       ^^^^^^^^|^^^^^^^
-    :               `-- not known
+    :               `-- unknown kind
     `----
   help: did you mean `text.normalize`?
 "#);
@@ -550,14 +550,14 @@ throstle::unused_asset
  10 | path = "models/codec"
     `----throstle::unused_param
 
-  ! nothing uses the value `rate`
+  ! the value `rate` is not used
     ,-[home/voice.toml:12:1]
  11 | [params]
  12 | rate = 1
     : ^^^^
  13 | [stage.voice]
     `----
-  help: write `"$rate"` where it belongs, or remove itthrostle::unused_stage
+  help: use it as `"$rate"`, or remove itthrostle::unused_stage
 
   ! nothing reads stage `voice`, and it exports nothing
     ,-[home/voice.toml:13:8]
@@ -566,6 +566,6 @@ throstle::unused_asset
     :        ^^^^^
  14 | use = "audio.resample"
     `----
-  help: its results stay in the cache; `export = "out/…"` makes files
+  help: its results stay in the cache; `export = "out/…"` writes files
 "#);
 }

@@ -23,7 +23,7 @@ Error: throstle::unknown_key
  11 | input = "clips"
  12 | raet = 22050
     : ^^|^
-    :   `-- not known here
+    :   `-- unknown key
     `----
   help: did you mean `rate`?
 "#);
@@ -50,9 +50,9 @@ Error: throstle::unknown_key
  11 | input = "clips"
  12 | zzz = 1
     : ^|^
-    :  `-- not known here
+    :  `-- unknown key
     `----
-  help: `audio.resample` has `input`, `rate`
+  help: ports and parameters of `audio.resample`: `input`, `rate`
 "#);
 }
 
@@ -75,7 +75,7 @@ Error: throstle::unknown_key
   8 |
   9 | [stages.voice]
     :  ^^^|^^
-    :     `-- not known here
+    :     `-- unknown key
  10 | use = "audio.resample"
     `----
   help: did you mean `stage`?
@@ -108,7 +108,7 @@ Error: throstle::unknown_key
  2 | name = "x"
  3 | sed = 1
    : ^|^
-   :  `-- not known here
+   :  `-- unknown key
  4 | [assets.a]
    `----
   help: did you mean `seed`?
@@ -120,7 +120,7 @@ Error: throstle::unknown_key
  5 | path = "data/wavs"
  6 | licence = "MIT"
    : ^^^|^^^
-   :    `-- not known here
+   :    `-- unknown key
  7 | [session]
    `----
   help: did you mean `license`?
@@ -132,7 +132,7 @@ Error: throstle::unknown_key
  7 | [session]
  8 | stop = "1h"
    : ^^|^
-   :   `-- not known here
+   :   `-- unknown key
    `----
   help: did you mean `stop_after`?
 "#);
@@ -158,7 +158,7 @@ Error: throstle::unknown_kind
   9 | [stage.voice]
  10 | use = "audio.resampel"
     :       ^^^^^^^^|^^^^^^^
-    :               `-- not known
+    :               `-- unknown kind
  11 | input = "clips"
     `----
   help: did you mean `audio.resample`?
@@ -185,7 +185,7 @@ Error: throstle::unknown_kind
   9 | [stage.voice]
  10 | use = "resample"
     :       ^^^^^|^^^^
-    :            `-- not known
+    :            `-- unknown kind
  11 | input = "clips"
     `----
   help: did you mean `audio.resample`?
@@ -212,7 +212,7 @@ Error: throstle::unknown_reference
  10 | use = "audio.resample"
  11 | input = "clip"
     :         ^^^|^^
-    :            `-- not known
+    :            `-- unknown stage
     `----
   help: did you mean `clips`?
 "#);
@@ -304,7 +304,7 @@ Error: throstle::unknown_reference
  13 | input = "clips"
  14 | codec = "weights"
     :         ^^^^|^^^^
-    :             `-- not known
+    :             `-- unknown stage
     `----
   help: did you mean `assets.weights`?
 "#);
@@ -335,7 +335,7 @@ Error: throstle::unknown_reference
  15 | input = "voice[rate=44100]"
     :         ^^^^^^^^^^^^^^^^^^^
     `----
-  help: there are `voice[rate=16000]`, `voice[rate=22050]`
+  help: known instances: `voice[rate=16000]`, `voice[rate=22050]`
 "#);
 }
 
@@ -363,8 +363,8 @@ Error: throstle::unknown_param
  14 | rate = "$rat"
     :        ^^^^^^
     `----
-  help: did you mean `rate`? A text that begins with a dollar sign is
-        written `"$$rat"`
+  help: did you mean `rate`? To begin a text with a dollar sign, write
+        `"$$rat"`
 "#);
 }
 
@@ -393,11 +393,11 @@ Error: throstle::bad_name
     :        ^^^^^
  10 | use = "corpus.open"
     `----
-  help: use letters, digits, `-` and `_`; `assets` is taken
+  help: use letters, digits, `-` and `_`; `assets` is reserved
 
 Error: throstle::bad_name
 
-  x a name with a control character
+  x the name contains a control character
     ,-[home/voice.toml:11:8]
  10 | use = "corpus.open"
  11 | [stage."bell\u0007"]
@@ -415,7 +415,7 @@ Error: throstle::bad_name
     :        ^^^^^^
  14 | use = "corpus.open"
     `----
-  help: use letters, digits, `-` and `_`; `assets` is taken
+  help: use letters, digits, `-` and `_`; `assets` is reserved
 "#);
 }
 
@@ -477,8 +477,8 @@ Error: throstle::missing_key
    :        ^^^^^
  6 | input = "clips"
    `----
-  help: say which kind of stage it is: `use = "audio.resample"`; `throstle
-        stages` lists them
+  help: add its kind: `use = "audio.resample"`; `throstle stages` lists
+        all kinds
 "#);
 }
 
@@ -505,7 +505,7 @@ Error: throstle::unknown_key
  10 | use = "corpus.table"
  11 | tabel = "data/metadata.csv"
     : ^^|^^
-    :   `-- not known here
+    :   `-- unknown key
  12 | [stage.voice]
     `----
   help: did you mean `table`?
@@ -517,7 +517,7 @@ Error: throstle::unknown_key
  13 | use = "audio.resample"
  14 | imput = "clips"
     : ^^|^^
-    :   `-- not known here
+    :   `-- unknown key
     `----
   help: did you mean `input`?
 "#);

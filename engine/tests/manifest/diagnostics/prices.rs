@@ -26,7 +26,7 @@ fn a_price_says_what_it_lacks_and_what_it_does_not_know() {
           9 | [prices]
          10 | t4 = { vram = "15GB", spede = 0.2 }
             :                       ^^|^^
-            :                         `-- not known here
+            :                         `-- unknown key
             `----
           help: did you mean `speed`?
         "#);
@@ -43,13 +43,13 @@ fn a_gpu_that_does_nothing_is_refused() {
 
         Error: throstle::out_of_range
 
-          x `speed` is 0, and nothing would ever be done
+          x `speed` must be more than 0
             ,-[home/voice.toml:10:47]
           9 | [prices]
          10 | t4 = { per_hour = 0.3, vram = "15GB", speed = 0 }
             :                                               ^
             `----
-          help: an A100 has 1; what takes twice as long has 0.5
+          help: an A100 has 1; a GPU that takes twice as long has 0.5
         "#
     );
 }
@@ -63,7 +63,7 @@ fn a_budget_needs_a_price() {
 
         Error: throstle::missing_key
 
-          x a `budget` needs to know what an hour costs
+          x `budget` needs `price_per_hour`
             ,-[home/voice.toml:10:10]
           9 | [session]
          10 | budget = 5

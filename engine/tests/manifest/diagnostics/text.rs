@@ -16,14 +16,14 @@ throstle::manifest
 
 Error: throstle::syntax
 
-  x this is not TOML: invalid basic string, expected `"`
+  x invalid TOML: invalid basic string, expected `"`
     ,-[home/voice.toml:10:22]
   9 | [stage.voice]
  10 | use = "audio.resample
     :                      ^
-    :                      `-- not understood
+    :                      `-- syntax error
     `----
-  help: texts need quotes, tables a line `[name]`; see https://toml.io
+  help: quote texts, begin tables with `[name]`; see https://toml.io
 "#);
 }
 
@@ -44,26 +44,25 @@ throstle::manifest
 
 Error: throstle::syntax
 
-  x this is not TOML: unclosed table, expected `]`
+  x invalid TOML: unclosed table, expected `]`
    ,-[home/voice.toml:1:10]
  1 | [pipeline
    :          ^
-   :          `-- not understood
+   :          `-- syntax error
  2 | name = voice
    `----
-  help: texts need quotes, tables a line `[name]`; see https://toml.io
+  help: quote texts, begin tables with `[name]`; see https://toml.io
 
 Error: throstle::syntax
 
-  x this is not TOML: string values must be quoted, expected literal
-  | string
+  x invalid TOML: string values must be quoted, expected literal string
    ,-[home/voice.toml:4:6]
  3 | [stage.a]
  4 | use =
    :      ^
-   :      `-- not understood
+   :      `-- syntax error
    `----
-  help: texts need quotes, tables a line `[name]`; see https://toml.io
+  help: quote texts, begin tables with `[name]`; see https://toml.io
 ");
 }
 
@@ -94,7 +93,7 @@ Error: throstle::duplicate_key
     : ^^|^
     :   `-- the second time
     `----
-  help: keep one of the two
+  help: remove one of the two
 "#);
 }
 
@@ -129,7 +128,7 @@ Error: throstle::duplicate_key
     :          `-- the second time
  13 | use = "audio.resample"
     `----
-  help: keep one of the two
+  help: remove one of the two
 "#);
 }
 
@@ -150,14 +149,14 @@ throstle::manifest
 
 Error: throstle::bad_name
 
-  x `name` cannot be the name of a pipeline
+  x `name` is not a valid name of a pipeline
    ,-[home/voice.toml:2:8]
  1 | [pipeline]
  2 | name = "\u001b[31mred\u202e"
    :        ^^^^^^^^^^^^^^^^^^^^^
  3 | [stage.a]
    `----
-  help: a text of letters, digits, `-` and `_`
+  help: use letters, digits, `-` and `_`
 
 Error: throstle::unknown_kind
 
@@ -166,7 +165,7 @@ Error: throstle::unknown_kind
  3 | [stage.a]
  4 | use = "corpus.open\u001b[2J"
    :       ^^^^^^^^^^^|^^^^^^^^^^
-   :                  `-- not known
+   :                  `-- unknown kind
    `----
   help: did you mean `corpus.open`?
 "#);
@@ -186,13 +185,13 @@ throstle::manifest
 
 Error: throstle::syntax
 
-  x this is not TOML: cannot recurse further; max recursion depth met
+  x invalid TOML: cannot recurse further; max recursion depth met
    ,-[home/voice.toml:1:85]
  1 | a = [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
    :                                                                                     |
-   :                                                                                     `-- not understood
+   :                                                                                     `-- syntax error
    `----
-  help: texts need quotes, tables a line `[name]`; see https://toml.io
+  help: quote texts, begin tables with `[name]`; see https://toml.io
 ");
 }
 
@@ -235,13 +234,13 @@ Error: throstle::unknown_key
    ,-[--set:1:13]
  1 | stage.voice.raet=1
    :             ^^|^
-   :               `-- not known here
+   :               `-- unknown key
    `----
   help: did you mean `rate`?
 
 Error: throstle::bad_override
 
-  x an override needs a section or stage and a name
+  x an override needs a section or stage, and a key
    ,-[--set:1:1]
  1 | rate=1
    : ^^^^
@@ -264,11 +263,11 @@ Error: throstle::bad_override
  1 | params.x=1
    : ^^^^^^
    `----
-  help: there are: `pipeline`, `stage`
+  help: known names: `pipeline`, `stage`
 
 Error: throstle::bad_override
 
-  x an empty name in the path of an override
+  x the path of an override has an empty name
    ,-[--set:1:1]
  1 | voice..rate=1
    : ^^^^^^^^^^^^^
@@ -308,7 +307,7 @@ Error: throstle::unknown_reference
    ,-[--set:1:19]
  1 | stage.voice.input=klips
    :                   ^^|^^
-   :                     `-- not known
+   :                     `-- unknown stage
    `----
   help: did you mean `clips`?
 ");

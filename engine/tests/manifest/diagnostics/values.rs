@@ -64,7 +64,7 @@ Error: throstle::wrong_type
     :        |
     :        `-- this is an integer
     `----
-  help: one of `keep`, `lower`, `upper`
+  help: allowed values: `keep`, `lower`, `upper`
 "#);
 }
 
@@ -96,7 +96,7 @@ Error: throstle::wrong_unit
  11 | input = "clips"
  12 | rate = "16 kilo"
     :        ^^^^|^^^^
-    :            `-- not understood
+    :            `-- invalid value
  13 | [stage.loud]
     `----
   help: write `16000` or `"16kHz"`
@@ -108,7 +108,7 @@ Error: throstle::wrong_unit
  15 | input = "clips"
  16 | target = "-23dB"
     :          ^^^|^^^
-    :             `-- not understood
+    :             `-- invalid value
  17 | ceiling = "loud"
     `----
   help: write `-23` or `"-23LUFS"`
@@ -120,7 +120,7 @@ Error: throstle::wrong_unit
  16 | target = "-23dB"
  17 | ceiling = "loud"
     :           ^^^|^^
-    :              `-- not understood
+    :              `-- invalid value
  18 | silence = "5s"
     `----
   help: write `-3` or `"-3dB"`
@@ -132,7 +132,7 @@ Error: throstle::wrong_unit
  17 | ceiling = "loud"
  18 | silence = "5s"
     :           ^^|^
-    :             `-- not understood
+    :             `-- invalid value
  19 | fade = "1 week"
     `----
   help: write `5` or `"5%"`
@@ -144,7 +144,7 @@ Error: throstle::wrong_unit
  18 | silence = "5s"
  19 | fade = "1 week"
     :        ^^^^|^^^
-    :            `-- not understood
+    :            `-- invalid value
     `----
   help: write `"90s"`, `"1.5h"` or `"11h30m"`
 "#);
@@ -347,7 +347,7 @@ Error: throstle::unknown_choice
     :        ^^^^^^^
  13 | device = "gpu"
     `----
-  help: did you mean `lower`? it is one of `keep`, `lower`, `upper`
+  help: did you mean `lower`? allowed values: `keep`, `lower`, `upper`
 
 Error: throstle::unknown_choice
 
@@ -357,7 +357,7 @@ Error: throstle::unknown_choice
  13 | device = "gpu"
     :          ^^^^^
     `----
-  help: `auto`, `cpu`, `cuda`, or `cuda:1` for the second one
+  help: use `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU
 "#);
 }
 
@@ -385,7 +385,7 @@ Error: throstle::unknown_key
  13 |   { field = "duration", min = 1 },
  14 |   { feild = "text", min = "x" },
     :     ^^|^^
-    :       `-- not known here
+    :       `-- unknown key
  15 | ]
     `----
   help: did you mean `field`?
@@ -466,7 +466,7 @@ Error: throstle::missing_file
     :               `-- not found
  11 | [stage.more]
     `----
-  help: paths start at the folder of the manifest, `home`
+  help: paths are relative to the folder of the manifest, `home`
 
 Error: throstle::missing_file
 
@@ -478,7 +478,7 @@ Error: throstle::missing_file
     :                 `-- not found
  14 | audio = "data/wav"
     `----
-  help: `~` is not expanded: write the whole path
+  help: `~` is not expanded: write the full path
 
 Error: throstle::missing_file
 
@@ -490,11 +490,11 @@ Error: throstle::missing_file
     :              `-- not found
  15 | [stage.folder]
     `----
-  help: paths start at the folder of the manifest, `home`
+  help: paths are relative to the folder of the manifest, `home`
 
 Error: throstle::missing_file
 
-  x `data/wavs` is a folder, but a file is wanted
+  x `data/wavs` should be a file but is a folder
     ,-[home/voice.toml:17:9]
  16 | use = "corpus.table"
  17 | table = "data/wavs"
@@ -538,7 +538,7 @@ Error: throstle::missing_secret
     :         ^^^^^^^^^^^^^^^
  14 | [stage.b]
     `----
-  help: `token` takes its value from there: `export NO_SUCH_TOKEN=…`
+  help: `token` reads this variable: `export NO_SUCH_TOKEN=…`
 
 Error: throstle::missing_secret
 
@@ -548,8 +548,8 @@ Error: throstle::missing_secret
  23 | token = ****************
     :         ^^^^^^^^^^^^^^^^
     `----
-  help: write the name, not the secret itself: a manifest is read by
-        others
+  help: write the name, not the secret itself: others may read the
+        manifest
 "#);
 }
 
@@ -560,7 +560,7 @@ fn a_duration_that_no_clock_counts_and_a_timeout_of_nothing_are_refused() {
         errors(&format!("{stage}timeout = \"{timeout}\"\n"))
     };
     assert!(of("300000000000000d").contains("`timeout` must be at most `\"10000d\"`"));
-    assert!(of("0s").contains("`timeout` must be more than no time"));
+    assert!(of("0s").contains("`timeout` must be more than 0"));
     let session = errors("[session]\nstop_after = \"300000000000000d\"\n");
     assert!(session.contains("`stop_after` must be at most"), "{session}");
 }

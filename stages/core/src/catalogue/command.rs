@@ -193,9 +193,9 @@ impl<'a> Line<'a> {
             let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
             let mistake = Mistake {
                 parameter: "command",
-                message: format!("`{{{name}}}` in `command` names no value"),
+                message: format!("`{{{name}}}` in `command` is unknown"),
                 help: Some(format!(
-                    "there are {}; `fields` names the fields that the command sees, and `{{{{` is \
+                    "known names: {}; `fields` lists the fields that the command sees, and `{{{{` is \
                      a plain brace",
                     listed.join(", ")
                 )),
@@ -240,7 +240,7 @@ impl<'a> Line<'a> {
         unknown
             .map(|text| Mistake {
                 parameter: "texts",
-                message: format!("`texts` names `{text}`, which is none of the `outputs`"),
+                message: format!("`texts` names `{text}`, which is not in `outputs`"),
                 help: None,
             })
             .collect()
@@ -257,14 +257,15 @@ impl<'a> Line<'a> {
                 file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
             let leads_out = file.starts_with('/') || parts.contains(&"..");
             let message = if parts.is_empty() || leads_out {
-                format!("the output `{name}` cannot be the file `{}`", file.escape_debug())
+                format!("output `{name}` cannot be the file `{}`", file.escape_debug())
             } else if seen.contains(&parts) {
-                format!("two outputs are the file `{file}`")
+                format!("two outputs have the file `{file}`")
             } else {
                 seen.push(parts);
                 continue;
             };
-            let help = Some("each output is a file of its own, such as `words.txt`".to_owned());
+            let help =
+                Some("give each output its own relative path, such as `words.txt`".to_owned());
             mistakes.push(Mistake { parameter: "outputs", message, help });
         }
         mistakes
@@ -277,7 +278,7 @@ impl<'a> Line<'a> {
         wrong
             .map(|name| Mistake {
                 parameter: "environment",
-                message: format!("the variable `{}` cannot be set", name.escape_debug()),
+                message: format!("`{}` is not a valid name of a variable", name.escape_debug()),
                 help: None,
             })
             .collect()

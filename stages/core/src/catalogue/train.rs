@@ -104,7 +104,7 @@ pub fn device_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake
     let mistake = wrong.map(|name| Mistake {
         parameter: "devices",
         message: format!("there is no device `{}`", name.escape_debug()),
-        help: Some("`cpu`, `cuda`, or `cuda:1` for the second one".to_owned()),
+        help: Some("use `cpu`, `cuda`, or `cuda:1` for the second GPU".to_owned()),
     });
     mistake.into_iter().collect()
 }

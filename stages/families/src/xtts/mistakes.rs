@@ -17,7 +17,7 @@ pub fn of_language(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     match given(parameters, unknown, "language").then(|| parameters.text("language")) {
         Some(Ok(code)) if !Language::is_code(code) => mistake(
             "language",
-            format!("`{}` is no code of a language", shortened(code)),
+            format!("`{}` is not a language code", shortened(code)),
             "a code has letters, digits and hyphens, such as `en` or `pt-br`",
         ),
         _ => Vec::new(),
@@ -78,7 +78,7 @@ pub fn of_finetune(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let is_frozen = |name: &&str| patterns.iter().any(|pattern| is_match(pattern, name));
     if is_on && TEXT_TABLES.iter().all(is_frozen) {
         let message = "`train_first` trains the text embedding and its head alone, and `freeze` \
-                       freezes both: nothing would learn in these steps";
+                       freezes both: these steps would train nothing";
         all.extend(mistake("train_first", message.to_owned(), "leave out one of the two"));
     }
     all
@@ -100,7 +100,7 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let mut seen: Vec<String> = Vec::new();
     for code in languages.split_whitespace() {
         if !Language::is_code(code) {
-            let message = format!("`{}` is no code of a language", shortened(code));
+            let message = format!("`{}` is not a language code", shortened(code));
             let help = "a code has letters, digits and hyphens, such as `en` or `pt-br`";
             all.extend(mistake("languages", message, help));
         } else if seen.iter().any(|own| own.eq_ignore_ascii_case(code)) {

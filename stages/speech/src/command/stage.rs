@@ -229,7 +229,7 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
             StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
         })?;
         if outputs.iter().any(|(_, other)| *other == file) {
-            return Err(StageError::failed(format!("two outputs are the file `{file}`")));
+            return Err(StageError::failed(format!("two outputs have the file `{file}`")));
         }
         outputs.push((name.to_owned(), Utf8PathBuf::from(file)));
     }
@@ -240,7 +240,7 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
 fn texts(parameters: &Parameters) -> Result<Vec<String>, StageError> {
     let (texts, outputs) = (parameters.texts("texts")?, parameters.map("outputs")?);
     if let Some(unknown) = texts.iter().find(|text| !outputs.contains_key(**text)) {
-        let message = format!("`texts` names `{unknown}`, which is none of the `outputs`");
+        let message = format!("`texts` names `{unknown}`, which is not in `outputs`");
         return Err(StageError::failed(message));
     }
     Ok(texts.into_iter().map(str::to_owned).collect())

@@ -9,7 +9,7 @@ use stage_core::line::{Piece, pieces};
 /// The reason why a command line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    #[error("`{{{name}}}` names no field; there are {known}; write `{{{{` for a plain brace")]
+    #[error("`{{{name}}}` names no field; known names: {known}; write `{{{{` for a plain brace")]
     Unknown { name: String, known: String },
     #[error("a brace is not closed in `{command}`")]
     Unclosed { command: String },
@@ -68,7 +68,7 @@ mod tests {
         let values = values(&[("text", "x")]);
         assert_eq!(
             fill("say {texts}", &values).unwrap_err().to_string(),
-            "`{texts}` names no field; there are `text`; write `{{` for a plain brace"
+            "`{texts}` names no field; known names: `text`; write `{{` for a plain brace"
         );
         assert!(matches!(fill("say {text", &values), Err(TemplateError::Unclosed { .. })));
     }

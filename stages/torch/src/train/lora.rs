@@ -424,7 +424,7 @@ mod tests {
     fn a_pattern_that_names_nothing_is_an_error() {
         let mut model = model(Kind::Float);
         let error = attach(&mut model, &settings(&["*", "block.1.*"]), 1, Kind::Float).unwrap_err();
-        let expected = "`block.1.*` names no module; there are `table.embeddings`, \
+        let expected = "`block.1.*` matches no module; known names: `table.embeddings`, \
                         `block.0.linear`";
         assert_eq!(error.to_string(), expected);
         assert!(adapters(&mut model).is_empty());

@@ -20,7 +20,7 @@ pub fn matches(patterns: &[String], what: &str, names: &[&str]) -> Result<Vec<Ma
             let known = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
             let more = if known.len() > 8 { ", …" } else { "" };
             let known = known[..known.len().min(8)].join(", ");
-            let message = format!("`{pattern}` names no {what}; there are {known}{more}");
+            let message = format!("`{pattern}` matches no {what}; known names: {known}{more}");
             return Err(TorchError::Input(message));
         }
         Ok(Match { pattern: pattern.clone(), count })

@@ -68,7 +68,7 @@ fn a_pattern_that_names_no_module_and_no_length_of_training_are_refused() {
     let base = base(&mut bench);
     let modules = [("modules", ParameterValue::List(vec![text("layers.*.nothing")]))];
     let (message, _) = refusal(tune(&fish::LORA, &modules, &base, &mut bench));
-    assert!(message.starts_with("`layers.*.nothing` names no module"), "{message}");
+    assert!(message.starts_with("`layers.*.nothing` matches no module"), "{message}");
     let both = [("epochs", ParameterValue::Number(2.0))];
     let (message, _) = refusal(tune(&fish::FINETUNE, &both, &base, &mut bench));
     assert_eq!(message, "both `steps` and `epochs` are given");

@@ -190,7 +190,7 @@ fn a_pattern_that_freezes_nothing_is_an_error() {
     let base = model(&mut bench);
     let freeze = ("freeze", patterns(&["gpt.transformer.h.0.*"]));
     let error = tune(&[freeze], &base, &mut bench).unwrap_err().to_string();
-    assert!(error.starts_with("`gpt.transformer.h.0.*` names no tensor"), "{error}");
+    assert!(error.starts_with("`gpt.transformer.h.0.*` matches no tensor"), "{error}");
 }
 
 #[test]
