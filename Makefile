@@ -57,8 +57,7 @@ bench-speech: build
 FIRST_SEED = 1
 SEEDS = 4
 parity: build
-	@$(LIBTORCH_ENV) cargo build --quiet --release --workspace --example samples; \
-		bash tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
+	@$(LIBTORCH_ENV) bash tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
 
 # The same with the programs that `test` has built, at fewer sizes: every commit passes it.
 parity-short:

@@ -6,8 +6,8 @@
 #
 #     tools/parity.sh PROGRAM [FIRST_SEED] [SEEDS]
 #
-# PROGRAM is `throstle-torch`, with `throstle` and `examples/samples` beside it. One line a fixture; its folder is kept
-# where one is off.
+# PROGRAM is `throstle-torch`, with `throstle` beside it; `examples/samples` is built here. One line a
+# fixture; its folder is kept where one is off.
 set -euo pipefail
 
 program=$1 first=${2:-1} seeds=${3:-4}
@@ -48,6 +48,16 @@ check() {
         { grep -v ' ok$' "$folder.log" || true; } | head -n 12 | sed 's/^/    /'
     fi
 }
+
+# As the programs were built, so that nothing else is built anew.
+case $program in
+    */release/*) profile=(--release) ;;
+    *) profile=() ;;
+esac
+(
+    cd "$root" && LIBTORCH=$(bash tools/libtorch.sh) &&
+        LIBTORCH=$LIBTORCH cargo build --quiet "${profile[@]}" --workspace --example samples
+)
 
 python=$(bash "$root/tools/reference.sh")
 check check_samples check_samples

@@ -33,6 +33,9 @@ use crate::xtts;
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
     pub model: Model,
+    /// The packages or commits that made it.
+    #[serde(default)]
+    pub reference: String,
     /// The name of the model's file.
     pub weights: String,
     /// The name of the file with inputs and expected outputs.

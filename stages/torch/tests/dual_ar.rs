@@ -35,6 +35,24 @@ fn model() -> DualAr {
     DualAr::load(config, TOKENS, weights).unwrap()
 }
 
+/// As `configure_optimizers` of the original (commit d3df505): `.embeddings.` is in no other name.
+#[test]
+fn biases_norms_and_the_embeddings_of_words_do_not_decay_and_those_of_codes_do() {
+    let trainee = DualArTrainee::new(model(), Memory { recompute: false, positions: 8, frames: 8 });
+    let trainee = trainee.unwrap().train_all();
+    let parameters = trainee.parameters();
+    let kept = parameters.iter().filter(|(name, tensor)| !DualArTrainee::decays(name, tensor));
+    let kept: Vec<&str> = kept.map(|(name, _)| name.as_str()).collect();
+    let is_meant = |name: &str| {
+        name.contains("norm") || name.ends_with(".bias") || name == "embeddings.weight"
+    };
+    assert!(kept.iter().all(|name| is_meant(name)), "{kept:?}");
+    assert_eq!(kept.len(), parameters.iter().filter(|(name, _)| is_meant(name)).count());
+    let adapter = Tensor::zeros([2, 2], (Kind::Float, Device::Cpu));
+    assert!(!DualArTrainee::decays("embeddings.lora_A", &adapter));
+    assert!(DualArTrainee::decays("fast_embeddings.lora_A", &adapter));
+}
+
 /// Text, then frames, all of them with labels.
 fn clip(number: i32, text: i32, frames: i32) -> Clip {
     let length = (text + frames) as usize;

@@ -50,6 +50,21 @@ fn the_text_model_agrees_with_its_reference() {
     }
 }
 
+/// Sampling draws something else here with settings in bf16, as the package has them. It was made by
+/// `make_fish_dual_ar.py FOLDER --parity upstream --seed 6` with the sizes of the other fixture and
+/// `--length 10 --frames 40 --steps 1`.
+#[test]
+fn sampling_of_the_original_follows_its_repository() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fish_dual_ar_upstream");
+    let fixture = std::fs::read_to_string(folder.join("fixture.json")).unwrap();
+    assert!(fixture.contains("commit d3df505"), "a fixture says what made it");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    assert!(comparisons.iter().any(|one| one.name == "sampled.ids"));
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
+
 #[test]
 fn adapters_agree_with_their_reference() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/lora");

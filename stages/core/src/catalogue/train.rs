@@ -225,7 +225,12 @@ pub const TRAINING: [Parameter; COUNT] = [
         "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, \
             rounded in another order.",
     ),
-    number("weight_decay", 10.0, 0.0, "Decoupled; never on biases, norms and embeddings."),
+    number(
+        "weight_decay",
+        10.0,
+        0.0,
+        "Decoupled; never on biases, norms and the embeddings of words.",
+    ),
     number("beta_1", 1.0, 0.9, "Of AdamW."),
     number("beta_2", 1.0, 0.95, "Of AdamW."),
     number("epsilon", 1.0, 1e-5, "Of AdamW."),

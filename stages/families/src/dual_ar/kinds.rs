@@ -170,7 +170,7 @@ codebooks, which its synthesis does scale.";
 
 pub static FINETUNE: Kind = Kind {
     name: "fish.finetune",
-    version: 3,
+    version: 4,
     summary: "Trains all weights of a text model on clips.",
     doc: TRAINING_DOC,
     work: Work::Train,
@@ -187,7 +187,7 @@ static FINETUNE_PARAMETERS: [Parameter; COUNT + 1] = join([PROMPT_FORMAT], TRAIN
 
 pub static LORA: Kind = Kind {
     name: "fish.lora",
-    version: 3,
+    version: 4,
     summary: "Trains low-rank adapters beside the frozen weights of a text model.",
     doc: "\
 The base stays as it is, to the bit; what is trained are two small matrices beside each chosen
@@ -272,7 +272,7 @@ adapters would have to be merged one after the other.",
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "fish.synthesize",
-    version: 3,
+    version: 4,
     summary: "Speaks sentences.",
     doc: "\
 A sentence's tokens follow from the model, the text, the seed and the parameters, whatever else is

@@ -33,8 +33,8 @@ pub enum Parity {
     Upstream,
 }
 
-/// The embeddings, by their names.
-pub(super) const TABLES: [&str; 3] = ["embeddings", "codebook_embeddings", "fast_embeddings"];
+/// The embeddings of words, by their name.
+pub(super) const WORDS: &str = "embeddings";
 
 /// The names of the fields are those of the tensors.
 #[derive(Debug)]
@@ -232,11 +232,10 @@ impl DualAr {
     }
 
     pub(super) fn tables(&self) -> [(&'static str, &Embedding); 3] {
-        let [embeddings, codebook_embeddings, fast_embeddings] = TABLES;
         [
-            (embeddings, &self.embeddings),
-            (codebook_embeddings, &self.codebook_embeddings),
-            (fast_embeddings, &self.fast_embeddings),
+            (WORDS, &self.embeddings),
+            ("codebook_embeddings", &self.codebook_embeddings),
+            ("fast_embeddings", &self.fast_embeddings),
         ]
     }
 

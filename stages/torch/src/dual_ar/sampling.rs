@@ -1,7 +1,6 @@
 //! Sampling of tokens and codes by the text model.
 
 use serde::Deserialize;
-use tch::{Kind, Tensor};
 
 use super::model::Parity;
 use crate::autoregressive::{self, Order, Scope};
@@ -28,19 +27,15 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The steps of the original. `Parity::Upstream` has its half-precision numbers, and its window
-    /// of repeated frames.
+    /// The steps of the original. `Parity::Upstream` has its window of repeated frames. The settings
+    /// are not rounded to half precision, which the original stopped before commit d3df505.
     pub fn of(&self, parity: Parity) -> autoregressive::Sampling {
-        let rounded = |value: f64| match parity {
-            Parity::Correct => value,
-            Parity::Upstream => Tensor::from(value).to_kind(Kind::BFloat16).double_value(&[]),
-        };
         autoregressive::Sampling {
             order: Order::FishSpeech,
-            temperature: rounded(self.temperature),
+            temperature: self.temperature,
             top_k: 0,
-            top_p: rounded(self.top_p),
-            repetition_penalty: rounded(self.repetition_penalty),
+            top_p: self.top_p,
+            repetition_penalty: self.repetition_penalty,
             scope: match parity {
                 Parity::Correct => Scope::Last(WINDOW),
                 Parity::Upstream => Scope::FishSpeech(WINDOW),
@@ -54,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_original_rounds_its_settings() {
+    fn the_settings_of_the_original_are_those_that_were_written() {
         let settings = Sampling::default();
-        assert_eq!(settings.of(Parity::Upstream).temperature, 0.80078125);
-        assert_eq!(settings.of(Parity::Correct).temperature, 0.8);
-        let plain = Sampling { temperature: 1.0, top_p: 1.0, repetition_penalty: 1.0, ..settings };
-        assert_eq!(plain.of(Parity::Upstream).top_p, 1.0);
+        for parity in [Parity::Upstream, Parity::Correct] {
+            let own = settings.of(parity);
+            assert_eq!((own.temperature, own.top_p, own.repetition_penalty), (0.8, 0.8, 1.1));
+        }
     }
 }

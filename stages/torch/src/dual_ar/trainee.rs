@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 use super::batch::{Batch, Scope};
 use super::block::Block;
 use super::loss::{cross_entropy, in_pieces, over_pieces};
-use super::model::{DualAr, Layout, Parity, TABLES};
+use super::model::{DualAr, Layout, Parity, WORDS};
 use crate::autoregressive::AttentionMask;
 use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::error::TorchError;
@@ -197,10 +197,11 @@ impl Trainee for DualArTrainee {
         tensors
     }
 
-    /// Embeddings and their adapters have no weight decay.
+    /// The embeddings of words and their adapters have no weight decay; those of codes have, as in
+    /// the original.
     fn decays(name: &str, parameter: &Tensor) -> bool {
         let module = name.rsplit_once('.').map_or(name, |(module, _)| module);
-        adamw::decays(parameter) && !TABLES.contains(&module)
+        adamw::decays(parameter) && module != WORDS
     }
 
     fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {

@@ -116,6 +116,9 @@ fn fish_speech_speaks_finnish() {
     assert_eq!(journey.travel("heard"), ["001.wav"]);
     assert!(!journey.project.names("voice/out/auditions").is_empty());
     assert!(journey.project.names("voice/out/voice").contains(&"model.pth".to_owned()));
+    // As the extraction of the original leaves them: beside the clips, in 64-bit integers.
+    let tokens = journey.project.read("voice/out/tokens/eero/eero_01.npy");
+    assert!(String::from_utf8_lossy(&tokens[..64]).contains("'descr': '<i8'"));
     journey.assert_report_shows(&["CC-BY-NC-SA-4.0"]);
 }
 
