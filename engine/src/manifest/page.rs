@@ -34,7 +34,7 @@ pub fn reference(catalogue: &Catalogue) -> String {
 }
 
 fn artifact_table() -> String {
-    let mut table = "| kind of artifact | what it is |\n|---|---|".to_owned();
+    let mut table = "| kind of artifact | contents |\n|---|---|".to_owned();
     for (kind, what) in stage_families::artifacts() {
         let _ = write!(table, "\n| `{kind}` | {what} |");
     }
@@ -47,7 +47,7 @@ fn chapter(page: &mut String, kind: &Kind) {
         let _ = write!(page, "\n{}\n", kind.doc.trim());
     }
     if !kind.inputs.is_empty() {
-        page.push_str("\n| input | what | reads |\n|---|---|---|\n");
+        page.push_str("\n| input | contents | reads |\n|---|---|---|\n");
         for port in kind.inputs {
             let _ = writeln!(
                 page,
@@ -60,7 +60,7 @@ fn chapter(page: &mut String, kind: &Kind) {
         }
     }
     if !kind.outputs.is_empty() {
-        page.push_str("\n| output | what | adds |\n|---|---|---|\n");
+        page.push_str("\n| output | contents | adds |\n|---|---|---|\n");
         for port in kind.outputs {
             let _ = writeln!(
                 page,
@@ -185,9 +185,9 @@ fn work(kind: &Kind) -> &'static str {
 fn input_type(port: &InputPort) -> String {
     let what = port_type(port.port_type, port.takes);
     match (port.many, port.optional) {
-        (true, true) => format!("{what}, or a list of them; may be left out."),
+        (true, true) => format!("{what}, or a list of them; optional."),
         (true, false) => format!("{what}, or a list of them."),
-        (false, true) => format!("{what}; may be left out."),
+        (false, true) => format!("{what}; optional."),
         (false, false) => format!("{what}."),
     }
 }
@@ -216,7 +216,7 @@ fn reads(port: &InputPort) -> String {
     };
     let mut parts: Vec<String> = fields.iter().map(field).collect();
     parts.extend(named.map(|parameter| format!("the fields in `{parameter}`")));
-    parts.extend(port.may_read.iter().map(|each| format!("{} if there", field(each))));
+    parts.extend(port.may_read.iter().map(|each| format!("{} if present", field(each))));
     if port.reads_id {
         parts.push("the id".to_owned());
     }

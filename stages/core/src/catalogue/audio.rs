@@ -30,8 +30,8 @@ const CHANNELS: Parameter = Parameter {
     name: "channels",
     parameter_type: ParameterType::Choice(&["mean", "left", "right", "error"]),
     default: Default::Text("mean"),
-    doc: "The treatment of several channels. The mean of channels in anti-phase loses the voice, \
-        which is noted.",
+    doc: "The treatment of several channels. The mean of channels in opposite phase cancels the \
+        voice; a note reports it.",
     ..Parameter::BASE
 };
 
@@ -39,7 +39,7 @@ const ALLOW_TRUNCATED: Parameter = Parameter {
     name: "allow_truncated",
     parameter_type: ParameterType::Flag,
     default: Default::Flag(false),
-    doc: "Keep recordings that hold less than their header promises, with a note.",
+    doc: "Keeps recordings with less data than their header declares, with a note.",
     ..Parameter::BASE
 };
 
@@ -58,7 +58,7 @@ const SHARE: ParameterType = ParameterType::Number { min: 0.0, max: 1.0 };
 pub static DECODE: Kind = Kind {
     name: "audio.decode",
     version: 2,
-    summary: "Reads recordings of any common container.",
+    summary: "Decodes recordings in any common format.",
     doc: "Truncated files, samples that are not numbers, and files without sound are quarantined \
         with a specific reason. Encoder delay is removed if the container states it.",
     cost: Cost::Rates(DECODED),
@@ -80,8 +80,8 @@ pub static RESAMPLE: Kind = Kind {
     name: "audio.resample",
     version: 3,
     summary: "Converts audio to another sample rate.",
-    doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that has \
-          the rate already passes untouched, bit for bit.",
+    doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that \
+          already has this rate is passed on unchanged, bit for bit.",
     cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
@@ -95,7 +95,7 @@ pub static RESAMPLE: Kind = Kind {
             parameter_type: ParameterType::Integer { min: 4_000, max: 384_000 },
             default: Default::Integer(16_000),
             unit: Unit::Hertz,
-            doc: "The sample rate that the clips are given.",
+            doc: "The sample rate of the output.",
             ..Parameter::BASE
         },
         CHANNELS,
@@ -114,7 +114,7 @@ pub static LOUDNESS: Kind = Kind {
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
         writes: &[("audio", FieldType::Blob), ("gain_db", FieldType::Number)],
-        doc: "The levelled clips, and by how much each was changed.",
+        doc: "The clips at equal loudness, and the gain of each.",
         ..OutputPort::DATASET
     }],
     parameters: &[
@@ -131,7 +131,7 @@ pub static LOUDNESS: Kind = Kind {
             parameter_type: ParameterType::Number { min: 0.0, max: 60.0 },
             default: Default::Number(20.0),
             unit: Unit::Decibel,
-            doc: "The most that a quiet recording is raised.",
+            doc: "The largest gain of a quiet recording.",
             ..Parameter::BASE
         },
         Parameter {
@@ -139,7 +139,7 @@ pub static LOUDNESS: Kind = Kind {
             parameter_type: ParameterType::Number { min: -20.0, max: 0.0 },
             default: Default::Number(-1.0),
             unit: Unit::Decibel,
-            doc: "The true peak, between samples too, stays below this.",
+            doc: "The limit of the true peak, which includes peaks between samples.",
             ..Parameter::BASE
         },
         CHANNELS,
@@ -150,7 +150,7 @@ pub static LOUDNESS: Kind = Kind {
 pub static TRIM: Kind = Kind {
     name: "audio.trim",
     version: 3,
-    summary: "Cuts the silence before and behind the speech.",
+    summary: "Trims the silence before and after the speech.",
     doc: "A voice activity detector finds the speech. A clip without speech is quarantined.",
     cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
@@ -172,7 +172,7 @@ pub static TRIM: Kind = Kind {
             name: "threshold",
             parameter_type: SHARE,
             default: Default::Number(0.5),
-            doc: "The score from which the detector's frame is speech.",
+            doc: "The detector score from which a frame counts as speech.",
             ..Parameter::BASE
         },
         Parameter {
@@ -191,7 +191,7 @@ pub static TRIM: Kind = Kind {
 pub static CHECK: Kind = Kind {
     name: "audio.check",
     version: 2,
-    summary: "Measures recordings and sets bad ones aside.",
+    summary: "Measures recordings and quarantines bad ones.",
     doc: "A recording that violates a limit is quarantined; the reason lists all violated limits \
         with value and limit. Recordings do not change. A measure of a clip that is too short or \
         too silent for it is 0 and violates no limit.",
@@ -234,7 +234,8 @@ pub static CHECK: Kind = Kind {
             parameter_type: ParameterType::Number { min: -100.0, max: 0.0 },
             default: Default::Number(-40.0),
             unit: Unit::Decibel,
-            doc: "The lowest peak, full scale being 0: quieter ones are a dead microphone.",
+            doc: "The lowest peak, relative to full scale; a quieter recording usually means a \
+                dead microphone.",
             ..Parameter::BASE
         },
         Parameter {
@@ -264,7 +265,7 @@ pub static CHECK: Kind = Kind {
             default: Default::Absent,
             unit: Unit::Decibel,
             doc: "The signal to noise ratio, estimated from the distribution of amplitudes. Not \
-                  judged unless given.",
+                  checked unless given.",
             ..Parameter::BASE
         },
         Parameter {
@@ -273,7 +274,7 @@ pub static CHECK: Kind = Kind {
             default: Default::Absent,
             unit: Unit::Hertz,
             doc: "The highest frequency within 60 dB of the strongest one: finds telephone speech \
-                  at a high rate. Not judged unless given.",
+                  at a high rate. Not checked unless given.",
             ..Parameter::BASE
         },
         Parameter {

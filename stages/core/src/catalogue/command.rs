@@ -15,10 +15,10 @@ const DECLARED: InputPort = InputPort {
 
 const LINE: Parameter = Parameter {
     name: "command",
-    doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of a file with its \
-        bytes; `{out.name}` is the path of an output; `{script}` that of the script; `{base}` the \
-        manifest's folder. Values are quoted. `{{` is a plain brace, `${NAME}` the shell's own. \
-        A line of plain words runs without a shell, which is faster.",
+    doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of its file; \
+        `{out.name}` is the path of an output, `{script}` the path of the script, `{base}` the \
+        folder of the manifest. Values are quoted. `{{` is a plain brace, `${NAME}` a variable of \
+        the shell. A line of plain words runs without a shell, which is faster.",
     ..Parameter::BASE
 };
 
@@ -66,8 +66,8 @@ const ENVIRONMENT: Parameter = Parameter {
 const VERSION: Parameter = Parameter {
     name: "version",
     default: Default::Absent,
-    doc: "The expected output of `version_command`. It is part of the key: another version is \
-        other work.",
+    doc: "The expected output of `version_command`. It is part of the key: another version runs \
+        the command again.",
     ..Parameter::BASE
 };
 
@@ -81,25 +81,25 @@ const VERSION_COMMAND: Parameter = Parameter {
 };
 
 const DOC: &str = "The command runs in a private folder with a clean environment. It must end with \
-                   status 0 and write every declared output. When it takes too long or the run is \
-                   stopped, it and all that it started are killed. A failure while the disk is \
-                   full stops the run and sets no item aside; a program that was killed, or that \
-                   reports an error of the machine, is tried again, by the next run as well.";
+                   status 0 and write every declared output. When it exceeds `timeout` or the run \
+                   is stopped, it is killed with all processes that it started. A failure on a \
+                   full disk stops the run and quarantines no item; a program that was killed, or \
+                   that reports an error of the machine, is retried, by the next run too.";
 
 pub static COMMAND: Kind = Kind {
     name: "command",
     summary: "Runs a command for every item.",
     doc: "\
 The command runs in a private folder with a clean environment. It must end with status 0 and write
-every declared output. When it takes too long or the run is stopped, it and all that it started are
-killed.
+every declared output. When it exceeds `timeout` or the run is stopped, it is killed with all
+processes that it started.
 
-A failure while the disk is full stops the run and sets no item aside. A program that was killed, or
-that reports an error of the machine, is tried again, by the next run as well.
+A failure on a full disk stops the run and quarantines no item. A program that was killed, or that
+reports an error of the machine, is retried, by the next run too.
 
-When the first 20 items of more than 20 fail alike, with the same status and the same last line, the
-command or its environment is taken to be broken: the stage fails with that line, and none of these
-items is set aside.",
+If the first 20 items of more than 20 fail with the same status and the same last line, the command
+or its environment counts as broken: the stage fails with that line, and none of these items is
+quarantined.",
     verdicts: Verdicts::OfProgram { parameter: "on_failure", unless: "reject-all" },
     inputs: &[DECLARED],
     outputs: &[OutputPort {
@@ -121,8 +121,8 @@ items is set aside.",
             parameter_type: ParameterType::Choice(&["reject", "reject-all", "fail"]),
             default: Default::Text("reject"),
             role: Role::Execution,
-            doc: "For a status other than 0: `reject` sets the item aside, and ends the stage if \
-                the first 20 items fail alike; `reject-all` sets items aside in any case; `fail` \
+            doc: "For a status other than 0: `reject` quarantines the item, and fails the stage if \
+                the first 20 items fail alike; `reject-all` always quarantines the item; `fail` \
                 ends the run.",
             ..Parameter::BASE
         },
@@ -133,7 +133,7 @@ items is set aside.",
 
 pub static ONCE: Kind = Kind {
     name: "command.once",
-    summary: "Runs a command once, for a whole data set or for none.",
+    summary: "Runs a command once, for a whole data set or without input.",
     doc: DOC,
     work: Work::Gather,
     inputs: &[InputPort {

@@ -13,7 +13,7 @@ const CLIPS: &[OutputPort] = &[OutputPort {
     writes: &[("audio", FieldType::Blob), ("text", FieldType::Text), ("speaker", FieldType::Text)],
     passes: None,
     open: true,
-    doc: "The clips, with further columns as fields. `speaker` is there where the corpus names one.",
+    doc: "The clips, with further columns as fields. `speaker` exists if the corpus names one.",
     ..OutputPort::DATASET
 }];
 
@@ -63,8 +63,7 @@ pub static TABLE: Kind = Kind {
         file, text and speaker with the speaker on either side, distinguished by the column with \
         sentences. More need a header or `columns`.\n\nThe id of a clip is its `id` column, or \
         its path without the extension of audio. A path without extension is looked up as .wav, \
-        .flac, .mp3, .ogg and .m4a. Rows that cannot be used are set aside with their line and \
-        byte.",
+        .flac, .mp3, .ogg and .m4a. Unusable rows are quarantined with their line and byte.",
     parameters: &[
         source_path("table", "The table, in UTF-8."),
         AUDIO_FOLDER,
@@ -81,14 +80,15 @@ pub static TABLE: Kind = Kind {
             name: "quoting",
             parameter_type: ParameterType::Choice(&["auto", "on", "off"]),
             default: Default::Text("auto"),
-            doc: "True if double quotes group a cell. `auto`: in comma tables only.",
+            doc: "The use of double quotes around cells. `auto`: in comma tables only.",
             ..Parameter::BASE
         },
         Parameter {
             name: "header",
             parameter_type: ParameterType::Choice(&["auto", "yes", "no"]),
             default: Default::Text("auto"),
-            doc: "True if the first row has column names. `auto`: if it names a file and a text.",
+            doc: "Tells if the first row has column names. `auto`: yes if it names a file and a \
+                text.",
             ..Parameter::BASE
         },
         names(
@@ -103,7 +103,7 @@ pub static TABLE: Kind = Kind {
 pub static FOLDER: Kind = Kind {
     name: "corpus.folder",
     version: 3,
-    summary: "Reads clips with a `.lab` or `.txt` beside each, one folder a speaker.",
+    summary: "Reads clips with a `.lab` or `.txt` file beside each, one folder per speaker.",
     doc: "The folder of a clip is its speaker, and its id is `FOLDER/NAME`, without the \
         extension. Audio without a transcript, transcripts without audio, and duplicate clips are \
         quarantined.",
@@ -118,12 +118,12 @@ pub static JSONL: Kind = Kind {
     doc: "A key with dots leads into objects and lists: `supervisions.0.text`. Further texts and \
           numbers become fields.",
     parameters: &[
-        source_path("file", "The file with one JSON object a line."),
+        source_path("file", "The file with one JSON object per line."),
         AUDIO_FOLDER,
         TOKENS,
         names(
             "file_keys",
-            "Keys of the audio path, the first that is there counts; the usual names if empty.",
+            "Keys of the audio path; the first that exists is used. If empty, the usual names.",
         ),
         names("text_keys", "Keys of the text."),
         names("speaker_keys", "Keys of the speaker."),
@@ -151,13 +151,13 @@ pub static PARQUET: Kind = Kind {
 
 pub static SENTENCES: Kind = Kind {
     name: "corpus.sentences",
-    summary: "Gives sentences to be spoken: a list, or a text file with one a line.",
+    summary: "Reads sentences to synthesise: a list, or a text file with one per line.",
     doc: "\
-Those of the list come before those of the file. Empty lines, and lines that begin with `#`, are
-left out, and so is the space around a sentence; one that is there twice is set aside.
+Sentences of the list come before those of the file. Empty lines, lines that begin with `#`, and
+spaces around a sentence are ignored; a duplicate is quarantined.
 
-The id of a sentence is its number, `001` and so on, or with `ids = \"content\"` a hash of its
-text, which a sentence keeps when others come before it.",
+The id of a sentence is its number, such as `001`, or with `ids = \"content\"` a hash of its text,
+which does not change when other sentences are inserted.",
     outputs: &[OutputPort {
         writes: &[("text", FieldType::Text)],
         passes: None,

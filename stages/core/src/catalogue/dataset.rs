@@ -15,12 +15,11 @@ const WHOLE: InputPort =
 pub static SPLIT: Kind = Kind {
     name: "dataset.split",
     summary: "Holds out clips for validation, and never moves one.",
-    doc: "A clip is held out if the hash of its id (or group) and the salt lies below the \
-        fraction, so that others coming or going move nothing. The fraction is met on average. A \
-        speaker with fewer held-out clips than `minimum_per_speaker` gets more in the order of \
-        the hash; only those can go back to training, when a newcomer of the speaker comes before \
-        them. Texts that stand on both sides are counted in the notes: `group = \"text\"` keeps \
-        them together.",
+    doc: "A clip is held out if the hash of its id (or group) and the salt is below the fraction, \
+        so added and removed clips move no others. The fraction is met on average. A speaker with \
+        fewer held-out clips than `minimum_per_speaker` gets more, in the order of the hash; only \
+        these can return to training, when a new clip of the speaker sorts before them. The notes \
+        count texts that are on both sides; `group = \"text\"` keeps equal texts together.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[
@@ -44,7 +43,7 @@ pub static SPLIT: Kind = Kind {
         Parameter {
             name: "split_salt",
             default: Default::Text(""),
-            doc: "Another text gives another split.",
+            doc: "Another text makes another split.",
             ..Parameter::BASE
         },
         Parameter {
@@ -58,7 +57,7 @@ pub static SPLIT: Kind = Kind {
             name: "minimum_per_speaker",
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
             default: Default::Integer(0),
-            doc: "Held-out clips that each speaker has at least.",
+            doc: "The smallest number of held-out clips of each speaker.",
             ..Parameter::BASE
         },
     ],
@@ -115,8 +114,8 @@ pub static FILTER: Kind = Kind {
 
 pub static MERGE: Kind = Kind {
     name: "dataset.merge",
-    summary: "Joins several data sets to one.",
-    doc: "An item that is the same in two sets is there once. One id for different items is an \
+    summary: "Joins several data sets into one.",
+    doc: "An item that is equal in two sets appears once. Different items with the same id are an \
           error, unless `prefix = \"stage\"` puts the name of each item's stage before its id.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort { many: true, reads_name: true, ..WHOLE }],
@@ -134,7 +133,7 @@ pub static MERGE: Kind = Kind {
 pub static ITEM: Kind = Kind {
     name: "dataset.item",
     summary: "Takes one item out, as an artifact.",
-    doc: "Such as the clip that a voice is to be taken from. The artifact has the item's fields.",
+    doc: "For example the reference clip of a voice. The artifact has the fields of the item.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[OutputPort { open: true, doc: "The fields of the item.", ..OutputPort::ARTIFACT }],
@@ -147,8 +146,8 @@ pub static PACK: Kind = Kind {
     version: 2,
     summary: "Packs texts and tokens into shards.",
     doc: "`protos` is the training format of Fish Speech. `npy` is an array of all tokens, \
-        codebooks by frames, and an index in JSON. A clip's shard follows from its id alone, so \
-        that a new clip rewrites one shard.",
+        codebooks by frames, and an index in JSON. The shard of a clip depends only on its id, so \
+        a new clip rewrites one shard.",
     cost: Cost::Rates(Rates { bytes_per_second: 450.0, bytes_per_item: 200.0, ..Rates::LIGHT }),
     inputs: &[InputPort {
         reads: Fields::These(&[("text", FieldType::Text), ("tokens", FieldType::Blob)]),
@@ -176,7 +175,7 @@ pub static PACK: Kind = Kind {
             name: "shards",
             parameter_type: ParameterType::Integer { min: 1, max: 65_536 },
             default: Default::Integer(16),
-            doc: "The number of shards. Another number moves clips.",
+            doc: "The number of shards. Changing it moves clips between shards.",
             ..Parameter::BASE
         },
         Parameter {

@@ -91,9 +91,9 @@ pub static PAIR: Kind = Kind {
     doc: "\
 A synthesis gets fields of the recording that has the same id, or the same text in a field: `audio`
 becomes `reference_audio`. Held-out clips that `fish.synthesize` has spoken keep their ids. Those of
-`model.audition` have the id of the sentence in `sentence`: `by = \"sentence\"`, `reference_by =
-\"id\"`. Syntheses without a recording are set aside; `quarantine = 1.0` allows any number of them. It
-is an error if none has a recording, or if two recordings fit one synthesis.",
+`model.audition` have the id of the sentence in `sentence`: `by = \"sentence\"`,
+`reference_by = \"id\"`. Syntheses without a recording are quarantined; `quarantine = 1.0` allows any
+number of them. It is an error if none has a recording, or if two recordings fit one synthesis.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
@@ -143,18 +143,19 @@ pub static COMPARE: Kind = Kind {
     version: 2,
     summary: "Compares each synthesis with a recording of the same sentence.",
     doc: "\
-Both are brought to 16 kHz and cut into frames of 25 ms, one every 10 ms. Of each frame the mel
-cepstrum is taken: 40 triangular bands from 0 to 8 kHz, coefficients 1 to 13. Dynamic time warping
-finds which frame is which. `mcd`, in dB, is the mean over the aligned frames of
+Both are brought to 16 kHz and cut into frames of 25 ms, one every 10 ms. The mel cepstrum of each
+frame has 40 triangular bands from 0 to 8 kHz and coefficients 1 to 13. Dynamic time warping aligns
+the frames. `mcd`, in dB, is the mean over the aligned frames of
 `10 / ln 10 * sqrt(2 * sum((c - c')^2))` (Kubichek 1993): the root mean square difference of the two
-spectra over the mel scale, whatever the level. Bands 60 dB below the loudest one of a recording
-count as just that. Other programs compute other cepstra, so their figures are not comparable.
+spectra over the mel scale, whatever the level. Bands more than 60 dB below the loudest one of a
+recording are set to 60 dB below it. Other programs compute other cepstra, so their figures are not
+comparable.
 
-`f0_rmse`, in hertz, and `f0_correlation` are about the aligned frames that are voiced on both
-sides; they are left out where there are fewer than ten, or no pitch that moves.
-`voicing_difference` is the share of frames that are voiced on one side only, and `length_ratio`
-the length of the synthesis over that of the recording. Pauses before and behind count: take them
-away from both with `audio.trim` first.",
+`f0_rmse`, in hertz, and `f0_correlation` are computed over the aligned frames that are voiced on
+both sides; they are left out if there are fewer than ten, or if the pitch is constant.
+`voicing_difference` is the share of frames that are voiced on one side only, and `length_ratio` the
+length of the synthesis over that of the recording. Pauses before and after the speech count: remove
+them from both with `audio.trim` first.",
     cost: Cost::Rates(HEARD),
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob), ("reference_audio", FieldType::Blob)]),
@@ -169,7 +170,7 @@ away from both with `audio.trim` first.",
             ("voicing_difference", FieldType::Number),
             ("length_ratio", FieldType::Number),
         ],
-        doc: "The syntheses, and how far they are from their recordings.",
+        doc: "The syntheses with their distances from the recordings.",
         ..OutputPort::DATASET
     }],
     parameters: &[LOWEST, HIGHEST, LONGEST],
@@ -178,18 +179,17 @@ away from both with `audio.trim` first.",
 
 pub static CER: Kind = Kind {
     name: "quality.cer",
-    summary: "Counts what a speech recogniser heard wrong of each text.",
+    summary: "Computes the error rates of a speech recogniser's transcripts.",
     doc: "\
-The recogniser is a checkpoint that `asr.transcribe` hears with, or a program of your own in a
-`command` stage, which writes what it heard as a text file. The fewest edits that lead from the text
-to it are counted, by characters (code points, the spaces between words being some) and by words.
-`cer` and `wer` are edits over the length of the text and can exceed 1. What counts as no difference
-is for the parameters to say; both sides are written the same way first, as by `text.normalize`.
-Texts over 10,000 characters are set aside.",
+Transcripts come from `asr.transcribe`, or from a program of your own in a `command` stage that
+writes a text file. The edit distance from the text to the transcript is counted in characters (code
+points, spaces between words included) and in words. `cer` and `wer` are edits over the length of
+the text and can exceed 1. Both sides are normalised first, as by `text.normalize`; the parameters
+select the differences that count. Texts over 10,000 characters are quarantined.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::Named { parameter: "transcript", also: &[("text", FieldType::Text)] },
-        doc: "Items with the text that was to be said and the one that was heard.",
+        doc: "Items with their texts and transcripts.",
         ..InputPort::DATASET
     }],
     outputs: &[OutputPort {
@@ -201,15 +201,15 @@ Texts over 10,000 characters are set aside.",
             ("deletions", FieldType::Number),
             ("heard", FieldType::Text),
         ],
-        doc: "Error rates; `substitutions`, `insertions` and `deletions` of characters; and what \
-            was `heard`, as it was compared.",
+        doc: "Error rates; `substitutions`, `insertions` and `deletions` of characters; and the \
+            normalised transcript, `heard`.",
         ..OutputPort::DATASET
     }],
     parameters: &[
         Parameter {
             name: "transcript",
             default: Default::Text("transcript"),
-            doc: "The field with what was heard: a text, or a file in UTF-8.",
+            doc: "The field with the transcript: a text, or a file in UTF-8.",
             ..Parameter::BASE
         },
         Parameter {
@@ -291,17 +291,17 @@ const MEASURES: &[Parameter] = &[
 
 pub static REGRESSION: Kind = Kind {
     name: "quality.regression",
-    summary: "Says which measures have become worse than in a run that was good.",
+    summary: "Compares measures with those of a good run, and reports regressions.",
     doc: "\
 `measures = [{ field = \"cer\", tolerance = 0.02 }, { field = \"voiced_share\", better = \"same\",
 tolerance = 0.1 }]`. The report has the mean of each field over the items that have it, the mean of
 the baseline, and a verdict: `same` within the tolerance, `better`, `worse`, `new` where the
 baseline does not have the field, and `missing` where the items no longer do. `worse` and `missing`
-are regressions. Items that have none of the fields are set aside.
+are regressions. Items that have none of the fields are quarantined.
 
-The baseline is the report of a good run: export it, listen, and put a copy under a name of its own
-beside the manifest. It is yours to replace; no run does. With `fail` a regression ends the run, and
-the message has the figures.",
+The baseline is the report of a good run: export it, listen, and put a copy with another name beside
+the manifest. No run replaces it. With `fail` a regression ends the run, and the message has the
+figures.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
@@ -335,7 +335,7 @@ the message has the figures.",
             name: "fail",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(false),
-            doc: "True if a regression fails the stage.",
+            doc: "Makes the stage fail on a regression.",
             ..Parameter::BASE
         },
     ],

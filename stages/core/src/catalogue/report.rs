@@ -8,7 +8,7 @@ pub const KINDS: &[&Kind] = &[&SUMMARY, &TENSORBOARD];
 
 pub static SUMMARY: Kind = Kind {
     name: "report.summary",
-    summary: "Says in one JSON file what data sets and artifacts hold.",
+    summary: "Summarises data sets and artifacts in one JSON file.",
     doc: "For each data set the number of items, statistics of each field, and quarantined items \
         by reason. JSON artifacts are included completely. Keys are sorted.",
     work: Work::Gather,
@@ -27,7 +27,7 @@ pub static SUMMARY: Kind = Kind {
             reads_name: true,
             many: true,
             optional: true,
-            doc: "Artifacts to take in.",
+            doc: "Artifacts to include.",
             ..InputPort::ARTIFACT
         },
     ],
@@ -46,7 +46,7 @@ pub static TENSORBOARD: Kind = Kind {
     doc: "Each sentence is a sound of its own, with a slider for the steps of training where \
           `model.audition` has paired it with checkpoints, and its text beside it. Written beside \
           the `events` of the training, both are shown together: `export = \
-          \"out/log/events.out.tfevents.1.heard\"`. The clock counts a second a step.",
+          \"out/log/events.out.tfevents.1.heard\"`. The clock advances one second per step.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
@@ -57,8 +57,8 @@ pub static TENSORBOARD: Kind = Kind {
             ("step", FieldType::Number),
         ],
         reads_id: true,
-        doc: "Recordings, of `fish.synthesize` for example. What has no `sentence` goes by its id, \
-              and what has no `step` stands at 0.",
+        doc: "Recordings, of `fish.synthesize` for example. A recording without `sentence` is \
+              named by its id; one without `step` is at step 0.",
         ..InputPort::DATASET
     }],
     outputs: &[OutputPort {

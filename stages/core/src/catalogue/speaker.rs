@@ -35,7 +35,7 @@ pub static STATS: Kind = Kind {
 
 pub static SELECT: Kind = Kind {
     name: "speaker.select",
-    summary: "Keeps the clips of the speakers with the most to say.",
+    summary: "Keeps the clips of the speakers with the most clips or minutes.",
     doc: "Ties are ordered by name. Clips without a speaker are quarantined.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
@@ -49,7 +49,7 @@ pub static SELECT: Kind = Kind {
         OutputPort {
             name: "speakers",
             writes: &[("names", FieldType::Text), ("report", FieldType::Blob)],
-            doc: "The selected names, one a line, and what each adds up to, as JSON.",
+            doc: "The selected names, one per line, and their totals as JSON.",
             gives: &[artifact::REPORT],
             ..OutputPort::ARTIFACT
         },

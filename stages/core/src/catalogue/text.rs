@@ -15,11 +15,11 @@ pub const TEXTS: InputPort = InputPort {
 
 pub static NORMALIZE: Kind = Kind {
     name: "text.normalize",
-    summary: "Writes texts that sound the same the same way, and numbers as words.",
+    summary: "Normalises texts, and spells out numbers.",
     doc: "Unicode form, quotes, dashes, spaces, invisible and control characters, emoji, and \
         letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
-        where their reading is plain; digits that are left are counted, for `text.audit` to stop \
-        on. A second time changes nothing.",
+        where their reading is unambiguous; remaining digits are counted, and `text.audit` stops \
+        on them. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {

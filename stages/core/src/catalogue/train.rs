@@ -133,7 +133,7 @@ pub const CHECKPOINTS: OutputPort = OutputPort {
     doc: "The best `keep` states and the last one, as `step-400`: `step`, `held_out` (the loss on \
           held-out clips, where it was measured), all fields of a model or of adapters, and \
           `weights`, which names those fields in one file. A tensor that did not change is stored \
-          once. For `model.audition`, or `dataset.item` to take one out.",
+          once. `model.audition` reads all of them, `dataset.item` selects one.",
     ..OutputPort::DATASET
 };
 
@@ -163,7 +163,7 @@ pub const COUNT: usize = 34;
 /// Duration, learning rate, batches, precision, and kept checkpoints.
 pub const TRAINING: [Parameter; COUNT] = [
     absent(at_least_one(
-        count("steps", 0, "Optimiser steps. Either this or `epochs` is given."),
+        count("steps", 0, "Optimiser steps. Give either this or `epochs`."),
         1_000_000_000,
     )),
     absent(number("epochs", 1e6, 0.0, "Passes over the clips, in place of `steps`.")),
@@ -186,7 +186,8 @@ pub const TRAINING: [Parameter; COUNT] = [
         count(
             "accumulation",
             1,
-            "Batches to one optimiser step. Every token counts the same, whichever batch it is in.",
+            "Batches per optimiser step. Every token has the same weight, whichever batch it is \
+                in.",
         ),
         65_536,
     ),
@@ -201,17 +202,17 @@ pub const TRAINING: [Parameter; COUNT] = [
     choice(
         "precision",
         &["auto", "f32", "tf32", "bf16", "fp16"],
-        "Number format of the computation. Weights are kept in f32 beside it, and fp16 has its \
-            loss scaled. `tf32` is f32 with matrix products of ten bits of precision. `auto`: \
-            bf16 where the GPU can, fp16 on older ones, f32 on the CPU. What the device cannot do \
-            is refused.",
+        "Number format of the computation. Weights stay in f32, and fp16 uses loss scaling. `tf32` \
+            is f32 with matrix products of ten bits of precision. `auto`: bf16 if the GPU supports \
+            it, fp16 on older ones, f32 on the CPU. Unsupported formats are refused.",
     ),
     choice(
         "attention",
         &["auto", "flash", "efficient", "math"],
         "Kernel of scaled dot product attention. `auto`: the fastest that libtorch finds. `flash` \
-         needs a CPU or compute capability 8.0, `efficient` any GPU; `math` keeps the whole matrix \
-         of attention in memory. Where the chosen kernel cannot compute something, `math` does.",
+         needs a CPU or compute capability 8.0, `efficient` any GPU; `math` keeps the whole \
+         attention matrix in memory, and computes everything that the chosen kernel does not \
+         support.",
     ),
     flag(
         "packing",
@@ -222,8 +223,8 @@ pub const TRAINING: [Parameter; COUNT] = [
     choice(
         "optimizer",
         &["adamw", "fused_adamw"],
-        "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, \
-            rounded in another order.",
+        "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, but \
+            round in a different order.",
     ),
     number(
         "weight_decay",
@@ -267,7 +268,7 @@ pub const TRAINING: [Parameter; COUNT] = [
         "min_delta",
         1e9,
         0.0,
-        "By how much a held-out loss must be below the best to be better.",
+        "The smallest decrease of the held-out loss that counts as better.",
     ),
     choice(
         "take",
@@ -307,31 +308,31 @@ pub const TRAINING: [Parameter; COUNT] = [
     choice(
         "parity",
         &["corrected", "upstream"],
-        "`upstream` trains as the original project does, defects included: what they are stands \
-         in the description of the stage. For comparisons only.",
+        "`upstream` trains as the original project does, defects included, which the description \
+         of the stage lists. For comparisons only.",
     ),
     ON_CHANGE,
     execution(Parameter {
         name: "devices",
         parameter_type: ParameterType::List(&ParameterType::Text),
         default: Default::Texts(&[]),
-        doc: "Devices that share each step, such as `[\"cuda:0\", \"cuda:1\"]`; that of the stage \
-              if empty. A step learns from `batch` x `accumulation` rows on any number of them; \
-              its sums are rounded in another order, as on another device.",
+        doc: "Devices that share each step, such as `[\"cuda:0\", \"cuda:1\"]`; if empty, the \
+              device of the stage. A step has `batch` x `accumulation` rows on any number of \
+              devices; its sums are rounded in a different order, as on another device.",
         ..Parameter::BASE
     }),
     execution(flag(
         "preflight",
         true,
-        "Looks for what would spoil hours of training before it begins: see the description of \
-         the stage.",
+        "Looks for mistakes that would ruin hours of training before it begins: see the \
+         description of the stage.",
     )),
     execution(absent(at_least_one(
         count(
             "report_every",
             0,
-            "Steps between reports of the loss while it trains; if not given, a hundredth of all, \
-             and at most 10. What the log keeps does not depend on it.",
+            "Steps between reports of the loss during training; if not given, a hundredth of all \
+             steps, and at most 10. The log does not depend on it.",
         ),
         1_000_000_000,
     ))),

@@ -114,13 +114,13 @@ pub static INIT: Kind = Kind {
     name: "fish.init",
     summary: "Makes a text model with random weights, to try a pipeline without a download.",
     doc: "\
-A DualAR model with random weights and a tokenizer of single bytes. It is untrained: at best it
-will sound like its training data, and before that like noise. For good speech start from published
-weights with `model.import`.
+A DualAR model with random weights and a tokenizer of single bytes. It is untrained and speaks
+noise; trained on a small corpus, it sounds at best like that corpus. For good speech start from
+published weights with `model.import`.
 
-Codebooks and their entries are those of `codec`, or of the parameters where it is not given.
-`intermediate` is 3 x `dim` and `head_dim` is `dim` by `heads` unless said otherwise, and the
-fast layers are as wide as the slow ones.",
+Codebooks and their entries are those of `codec`, or of the parameters if there is no `codec`. By
+default `intermediate` is 3 x `dim` and `head_dim` is `dim` / `heads`; the fast layers are as wide
+as the slow ones.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Weights(Weights { written: 1.0 }),
@@ -142,9 +142,9 @@ fast layers are as wide as the slow ones.",
         figure("key_heads", "Heads of keys and values. Small: 2."),
         figure("head_dim", "The width of a head."),
         figure("intermediate", "The width within a feed-forward layer."),
-        figure("max_length", "The longest row that the model is for, in tokens. Small: 1024."),
-        figure("codebooks", "Tokens a frame."),
-        figure("entries", "Different tokens a codebook."),
+        figure("max_length", "The longest row that the model supports, in tokens. Small: 1024."),
+        figure("codebooks", "Tokens per frame."),
+        figure("entries", "Different tokens per codebook."),
         choice("dtype", &["f32", "bf16"], "The type of the stored tensors."),
         SEED,
     ],
@@ -152,21 +152,21 @@ fast layers are as wide as the slow ones.",
 };
 
 const TRAINING_DOC: &str = "\
-Rows hold whole clips of similar length. A token sees the tokens before it in its own clip only,
-and the loss counts the frames and the end of each clip. Held-out clips are never trained on, and
-the loss on them decides what is kept (`take`) and when to end (`patience`).
+Rows hold whole clips of similar length. A token sees the tokens before it in its own clip only, and
+the loss counts the frames and the end of each clip. Held-out clips are never trained on, and the
+loss on them decides which state is kept (`take`) and when training ends (`patience`).
 
-A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
-weights to the bit as one that never was.
+A run that is stopped, killed or cut off resumes from its last checkpoint and ends with the same
+weights, to the bit, as an uninterrupted run.
 
-Before the first step a preflight looks for what would spoil the run, each with a message of its
-own: a tokenizer or tokens of a codec that do not belong to the model, a base whose loss says
-that its weights were lost, a base that moves though it is frozen, embeddings of codebooks that
-are not scaled as they are in synthesis; and it makes one step, saves, reloads and goes on, which
-takes the room of a checkpoint and of the weights on the disk, and speaks one short sentence.
+Before the first step a preflight looks for mistakes that would ruin the run, each with its own
+message: a tokenizer or codec tokens that do not belong to the model, a base with the loss of lost
+weights, a frozen base that changes, codebook embeddings that are not scaled as in synthesis. It
+also makes one step, saves, reloads and continues, which needs disk space for a checkpoint and the
+weights, and speaks one short sentence.
 
-`parity = \"upstream\"` trains as the original project does: without scaling the embeddings of the
-codebooks, which its synthesis does scale.";
+`parity = \"upstream\"` trains as the original project does: without scaling the codebook embeddings,
+although its synthesis scales them.";
 
 pub static FINETUNE: Kind = Kind {
     name: "fish.finetune",
@@ -190,12 +190,12 @@ pub static LORA: Kind = Kind {
     version: 4,
     summary: "Trains low-rank adapters beside the frozen weights of a text model.",
     doc: "\
-The base stays as it is, to the bit; what is trained are two small matrices beside each chosen
-module. They are saved alone, with the digest of their base. `adapters` goes on from adapters of
-an earlier run on the same base.
+The base does not change, to the bit: two small matrices beside each chosen module are trained. They
+are saved alone, with the digest of their base. `adapters` continues from adapters of an earlier run
+on the same base.
 
-Training is that of `fish.finetune`, and so are its preflight and `parity`. With the adapters
-turned off the loss must be that of the base, to the bit.",
+Training is that of `fish.finetune`, and so are its preflight and `parity`. With the adapters turned
+off, the loss must equal that of the base to the bit.",
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: true }),
@@ -222,13 +222,8 @@ static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
     [
         PROMPT_FORMAT,
         at_least_one(count("rank", 8, "The inner width of the adapters."), LARGEST),
-        number("alpha", 1e6, 16.0, "The adapters count `alpha` / `rank` times."),
-        number(
-            "dropout",
-            0.99,
-            0.01,
-            "The share of a module's input that its adapter does not see.",
-        ),
+        number("alpha", 1e6, 16.0, "The output of the adapters is scaled by `alpha` / `rank`."),
+        number("dropout", 0.99, 0.01, "The dropout on the input of each adapter."),
         Parameter {
             name: "modules",
             parameter_type: ParameterType::List(&ParameterType::Text),
@@ -243,8 +238,8 @@ static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
                 "fast_layers.*.attention.w*",
                 "fast_layers.*.feed_forward.w*",
             ]),
-            doc: "Patterns of the modules that get an adapter; `*` stands for anything. How many \
-                  each one matched is in the notes, and one that matches none is an error.",
+            doc: "Patterns of the modules that get an adapter; `*` stands for anything. The notes \
+                  have the number of matches of each; a pattern without matches is an error.",
             ..Parameter::BASE
         },
     ],
@@ -253,7 +248,7 @@ static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
 
 pub static MERGE: Kind = Kind {
     name: "fish.merge",
-    summary: "Adds adapters to their base, which gives a model of its own.",
+    summary: "Merges adapters into their base.",
     doc: "\
 The sum is made in f32 and rounded once. Adapters of another base are refused; several sets of
 adapters would have to be merged one after the other.",
@@ -273,24 +268,25 @@ adapters would have to be merged one after the other.",
 pub static SYNTHESIZE: Kind = Kind {
     name: "fish.synthesize",
     version: 4,
-    summary: "Speaks sentences.",
+    summary: "Speaks sentences with a text model of Fish Speech.",
     doc: "\
-A sentence's tokens follow from the model, the text, the seed and the parameters, whatever else is
-spoken: sentences are spoken `batch` at a time, and in f32 on the CPU each is the same to the bit in
-any batch. On a GPU and in half precision a batch of another size rounds differently, so that
-another token may be drawn now and then. Only frames and the end can be drawn, never a word of text,
-unless `parity = \"upstream\"`, which also has the original project's way to penalise repetition.
+The tokens of a sentence depend only on the model, the text, the seed and the parameters, not on the
+other sentences: sentences are spoken `batch` at a time, and in f32 on the CPU each is the same to
+the bit in any batch. On a GPU and in half precision a batch of another size rounds differently, so
+that another token may be drawn now and then. Only audio tokens and the end token can be drawn,
+never text tokens, unless `parity = \"upstream\"`, which also penalises repetition as the original
+project does.
 
-A sentence ends when the model says so, or at `limit` times the frames that its text would take
-at `characters_per_second`: `stop` says which. `duration_ratio` is the length against that
-expectation, and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a second: a
-model that fades on long sentences shows there. How long it took is in the notes, from which the
-real-time factor follows; it is no field, so that it is part of no key.
+A sentence ends with the end token of the model (`stop` is `end`), or at `limit` times the frames
+that its text is expected to take at `characters_per_second` (`stop` is `limit`). `duration_ratio`
+is the length relative to that expectation, and `loudness_slope` the change of loudness in dB per
+second: below 0 the voice fades. The notes give the time that synthesis took, and so the real-time
+factor; it is not a field, so no key depends on it.
 
-Sentences of `model.audition` bring the checkpoint that speaks each: one stage then speaks every
-sentence with every checkpoint that a training kept, and a sentence that a checkpoint has spoken
-before is not spoken again, whatever training did since. Adapters need their base on `model`;
-checkpoints of a whole model need none there.",
+Sentences of `model.audition` carry their checkpoint: one stage then speaks every sentence with
+every checkpoint that a training kept, and a sentence that a checkpoint has spoken before is reused,
+whatever training did since. Adapters need their base on `model`; checkpoints of a whole model do
+not.",
     place: Place::Worker,
     batching: Batching::ByCount { parameter: "batch" },
     cost: Cost::Rates(SPEECH),
@@ -305,7 +301,7 @@ checkpoints of a whole model need none there.",
             name: "model",
             reads: FieldSet::All,
             optional: true,
-            doc: "The text model; not needed where each sentence brings its own.",
+            doc: "The text model; not needed if each sentence carries its own.",
             takes: &[artifact::DUAL_AR],
             ..InputPort::ARTIFACT
         },
@@ -348,12 +344,18 @@ checkpoints of a whole model need none there.",
             "The sampling temperature; near 0 the most likely is \
             drawn.",
         ),
-        number("top_p", 1.0, 0.8, "Draws among the likeliest that together have this probability."),
+        number(
+            "top_p",
+            1.0,
+            0.8,
+            "Draws among the most likely tokens that together have this \
+            probability.",
+        ),
         number(
             "repetition_penalty",
             10.0,
             1.1,
-            "Makes what was drawn of late less likely; 1: not.",
+            "Makes recently drawn tokens less likely; 1: no penalty.",
         ),
         number(
             "least",
@@ -375,7 +377,7 @@ checkpoints of a whole model need none there.",
         },
         Parameter {
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
-            ..count("max_frames", 0, "No sentence is longer, in frames; 0: no such bound.")
+            ..count("max_frames", 0, "The longest sentence, in frames; 0: no limit.")
         },
         choice(
             "precision",
@@ -393,7 +395,7 @@ checkpoints of a whole model need none there.",
                 count(
                     "batch",
                     8,
-                    "Sentences that are spoken at once; halved where they do not fit into memory.",
+                    "Sentences that are spoken at once; halved if they do not fit into memory.",
                 ),
                 65_536,
             )

@@ -18,9 +18,9 @@ pub static AUDIT: Kind = Kind {
         point and first clips. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
         then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
-        was trained on romanised ones (`is_uroman`), end the run as unknown characters do. Texts \
+        was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \
         for an XTTS model are cleaned as for training first, and a language without a tag ends the \
-        run. An item without a text is set aside.",
+        run. An item without a text is quarantined.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
@@ -30,7 +30,7 @@ pub static AUDIT: Kind = Kind {
             reads: FieldSet::These(&[("vocab.json", FieldType::Blob)]),
             may_read: &[("family", FieldType::Text), ("tokenizer_config.json", FieldType::Blob)],
             optional: true,
-            doc: "A VITS or XTTS model that is to read the texts.",
+            doc: "The VITS or XTTS model that will read the texts.",
             takes: &[artifact::VITS, artifact::XTTS],
             ..InputPort::ARTIFACT
         },
@@ -52,20 +52,20 @@ pub static AUDIT: Kind = Kind {
             name: "vocabulary",
             parameter_type: ParameterType::File,
             default: Default::Absent,
-            doc: "The file that lists what the tokenizer knows.",
+            doc: "The file with the vocabulary of the tokenizer.",
             ..Parameter::BASE
         },
         Parameter {
             name: "characters",
             default: Default::Text(""),
-            doc: "Characters that are known as well, or instead of a file.",
+            doc: "Further known characters, or all of them without a file.",
             ..Parameter::BASE
         },
         Parameter {
             name: "lower_case",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(true),
-            doc: "The tokenizer lower-cases what it does not know before it gives up.",
+            doc: "The tokenizer tries an unknown character in lower case.",
             ..Parameter::BASE
         },
         Parameter {

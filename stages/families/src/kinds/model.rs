@@ -16,36 +16,37 @@ const MODELS: &[&str] =
 pub static IMPORT: Kind = Kind {
     name: "model.import",
     version: 2,
-    summary: "Turns published weights into a model.",
+    summary: "Imports published weights as a model.",
     doc: "\
 The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.ckpt` or `.bin`),
-`config.json` and the files of the tokenizer, or a single file of weights. Pickles are never run:
-a file that holds anything but tensors is read past it. Each tensor is stored once by its content,
-so that models that share tensors share the space as well.
+`config.json` and the files of the tokenizer, or a single file of weights. Pickles are never
+executed: anything in a file that is not a tensor is skipped. Each tensor is stored once by its
+content, so that models that share tensors share the space as well.
 
-Files are read a tensor at a time: the memory that an import needs is a few times the largest tensor,
-however large the file. A file that is none is refused by its head and its directory.
+Files are read one tensor at a time: an import needs a few times the memory of the largest tensor,
+however large the file is. A file without weights is refused after its header and its directory are
+read.
 
-Names lose what training tools put before them (`state_dict`, `model.`, `generator.`); rotation
-tables and masks are left out, since they are made anew; separate matrices of queries, keys and
-values become one. The tensors of a text model, a VITS model or a speech recogniser are compared
-with what its `config.json` asks for, and the size of its tokenizer with its vocabulary.
+Prefixes of training tools (`state_dict`, `model.`, `generator.`) are removed from names; rotary
+tables and masks are left out, since they are computed; separate matrices of queries, keys and
+values are joined. The tensors of a text model, a VITS model or a speech recogniser are checked
+against its `config.json`, and the size of its tokenizer against its vocabulary.
 
 VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside),
 finetune-hf-vits at any moment of training, and the original project (`G_100000.pth`, `config.json`,
-`vocab.txt`, as MMS publishes them), which become models of transformers. Each weight stays whole,
-or a length and a direction, as the file has it; a discriminator stays where there is one.
-`speakers.json`, as `model.export` writes it, names the speakers. Models that read phonemes of
-espeak are refused. Models that read romanised texts (`is_uroman`) are taken, and the notes say so:
-`text.audit`, `vits.finetune` and `vits.synthesize` set aside or refuse texts with letters or digits
-beyond ASCII for them, which a `command` stage with uroman has to write anew before.
+`vocab.txt`, as MMS publishes them), which become models of transformers. Each weight stays plain or
+weight-normalised, as in the file; a discriminator is kept. `speakers.json`, as `model.export`
+writes it, names the speakers. Models that read phonemes of espeak are refused. Models that read
+romanised texts (`is_uroman`) are imported with a note: `text.audit`, `vits.finetune` and
+`vits.synthesize` quarantine or refuse texts with letters or digits beyond ASCII for them; romanise
+these before, with uroman in a `command` stage.
 
-Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without adapters,
-with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears with them.
+Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without
+adapters, with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` uses them.
 
 XTTS v2 models are `model.pth` of the release or a checkpoint of its trainer, with `config.json` and
 `vocab.json` beside. `dvae.pth`, which training needs, `mel_stats.pth` and `speakers_xtts.pth` are
-taken where they are; copies of tensors, filters and the optimizer's state are left out. Sizes that
+read if they exist; copies of tensors, filters and the optimizer's state are left out. Sizes that
 `config.json` does not give follow from the tensors.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
@@ -125,25 +126,25 @@ taken where they are; copies of tensors, filters and the optimizer's state are l
 
 pub static EXPORT: Kind = Kind {
     name: "model.export",
-    summary: "Turns a model into the files of the original project.",
+    summary: "Writes a model as files of the original project.",
     doc: "\
-With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text
-model has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. A codec has
+With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text model
+has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. A codec has
 `codec.pth`, and `codec.json` where it is not the published one. Adapters have `adapters.pth`, with
 the names that loralib gives, and `adapters.json` with their base, rank and alpha. A VITS model has
 `model.safetensors` (`pytorch_model.bin` as `pth`), `config.json`, `vocab.json` and
 `tokenizer_config.json`, which `VitsModel` and `VitsTokenizer` of transformers load, and
 `speakers.json` where its speakers have names. An XTTS model has `model.pth`, `config.json`,
 `vocab.json`, `dvae.pth`, `mel_stats.pth` and `speakers_xtts.pth`, which `Xtts.load_checkpoint` and
-the trainer load. Of these there are those that the model has; where there is one alone, `export`
-names the file itself: `export = \"out/voice/codec.pth\"`.
+the trainer load. Only files that the model has are written; if there is only one, `export` names
+the file itself: `export = \"out/voice/codec.pth\"`.
 
-The weights are one flat state dict in C order (of XTTS under the key `model`), under the names that
-the original has now, and `model.import` gives the same tensors again, to the bit unless `dtype`
-says otherwise. Of a VITS model there are the weights that it speaks with: those that transformers
-wants whole are made whole, in f32 unless `dtype` says otherwise, and a discriminator is left out
-unless `discriminator` asks for it. A licence that the model carries stands in the head of
-`README.md`, where `model.import` finds it.",
+The weights are one flat state dict in C order (for XTTS under the key `model`), under the current
+names of the original. `model.import` reads the same tensors again, to the bit unless `dtype`
+changes them. For a VITS model these are the weights of synthesis: weight normalisation is removed
+where transformers expects plain weights, in f32 unless `dtype` says otherwise, and a discriminator
+is left out unless `discriminator` is set. The licence of the model is in the head of `README.md`,
+where `model.import` finds it.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
@@ -174,11 +175,11 @@ unless `discriminator` asks for it. A licence that the model carries stands in t
             name: "discriminator",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(false),
-            doc: "For VITS models: writes the discriminator beside, so that training can go on \
+            doc: "For VITS models: also writes the discriminator, so that training can continue \
                 elsewhere, as `discriminator.safetensors` or `discriminator.pth`: a flat state \
-                dict under the names of the original project, weights in pairs. `model.import` \
-                takes it back with its own `discriminator`, to the bit unless `dtype` says \
-                otherwise.",
+                dict under the names of the original project, with weight normalisation. \
+                `model.import` reads it with its own `discriminator`, to the bit unless `dtype` \
+                changes it.",
             ..Parameter::BASE
         },
         Parameter {
@@ -194,7 +195,7 @@ unless `discriminator` asks for it. A licence that the model carries stands in t
 
 pub static AUDITION: Kind = Kind {
     name: "model.audition",
-    summary: "Has each checkpoint speak each sentence.",
+    summary: "Pairs each checkpoint with each sentence.",
     doc: "\
 Makes an item of every sentence and every checkpoint that a training kept, for one stage that
 speaks them all: `fish.synthesize` or `vits.synthesize`. The item of `hello` and `step-400` is
@@ -202,8 +203,8 @@ speaks them all: `fish.synthesize` or `vits.synthesize`. The item of `hello` and
 another sentence costs as many syntheses as there are checkpoints, and a checkpoint that was kept
 before costs none.
 
-To go on with the one that sounds best, take it out with `dataset.item`, as a model or as adapters:
-`input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
+To continue with the checkpoint that sounds best, select it with `dataset.item`, as a model or as
+adapters: `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[

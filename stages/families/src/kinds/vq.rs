@@ -72,10 +72,9 @@ the sample rate). It needs no download, so that a pipeline works on any machine;
 good quality use the codec of the model that is to be trained.
 
 It is fitted on `clips` clips and at most `frames` frames of them, drawn by hashing their audio.
-Which clips are drawn depends neither on their order nor on their names, and clips that are
-added to a large corpus seldom change the draw. If none ever shall, put a `dataset.filter`
-before this stage. All drawn clips must have the same sample rate, which becomes that of the
-codec.",
+Which clips are drawn depends neither on their order nor on their names, and clips that are added to
+a large corpus seldom change the draw. To rule that out, put a `dataset.filter` before this stage.
+All drawn clips must have the same sample rate, which becomes that of the codec.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Rates(FITTED),
@@ -96,7 +95,7 @@ codec.",
             parameter_type: ParameterType::Integer { min: 1, max: 64 },
             default: Default::Integer(8),
             unit: Unit::Count,
-            doc: "Tokens a frame. Each further one describes what the ones before left over.",
+            doc: "Tokens per frame. Each codebook encodes the residual of the ones before it.",
             ..Parameter::BASE
         },
         Parameter {
@@ -104,7 +103,7 @@ codec.",
             parameter_type: ParameterType::Integer { min: 2, max: 65_536 },
             default: Default::Integer(256),
             unit: Unit::Count,
-            doc: "Different tokens a codebook.",
+            doc: "Different tokens per codebook.",
             ..Parameter::BASE
         },
         Parameter {
@@ -132,24 +131,24 @@ pub static ENCODE: Kind = Kind {
     name: "vq.encode",
     summary: "Turns audio into VQ tokens.",
     doc: "\
-A clip becomes an array of codebooks by frames. Its tokens depend on the clip and the codec
-only: not on the batch, nor on padding, nor on the number of threads. On the CPU that is so to the
-bit. On a GPU a batch of another shape rounds differently, and where two entries of a codebook are
-equally near, another one may be chosen; TF32 is never used.
+A clip becomes an array of codebooks by frames. Its tokens depend only on the clip and the codec,
+not on the batch, the padding or the number of threads; on the CPU they are the same to the bit. On
+a GPU a batch of another shape rounds differently, so if two entries of a codebook are equally near,
+the other one may be chosen; TF32 is never used.
 
-The codec of Fish Speech takes mono audio of 44,100 Hz and makes 10 codebooks of 21.5 frames a
-second. Clips beyond 190.2 s are set aside: its position tables end there. A batch counts by its
-longest clip times the number of clips, and batches that would not fit into the memory that a GPU
-has free are split beforehand. What a second of audio takes there is measured by a small probe
-before the first batch, and remembered for the codec and the kind of GPU; where a batch does not fit
-after all, half as much is planned for it from then on. On the CPU clips are encoded one by one, on
-as many threads as there is memory for.
+The codec of Fish Speech takes mono audio of 44,100 Hz and makes 10 codebooks of 21.5 frames per
+second. Clips over 190.2 s are quarantined: its position tables end there. The size of a batch is
+its longest clip times the number of clips; batches that would not fit into the free memory of a GPU
+are split beforehand. A small probe before the first batch measures the memory per second of audio,
+and the result is remembered for the codec and the kind of GPU; if a batch still does not fit, half
+as much is planned from then on. On the CPU clips are encoded one by one, on as many threads as the
+memory allows.
 
 The DVAE of an XTTS model takes mono audio of 22,050 Hz, at most 600 s, and makes one codebook of
-21.5 frames a second. Each clip is encoded by itself, with 8,192 silent samples behind it, and has
-a frame for every 1,024 samples that it begins; in the original the last seven frames depend on the
-silence that the batch has behind the clip. Give `codec` the imported model and not the trained one:
-training leaves the DVAE as it is, and codes are made anew for another model.",
+21.5 frames per second. Each clip is encoded by itself, with 8,192 silent samples after it, and has
+one frame per 1,024 samples, rounded up; in the original the last seven frames depend on the silence
+after the clip in its batch. Give `codec` the imported model and not the trained one: training does
+not change the DVAE, but another model encodes all clips again.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },
     cost: Cost::Rates(ENCODED),
@@ -207,24 +206,24 @@ const fn codec_size(
 pub static ADOPT: Kind = Kind {
     name: "vq.adopt",
     version: 2,
-    summary: "Takes over tokens that another tool has made, after checking them.",
+    summary: "Adopts the tokens of another tool, after checking them.",
     doc: "\
 Clips come with their tokens from a corpus stage that names their folder (`tokens`). Nothing is
-encoded and nothing copied: the arrays stay the files that they are, and what follows sees them as
-if `vq.encode` had made them.
+encoded or copied: the arrays stay in their files, and downstream stages read them like those of
+`vq.encode`.
 
-An array is taken if it is integers of `codebooks` by frames, if every token is one that the
-codec has, and if it is as long as the clip, to one frame either way. Others are set aside with
-the reason (`no-tokens`, `unreadable-tokens`, `token-shape`, `token-range`, `stale-tokens`), or
-with `others = \"keep\"` go on without tokens, to be encoded: `dataset.filter` tells them apart by
-the field `adopted`.
+An array is adopted if it has integers of `codebooks` by frames, if every token exists in the codec,
+and if it is as long as the clip, give or take one frame. Other clips are quarantined with the
+reason (`no-tokens`, `unreadable-tokens`, `token-shape`, `token-range`, `stale-tokens`), or with
+`others = \"keep\"` pass without tokens, to be encoded: `dataset.filter` separates them by the field
+`adopted`.
 
-The length says which recording tokens were made of, and for a clip that was adopted before so does
-the cache: tokens that are as they were are stale (`stale-tokens`) when the clip is recorded again, at
-any length. A cache that has not seen the clip before goes by the length alone. Give the clips as they
-were encoded, before they are trimmed.
+Tokens are stale (`stale-tokens`) if their length does not fit the clip. The cache knows clips that
+were adopted before: unchanged tokens are stale too when such a clip is recorded again, at any
+length. For a clip that is new to the cache only the length counts. Give the clips as they were
+encoded, before they are trimmed.
 
-The defaults are those of the codec of Fish Speech, 21.5 frames a second.",
+The defaults are those of the codec of Fish Speech, 21.5 frames per second.",
     inputs: &[InputPort {
         reads: FieldSet::These(&[("audio", FieldType::Blob)]),
         may_read: &[(FOUND_TOKENS, FieldType::Blob)],
@@ -243,8 +242,8 @@ The defaults are those of the codec of Fish Speech, 21.5 frames a second.",
     }],
     parameters: &[
         codec_size("rate", 384_000, 44_100, Unit::Hertz, "The sample rate of the codec."),
-        codec_size("hop", 1_000_000, 2_048, Unit::Count, "Samples a frame at that rate."),
-        codec_size("codebooks", 64, 10, Unit::Count, "Tokens a frame."),
+        codec_size("hop", 1_000_000, 2_048, Unit::Count, "Samples per frame at that rate."),
+        codec_size("codebooks", 64, 10, Unit::Count, "Tokens per frame."),
         codec_size(
             "first_entries",
             65_536,
@@ -274,11 +273,10 @@ pub static DECODE: Kind = Kind {
     name: "vq.decode",
     summary: "Turns VQ tokens back into audio, to listen to.",
     doc: "\
-With the codec `mel-rvq` phases are made up by the Griffin-Lim iteration, so voices sound
-metallic; what is lost in the tokens can still be heard. So it is with the DVAE of an XTTS model,
-which makes mel spectrograms. The codec of Fish Speech needs no such help: `rounds` and `seed` mean
-nothing to it. A clip comes out as long as its frames,
-which is up to one hop longer than the clip that went in.",
+The codec `mel-rvq` and the DVAE of an XTTS model decode to mel spectrograms: the Griffin-Lim
+iteration estimates their phases, so voices sound metallic, but losses in the tokens can still be
+heard. The codec of Fish Speech decodes to audio and ignores `rounds` and `seed`. A decoded clip is
+as long as its frames, up to one hop longer than the original clip.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },
     cost: Cost::Rates(SPOKEN),

@@ -68,9 +68,9 @@ pub static INIT: Kind = Kind {
     name: "vits.init",
     summary: "Makes a VITS model with random weights, to try a pipeline without a download.",
     doc: "\
-A model that begins as the original project begins, with a tokenizer of single characters and, for
-training, a discriminator. It knows nothing, and speech of good quality takes days from here: begin
-from published weights with `model.import` for that.",
+The model is initialised as in the original project, with a tokenizer of single characters and, for
+training, a discriminator. It is untrained, and good speech takes days from here: start from
+published weights with `model.import` for that.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Weights(Weights { written: 1.0 }),
@@ -98,7 +98,7 @@ from published weights with `model.import` for that.",
                 the first character is also the blank between all others.",
             ..Parameter::BASE
         },
-        rate(Default::Integer(16_000), "The rate of the clips, which is that of its speech."),
+        rate(Default::Integer(16_000), "The sample rate of the clips and of its speech."),
         figure("hidden", 8192, "The width of all but the decoder, an even number. Small: 32."),
         figure("layers", 256, "Layers of the text encoder. Small: 2."),
         figure("channels", 65_536, "The initial number of channels of the decoder. Small: 32."),
@@ -110,7 +110,7 @@ from published weights with `model.import` for that.",
             name: "discriminator",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(true),
-            doc: "True if it has a discriminator, which training needs and synthesis does not.",
+            doc: "Adds a discriminator, which training needs and synthesis does not.",
             ..Parameter::BASE
         },
         SEED,
@@ -120,14 +120,13 @@ from published weights with `model.import` for that.",
 
 pub static SPECTROGRAM: Kind = Kind {
     name: "vits.spectrogram",
-    summary: "Computes the linear spectrograms that VITS models learn from, once for all trainings.",
+    summary: "Computes linear spectrograms to train VITS models on, once for all trainings.",
     doc: "\
-A clip is cut to whole frames and mirrored at both ends; a frame lies in the middle of its window.
-The figures are those of `model`, or of the parameters where it is not given. A clip's spectrogram
-depends on the clip and these figures only, not on the batch. It is computed on the CPU.
+A clip is cut to whole frames and padded by reflection at both ends; a frame is in the middle of its
+window. The sizes are those of `model`, or of the parameters if there is no `model`. The spectrogram
+of a clip depends only on the clip and these sizes, not on the batch. It is computed on the CPU.
 
-Training computes what is not given to it; with this stage that work is done once, is kept, and is
-the same whatever is trained.",
+Without this stage every training computes the spectrograms again.",
     place: Place::Worker,
     cost: Cost::Rates(ANALYSED),
     batching: Batching::ByBytes { parameter: "batch" },
@@ -137,7 +136,7 @@ the same whatever is trained.",
             doc: "Clips as mono `audio/wav` at the model's rate.",
             ..InputPort::DATASET
         },
-        InputPort { doc: "The model that is to learn from them.", ..MODEL },
+        InputPort { doc: "The model to train.", ..MODEL },
     ],
     outputs: &[OutputPort {
         writes: &[("spectrogram", FieldType::Blob), ("frames", FieldType::Number)],
@@ -148,7 +147,7 @@ the same whatever is trained.",
     parameters: &[
         rate(
             Default::Absent,
-            "Samples a second that clips must have; 16000 if neither this nor `model` is given.",
+            "The sample rate that clips must have; 16000 if neither this nor `model` is given.",
         ),
         figure(
             "transform",
@@ -180,18 +179,18 @@ pub static SYNTHESIZE: Kind = Kind {
     name: "vits.synthesize",
     summary: "Speaks sentences with a VITS model.",
     doc: "\
-The audio depends only on the model, the text, the speaker, the seed and the parameters, not on
-the other sentences. Texts are read as the model's tokenizer reads them, after letters and their marks
+The audio depends only on the model, the text, the speaker, the seed and the parameters, not on the
+other sentences. Texts are read as the model's tokenizer reads them, after letters and their marks
 have become one character (NFC). It drops characters that it does not know: each is counted in the
-notes, `unknown` lists those of a sentence, and a sentence with no known character is set aside. So
-are texts that are not romanised where the model was trained on romanised ones: put a `command`
+notes, `unknown` lists those of a sentence, and a sentence with no known character is quarantined.
+So are texts that are not romanised if the model was trained on romanised ones: put a `command`
 stage with uroman before this one.
 
 `duration_ratio` is the length relative to the text's length at `characters_per_second`, and
-`loudness_slope` the change of loudness in dB a second: below 0 it gets softer. The notes give the
-time that synthesis took, and so the real-time factor.
+`loudness_slope` the change of loudness in dB per second: below 0 the voice fades. The notes give
+the time that synthesis took, and so the real-time factor.
 
-Sentences of `model.audition` bring the checkpoint that speaks each; then `model` is not needed.",
+Sentences of `model.audition` carry their checkpoint; then `model` is not needed.",
     place: Place::Worker,
     cost: Cost::Rates(SPEECH),
     batching: Batching::Single,
@@ -202,7 +201,7 @@ Sentences of `model.audition` bring the checkpoint that speaks each; then `model
             doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
             ..InputPort::DATASET
         },
-        InputPort { doc: "The model; not needed where each sentence brings its own.", ..MODEL },
+        InputPort { doc: "The model; not needed if each sentence carries its own.", ..MODEL },
     ],
     outputs: &[OutputPort {
         writes: &[

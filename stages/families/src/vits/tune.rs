@@ -23,41 +23,43 @@ pub static FINETUNE: Kind = Kind {
     doc: "\
 A step has two phases. First the discriminator is trained on all clips of the step to distinguish
 recorded from generated sound; then the generator is trained on the same clips against the updated
-discriminator. A step depends neither on its batches nor on its number of devices. Of each clip one
-part of `segment` is made into sound. Held-out clips are never trained on; at every validation the
-same parts of them are made with the same noise, and the distance of the mel spectrograms
-(`held_out/mel`) decides what is kept (`take`) and when to end (`patience`).
+discriminator. A step depends neither on its batches nor on its number of devices. One part of each
+clip, of the length `segment`, is decoded to sound. Held-out clips are never trained on; every
+validation decodes the same parts of them with the same noise, and the distance of the mel
+spectrograms (`held_out/mel`) decides which state is kept (`take`) and when training ends
+(`patience`).
 
 So that progress can be heard and seen in TensorBoard, up to 17 validations, evenly spread, leave
-samples of up to three held-out clips in the log: the text of a short, a middling and a long one as
-the model speaks it (`full_generation_sample0` to `2`; none while it would take more than 20
-seconds), and of the first of them the mel spectrogram of a part as it was recorded and as it was
-made (`slice/mel_org`, `slice/mel_gen`), that of the whole clip (`all/mel`), and which frames belong
-to which token (`all/attn`).
+samples of up to three held-out clips in the log: the text of a short, a medium and a long one as
+the model speaks it (`full_generation_sample0` to `2`; none that would take more than 20 seconds),
+and of the first clip the mel spectrogram of a part as recorded and as generated (`slice/mel_org`,
+`slice/mel_gen`), that of the whole clip (`all/mel`), and the alignment of frames and tokens
+(`all/attn`).
 
-A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
-weights to the bit as one that never was, on the CPU.
+A run that is stopped, killed or cut off resumes from its last checkpoint and ends with the same
+weights, to the bit, as an uninterrupted run, on the CPU.
 
-Clips are set aside where they are shorter than a part or longer than `max_seconds`, where they have
-fewer frames than their text has tokens, and where their text has letters or digits that the model has
-no symbol for; marks that it has none for are dropped, and counted in the notes. Audio at another rate
-than the model's is refused. A clip whose text has letters or digits beyond ASCII is set aside where the
-model reads romanised texts (`is_uroman`). When more than `quarantine` are set aside, the stage fails
-before its first step. `spectrogram`, of `vits.spectrogram`, is taken where clips
-have it, and else computed.
+Clips are quarantined if they are shorter than a part or longer than `max_seconds`, if they have
+fewer frames than their text has tokens, or if their text has letters or digits without a symbol in
+the model; other unknown marks are dropped, and counted in the notes. Audio at another rate than the
+model's is refused. If the model reads romanised texts (`is_uroman`), clips with letters or digits
+beyond ASCII in their texts are quarantined. If more than `quarantine` are quarantined, the stage
+fails before its first step. `spectrogram`, of `vits.spectrogram`, is used if clips have it, and
+else computed.
 
-Where the model knows several speakers, `speaker` says who speaks. A model that does not name them
-takes the names of the clips, sorted; one that does keeps its own, and `new_speakers` says what is to
-become of others: they are refused, or each gets a row of its own behind those of the known speakers,
-whose rows are taken over to the bit. Such a row is drawn from `seed` and the name about the mean of
-the known ones and as far from it as they are; who joined is in the notes.
+For a model with several speakers, `speaker` names the speaker of a clip. A model without names
+takes those of the clips, sorted; a model with names keeps them, and `new_speakers` selects the
+treatment of others: they are refused, or each gets a new row after the rows of the known speakers,
+which do not change. A new row is drawn from `seed` and the name around the mean of the known rows,
+as far from it as they are; the notes list the new speakers.
 
-Published models of MMS have no discriminator: a fresh one is drawn from the seed, or one is taken
-from the model on `judge`. The result has one, so that training can go on, and synthesis ignores it.
+Published models of MMS have no discriminator: a new one is drawn from the seed, or that of the
+model on `judge` is used. The result has a discriminator, so that training can continue; synthesis
+ignores it.
 
-Before the first step a preflight looks for what would spoil the run: it makes two steps, again with
-a stop, a save and a reload between them, refuses frozen tensors that move and losses that are no
-numbers, and speaks one short text, which must not be silent.",
+Before the first step a preflight looks for mistakes that would ruin the run: it makes two steps,
+repeats them with a stop, a save and a reload between them, refuses frozen tensors that change and
+losses that are not finite, and speaks one short text, which must not be silent.",
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::VITS, adapters: false }),
@@ -110,8 +112,8 @@ numbers, and speaks one short text, which must not be silent.",
             doc: "`metrics`: losses, norms, learning rate and passes by step, and where the \
                 discriminator came from, as JSON. `events`: the same and the parameters as an \
                 event file of TensorBoard, under the names of the original project, such as \
-                `loss/g/mel`, with sound and pictures of held-out clips. Its clock counts a \
-                second a step, so that equal runs give equal files.",
+                `loss/g/mel`, with sound and pictures of held-out clips. Its clock advances one \
+                second per step, so that equal runs give equal files.",
             gives: &[LOG],
             ..OutputPort::ARTIFACT
         },
@@ -142,12 +144,12 @@ static PARAMETERS: [Parameter; 42] = [
             `rate_decay` after each pass over the clips; others keep it constant, or decay to \
             `final_rate` of it at the last step.",
     ),
-    number("rate_decay", 1.0, 0.999875, "Of the schedule `exponential`, a pass."),
+    number("rate_decay", 1.0, 0.999875, "The decay per pass, with the schedule `exponential`."),
     shared("final_rate"),
     Parameter { doc: "Clips that are computed at a time.", ..with_count("batch", 16) },
     Parameter {
-        doc: "Batches to one step. Every clip, frame and token counts the same, whichever batch it \
-              is in.",
+        doc: "Batches per step. Every clip, frame and token has the same weight, whichever batch \
+              it is in.",
         ..shared("accumulation")
     },
     Parameter {
@@ -162,16 +164,16 @@ static PARAMETERS: [Parameter; 42] = [
     choice(
         "dropout",
         &["off", "original"],
-        "`original` drops as the paper does (its rates are in the model's `config.json`); the \
-            recipe for fine-tuning that is used most does not.",
+        "`original` is the dropout of the paper, with the rates in the model's `config.json`; the \
+            most common recipe for fine-tuning has none.",
     ),
     Parameter {
         name: "freeze",
         parameter_type: ParameterType::List(&ParameterType::Text),
         default: Default::Texts(&[]),
-        doc: "Patterns of the generator's tensors that stay as they are, such as \
-            `text_encoder.*`; `*` stands for anything. How many each one matched is in the notes, \
-            and one that matches none is an error.",
+        doc: "Patterns of the generator's tensors that stay as they are, such as `text_encoder.*`; \
+            `*` stands for anything. The notes have the number of matches of each; a pattern \
+            without matches is an error.",
         ..Parameter::BASE
     },
     choice(
@@ -183,14 +185,14 @@ static PARAMETERS: [Parameter; 42] = [
     choice(
         "new_speakers",
         &["refuse", "add"],
-        "The treatment of speakers that a model with named speakers lacks. `add` lets them join it.",
+        "The treatment of speakers that a model with named speakers lacks. `add` adds them.",
     ),
     Parameter {
         name: "segment",
         parameter_type: ParameterType::Duration,
         default: Default::Absent,
-        doc: "The part of each clip that is made into sound, in whole frames; if not given, the \
-              model's own, which is about half a second.",
+        doc: "The length of the part of each clip that is decoded to sound, in whole frames; if \
+              not given, that of the model, about half a second.",
         ..Parameter::BASE
     },
     Parameter {
@@ -214,8 +216,8 @@ static PARAMETERS: [Parameter; 42] = [
     with_number("beta_2", 0.99),
     with_number("epsilon", 1e-9),
     Parameter {
-        doc: "The largest norm of the gradients of each net; 0 for none. Several hundred are \
-              common, so that a small bound makes every step equally long.",
+        doc: "The largest norm of the gradients of each network; 0: no limit. Norms of several \
+              hundred are common, so that a small limit makes every step equally long.",
         ..with_number("clip", 1000.0)
     },
     shared("validation_fraction"),

@@ -22,16 +22,15 @@ const HEARD: Rates = Rates {
 
 pub static TRANSCRIBE: Kind = Kind {
     name: "asr.transcribe",
-    summary: "Writes down what a speech recogniser hears.",
+    summary: "Transcribes recordings with a speech recogniser.",
     doc: "\
-The recogniser is a checkpoint of `Wav2Vec2ForCTC` of transformers, which `model.import` has read:
-`facebook/wav2vec2-base-960h` for English, for example, or one of the language that is spoken. Each
-recording is heard by itself, in f32; of each frame the likeliest symbol is taken, repeats are one,
-and no language model corrects what was heard.
+The recogniser is a `Wav2Vec2ForCTC` checkpoint of transformers, read with `model.import`: for
+example `facebook/wav2vec2-base-960h` for English, or one for the spoken language. Each recording is
+transcribed by itself, in f32. Decoding is greedy CTC, without a language model.
 
-Recordings have to have the rate of the recogniser, which is 16000 of all that are published: put
-`audio.resample` with `rate = 16000` before this stage. Those that are shorter than what a frame is
-made of (25 ms) are set aside. `quality.cer` compares `transcript` with the text.",
+Recordings must have the sample rate of the recogniser, which is 16000 for all published ones: put
+`audio.resample` with `rate = 16000` before this stage. Recordings shorter than one frame (25 ms)
+are quarantined. `quality.cer` compares `transcript` with the text.",
     place: Place::Worker,
     cost: Cost::Rates(HEARD),
     batching: Batching::Single,
@@ -51,8 +50,8 @@ made of (25 ms) are set aside. `quality.cer` compares `transcript` with the text
     ],
     outputs: &[OutputPort {
         writes: &[("transcript", FieldType::Text)],
-        doc: "The recordings with what was heard, in the letters of the recogniser's vocabulary, \
-              which often are capitals. It is empty where nothing was heard.",
+        doc: "The recordings with `transcript`, in the letters of the recogniser's vocabulary, \
+              often capitals. It is empty if nothing was recognised.",
         ..OutputPort::DATASET
     }],
     parameters: &[Parameter {

@@ -29,8 +29,8 @@ pub static INIT: Kind = Kind {
     name: "xtts.init",
     summary: "Makes an XTTS model with random weights, to try a pipeline without a download.",
     doc: "\
-A whole model, with DVAE, decoder and speaker encoder, and a tokenizer of single characters. It
-knows nothing: its DVAE makes codes without meaning and its decoder makes noise. Import published
+A whole model, with DVAE, decoder and speaker encoder, and a tokenizer of single characters. It is
+untrained: its DVAE makes codes without meaning and its decoder makes noise. Import published
 weights with `model.import` to train a voice.",
     work: Work::Gather,
     place: Place::Worker,
@@ -70,17 +70,17 @@ weights with `model.import` to train a voice.",
 pub static EXTEND: Kind = Kind {
     name: "xtts.extend",
     version: 2,
-    summary: "Teaches the tokenizer of an XTTS model another language.",
+    summary: "Adds a language to the tokenizer of an XTTS model.",
     doc: "\
-Appends to the vocabulary the tag of `language`, the characters of the texts that it lacks, and pieces
-of several characters: byte-pair encoding goes on from where the old merges leave the texts. Ids never
-move, and holes between them stay. The text embedding and the text head grow by as many rows: old ones
-keep their bits, new ones are the mean of the old with a little noise. All other tensors are as they
-were. Train the model afterwards: the new rows know nothing yet.
+Appends to the vocabulary the tag of `language`, the characters of the texts that it lacks, and
+pieces of several characters: byte-pair encoding goes on from where the old merges leave the texts.
+Ids never move, and holes between them stay. The text embedding and the text head grow by as many
+rows: old ones keep their bits, new ones are the mean of the old with a little noise. All other
+tensors do not change. Train the model afterwards: the new rows are untrained.
 
 Texts are cleaned as for training. Languages beyond the 17 of XTTS v2 lose straight quotes and
-capitals, and keep all else; spell out numbers before. About 2000 pieces have served languages with a
-script of their own well.",
+capitals, and keep all else; spell out their numbers before. About 2000 pieces have served languages
+with a script of their own well.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Weights(Weights { written: 1.0 }),
@@ -105,7 +105,7 @@ script of their own well.",
             doc: "The code of the language, such as `am`. A region behind it is cut off.",
             ..Parameter::BASE
         },
-        count("pieces", 2000, "Pieces of several characters that are added at most."),
+        count("pieces", 2000, "The largest number of added pieces of several characters."),
         at_least_one(
             count("min_count", 2, "The smallest count of a pair of tokens that becomes a piece."),
             1_000_000_000,

@@ -45,18 +45,18 @@ const fn seconds(name: &'static str, doc: &'static str) -> Parameter {
 
 pub static VOICE: Kind = Kind {
     name: "xtts.voice",
-    summary: "Makes the voice that an XTTS model speaks in, of references.",
+    summary: "Computes the voice of an XTTS model from references.",
     doc: "\
-The references are what `input` or `reference` gives: clips of one speaker, a few seconds each,
+The references are those of `input` or `reference`: clips of one speaker, a few seconds each,
 without noise. Each is cut to `max_reference_seconds`. The speaker vector of the decoder is the mean
-of those of all references; the conditioning latents of the GPT are the mean of those of parts of
-`chunk_seconds` of all references one behind the other, up to `conditioning_seconds` in all. A part
-shorter than 0.33 s is left out.
+of those of all references; the conditioning latents of the GPT are the mean over parts of
+`chunk_seconds` of all references in sequence, up to `conditioning_seconds` in total. A part shorter
+than 0.33 s is left out.
 
 `speaker` takes one of the voices that came with the model (`speakers_xtts.pth`) in place of
 references.
 
-Latents belong to the GPT that made them: make the voice anew with the trained model.",
+Latents belong to the GPT that computed them: compute the voice again with the trained model.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Rates(LISTENED),
@@ -78,7 +78,7 @@ Latents belong to the GPT that made them: make the voice anew with the trained m
         InputPort {
             name: "model",
             reads: FieldSet::All,
-            doc: "The model that is to speak.",
+            doc: "The model that will speak.",
             takes: &[artifact::XTTS],
             ..InputPort::ARTIFACT
         },
@@ -102,12 +102,12 @@ Latents belong to the GPT that made them: make the voice anew with the trained m
         },
         seconds(
             "conditioning_seconds",
-            "Seconds of the references that latents are made of; as the model says if not given.",
+            "Seconds of the references that latents are computed from. Default: that of the model.",
         ),
-        seconds("chunk_seconds", "Seconds of each part; as the model says if not given."),
+        seconds("chunk_seconds", "Seconds of each part. Default: that of the model."),
         seconds(
             "max_reference_seconds",
-            "Seconds of each reference that are looked at; as the model says if not given.",
+            "Seconds of each reference that are used. Default: that of the model.",
         ),
     ],
     check: chunks_fit,
@@ -139,19 +139,18 @@ parameters, not on the other sentences: sentences are spoken `batch` at a time, 
 each is the same to the bit in any batch. On a GPU and in half precision a batch of another size
 rounds differently, so that another code may be drawn now and then.
 
-A text that is longer than the language allows, or than the
-model has tokens for, is cut at the ends of sentences, then at commas, then between words; its pieces
-are spoken at once and joined. Texts with characters that the vocabulary lacks, or in a language
-without a tag, are set aside.
+A text that is longer than the language allows, or than the model has tokens for, is cut at the ends
+of sentences, then at commas, then between words; its pieces are spoken at once and joined. Texts
+with characters that the vocabulary lacks, or in a language without a tag, are quarantined.
 
-A piece ends when the model says so, or at the most codes that it has positions for: 602, which are
-28 s, in the published sizes; `stop` says `limit` where one was cut there, and `max_codes` cuts
-earlier. `duration_ratio` is the length relative to the text's length at `characters_per_second`, and
-`loudness_slope` the change of loudness in dB a second: below 0 it gets softer. The notes give the
-time that synthesis took, and so the real-time factor.
+A piece ends with the end token of the model, or at the number of codes that it has positions for:
+602, which are 28 s, in the published sizes; then `stop` is `limit`. `max_codes` cuts earlier.
+`duration_ratio` is the length relative to the text's length at `characters_per_second`, and
+`loudness_slope` the change of loudness in dB per second: below 0 the voice fades. The notes give
+the time that synthesis took, and so the real-time factor.
 
-Sentences of `model.audition` bring the checkpoint that speaks each; its decoder is that of the
-checkpoint too, and `model` is not needed. The voice is used as it is.",
+Sentences of `model.audition` carry their checkpoint with its decoder; then `model` is not needed.
+The voice is used as it is.",
     place: Place::Worker,
     cost: Cost::Rates(SPEECH),
     batching: Batching::ByCount { parameter: "batch" },
@@ -166,14 +165,14 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
             name: "model",
             reads: FieldSet::All,
             optional: true,
-            doc: "The model; not needed where each sentence brings its own.",
+            doc: "The model; not needed if each sentence carries its own.",
             takes: &[artifact::XTTS],
             ..InputPort::ARTIFACT
         },
         InputPort {
             name: "voice",
             reads: FieldSet::All,
-            doc: "The voice that is spoken in.",
+            doc: "The voice to speak in.",
             takes: &[artifact::XTTS_VOICE],
             ..InputPort::ARTIFACT
         },
@@ -210,16 +209,16 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
             "top_p",
             1.0,
             0.0,
-            "Draws among the likeliest that together have this probability; as the model says if \
-             not given.",
+            "Draws among the most likely codes that together have this probability. Default: that \
+             of the model.",
         )),
         absent(Parameter {
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
             ..count(
                 "top_k",
                 0,
-                "Draws among this number of the likeliest, 0: among all; as the model says if not \
-                 given.",
+                "Draws among this number of the most likely codes; 0: among all. Default: that of \
+                 the model.",
             )
         }),
         left_to_the_model(Parameter {
@@ -228,8 +227,8 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
                 "repetition_penalty",
                 100.0,
                 0.0,
-                "Makes codes that were drawn before less likely, 1: not; as the model says if not \
-                 given.",
+                "Makes codes that were drawn before less likely; 1: no penalty. Default: that of \
+                 the model.",
             )
         }),
         Parameter {
@@ -241,7 +240,7 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
             ..count(
                 "max_codes",
                 0,
-                "No piece has more codes; what the model has positions for if not given.",
+                "The largest number of codes of a piece. Default: all positions of the model.",
             )
         }),
         Parameter {
@@ -265,8 +264,8 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
                 count(
                     "batch",
                     8,
-                    "Sentences, or pieces of long ones, that are spoken at once; fewer sentences where \
-                     they do not fit into memory.",
+                    "Sentences, or pieces of long ones, that are spoken at once; fewer sentences \
+                     if they do not fit into memory.",
                 ),
                 65_536,
             )

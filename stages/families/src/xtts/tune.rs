@@ -68,8 +68,8 @@ const LOG: OutputPort = OutputPort {
     writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
     doc: "`metrics`: losses, norms, learning rate and passes by step, as JSON. `events`: the same \
           and the parameters as an event file of TensorBoard, under the names of the original \
-          project, such as `loss_mel_ce`. Its clock counts a second a step, so that equal runs give \
-          equal files.",
+          project, such as `loss_mel_ce`. Its clock advances one second per step, so that equal \
+          runs give equal files.",
     gives: &[words::LOG],
     ..OutputPort::ARTIFACT
 };
@@ -77,31 +77,31 @@ const LOG: OutputPort = OutputPort {
 const TRAINING_DOC: &str = "\
 A row holds the vectors of a conditioning crop, the text and the codes of one clip. The loss is 0.01
 times the cross-entropy of the text plus that of the codes, each a mean over all labels of a step.
-DVAE, decoder and speaker encoder stay as they are.
+DVAE, decoder and speaker encoder do not change.
 
-The conditioning is a crop of the clip itself, of 3 to 6 seconds, drawn anew for each step by `seed`,
-step and clip; of a clip that is shorter, half. The codes under the crop are no labels, so that the
-model does not learn to read its reference aloud. Held-out clips have the same crop each time, the
-first 4.5 seconds, under the same rule, so that their loss compares with that of the training.
-`parity = \"upstream\"` repeats two defects of the original: only the last clip of each batch has
-labels left out, at four times the position, and held-out clips have none left out.
+The conditioning is a crop of the clip itself, of 3 to 6 seconds (half of a shorter clip), drawn
+from `seed`, step and clip. The codes of the crop are not labels, so that the model does not learn
+to read its reference aloud. Held-out clips have the same crop each time, the first 4.5 seconds,
+under the same rule, so that their loss compares with that of the training. `parity = \"upstream\"`
+repeats two defects of the original: only the last clip of each batch has labels left out, at four
+times the position, and held-out clips have none left out.
 
-Clips are set aside where they are shorter than half a second or longer than `max_seconds`, where
-their text has more than `max_text_tokens` tokens or characters that the vocabulary lacks, where
-their language has no tag, and where the audio has another rate. None is replaced by another one.
-When more than `quarantine` are set aside, the stage fails before its first step.
+Clips are quarantined if they are shorter than `min_seconds` or longer than `max_seconds`, if their
+text has more than `max_text_tokens` tokens or characters that the vocabulary lacks, if their
+language has no tag, or if the audio has another rate. None is replaced by another one. If more than
+`quarantine` are quarantined, the stage fails before its first step.
 
-`train_first` gives a new language a start: in these first steps only the text embedding and its
-head learn, all other tensors and their moments stay as they are.
+`train_first` is for a new language: in these first steps only the text embedding and its head are
+trained; all other tensors and their moments do not change.
 
-A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
-weights to the bit as one that never was. Before the first step a preflight evaluates a few clips,
-makes two steps, again with a stop, a save and a reload between them, and refuses losses that are no
-numbers, frozen tensors that move, and a base that knows less than guessing.
+A run that is stopped, killed or cut off resumes from its last checkpoint and ends with the same
+weights, to the bit, as an uninterrupted run. Before the first step a preflight evaluates a few
+clips, makes two steps, repeats them with a stop, a save and a reload between them, and refuses
+losses that are not finite, frozen tensors that change, and a base with a worse loss than guessing.
 
 The recipe of the original trains with `batch = 3` and `accumulation = 84`; its authors report
-`batch = 8` and `accumulation = 1`, the default here. On a small corpus the former makes less than a
-step of a pass over the clips.";
+`batch = 8` and `accumulation = 1`, the default here. On a small corpus the former takes more than
+one pass over the clips per step.";
 
 pub static FINETUNE: Kind = Kind {
     name: "xtts.finetune",
@@ -123,12 +123,12 @@ pub static LORA: Kind = Kind {
     version: 2,
     summary: "Trains low-rank adapters beside the frozen GPT of an XTTS model.",
     doc: "\
-The base stays as it is, to the bit; two small matrices beside each chosen module are trained, and
-kept alone, with the digest of their base. `adapters` goes on from adapters of an earlier run on the
-same base; `xtts.merge` adds them to it.
+The base does not change, to the bit; two small matrices beside each chosen module are trained, and
+saved alone, with the digest of their base. `adapters` continues from adapters of an earlier run on
+the same base; `xtts.merge` adds them to it.
 
 Training is that of `xtts.finetune`, and so are its preflight and `parity`. With fresh adapters the
-loss must be that of the base, to the bit.",
+loss must equal that of the base to the bit.",
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::XTTS, adapters: true }),
@@ -222,8 +222,8 @@ const SHARED: [Parameter; COMMON] = [
     ),
     number("dropout", 0.99, 0.1, "On the embeddings and the output of attention and MLP."),
     Parameter {
-        doc: "On the weights of attention; `dropout` if not given. Only without it a fused kernel \
-              computes attention.",
+        doc: "On the weights of attention; `dropout` if not given. A fused kernel computes \
+              attention only without it.",
         ..absent(number("attention_dropout", 0.99, 0.1, ""))
     },
     shared("precision"),
@@ -267,14 +267,14 @@ static FINETUNE_PARAMETERS: [Parameter; COMMON + 2] = join(
             "freeze",
             Default::Texts(&[]),
             "Patterns of the tensors that stay as they are, such as `gpt.conditioning_*` or \
-             `gpt.gpt.h.0.*`; `*` stands for anything. How many each one matched is in the notes, and \
-             one that matches none is an error. Blocks are run backward, and kept in memory for it, \
-             from the first one with a trained tensor on, and all of them where conditioning or \
-             embeddings are trained.",
+             `gpt.gpt.h.0.*`; `*` stands for anything. The notes have the number of matches of \
+             each; a pattern without matches is an error. The backward pass runs, and keeps \
+             activations, from the first block with a trained tensor on; it covers all blocks if \
+             conditioning or embeddings are trained.",
         ),
         Parameter {
-            doc: "Steps at the beginning in which only the text embedding and its head learn, or a \
-                  share of all steps.",
+            doc: "Steps at the beginning in which only the text embedding and its head are \
+                  trained, or a share of all steps.",
             parameter_type: ParameterType::CountOrShare { min: 0, max: 1_000_000_000 },
             ..count("train_first", 0, "")
         },
@@ -285,13 +285,8 @@ static FINETUNE_PARAMETERS: [Parameter; COMMON + 2] = join(
 static LORA_PARAMETERS: [Parameter; COMMON + 4] = join(
     [
         at_least_one(count("rank", 16, "The inner width of the adapters."), 10_000_000),
-        number("alpha", 1e6, 32.0, "The adapters count `alpha` / `rank` times."),
-        number(
-            "lora_dropout",
-            0.99,
-            0.0,
-            "The share of a module's input that its adapter does not see.",
-        ),
+        number("alpha", 1e6, 32.0, "The output of the adapters is scaled by `alpha` / `rank`."),
+        number("lora_dropout", 0.99, 0.0, "The dropout on the input of each adapter."),
         patterns(
             "modules",
             Default::Texts(&[
@@ -300,8 +295,8 @@ static LORA_PARAMETERS: [Parameter; COMMON + 4] = join(
                 "gpt.gpt.h.*.mlp.c_fc",
                 "gpt.gpt.h.*.mlp.c_proj",
             ]),
-            "Patterns of the modules that get an adapter; `*` stands for anything. How many each one \
-             matched is in the notes, and one that matches none is an error.",
+            "Patterns of the modules that get an adapter; `*` stands for anything. The notes have \
+             the number of matches of each; a pattern without matches is an error.",
         ),
     ],
     SHARED,
