@@ -47,13 +47,13 @@ bench: build
 bench-training: build
 	@$(LIBTORCH_ENV) bash tools/bench_training.sh $(BENCH)
 
-# Frames of speech a second, one sentence and several at once, against the original code in the same
-# run; `make bench-speech BENCH="--size published"` takes 860 million parameters.
+# Frames of speech per second, one sentence and several at once, against the original code in the
+# same run; `make bench-speech BENCH="--size published"` takes 860 million parameters.
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
 
 # Each model against its reference implementation in Python, which is fetched first: its default
-# sizes, then sizes drawn from so many seeds.
+# sizes, then sizes drawn from several seeds.
 FIRST_SEED = 1
 SEEDS = 4
 parity: build
@@ -68,8 +68,8 @@ soak:
 	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
 		cargo test --workspace --quiet -- --ignored soak
 
-# The readers of foreign bytes: a minute each where `cargo-fuzz` and a nightly toolchain are
-# there, else their property tests with many more cases than in `test`.
+# Fuzzes the parsers of external files: a minute each with `cargo-fuzz` and a nightly toolchain,
+# else their property tests with many more cases than in `test`.
 HOSTILE = hostile never_panic no_harm any_bytes a_damaged_file
 FUZZ_TARGETS = manifest table wav pack wire pth
 FUZZ_SECONDS = 60

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Seconds of audio that the Fish codec encodes and decodes a second, next to its reference
-# implementation in Python: one small random model, the same clips, as many threads, or one of
-# nearly the published size on a GPU.
+# Seconds of audio per second that the Fish codec encodes and decodes, beside its reference
+# implementation in Python: one small random model, the same clips and threads, or a model of nearly
+# the published size on a GPU.
 #
 #     tools/bench_codec.sh [THREADS [GPU]]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Frames of speech a second of the text model of Fish Speech, next to the original code in Python:
+# Frames of speech per second of the text model of Fish Speech, beside the original code in Python:
 # one sentence, and several at once. `--size published` takes 860 million random parameters, which
 # needs 10 GB of memory.
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training steps of each model with each switch alone and with all together, in turns with the
-# original code in Python on the same libtorch, weights and data: seconds a step, peak memory, and
+# Training steps of each model with each switch alone and with all together, alternating with the
+# original code in Python on the same libtorch, weights and data: seconds per step, peak memory, and
 # the loss after these steps, as a table in Markdown. At small sizes on a CPU, at the published ones
 # on a GPU, which needs a reference (`.reference`, or REFERENCE) whose torch can use it.
 #

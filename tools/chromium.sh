@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Finds Chromium, or installs Debian's, and prints the path of the program. The tests of the report
-# page look at it in a real browser.
+# page open it in a real browser.
 #
-# Looked at in this order: $CHROMIUM, then `chromium` and its like in the PATH. Only when none is
-# there is Debian's package installed, which needs apt and root. The path goes to stdout, all else
-# to stderr. `--check` only looks: exit code 1 when there is none.
+# Search order: $CHROMIUM, then `chromium` and similar names in the PATH. If none is found, Debian's
+# package is installed, which needs apt and root. The path goes to stdout, everything else to
+# stderr. `--check` installs nothing: exit code 1 if none is found.
 set -euo pipefail
 
-# The first release whose style sheets know `light-dark()`.
+# The first release with `light-dark()` in style sheets.
 oldest=123
 
 say() { printf 'chromium: %s\n' "$*" >&2; }
@@ -42,7 +42,7 @@ advice="install Chromium $oldest or newer, or set CHROMIUM to one"
 command -v apt-get >/dev/null || fail "not found, and there is no apt-get to install it; $advice"
 [ "$(id -u)" = 0 ] || fail "not found, and only root may install it; $advice"
 
-# Passes on what takes long and what goes wrong, without the addresses that it fetches from.
+# Prints progress and errors, without the addresses of downloads.
 apt() {
     DEBIAN_FRONTEND=noninteractive apt-get --quiet -o Dpkg::Use-Pty=0 "$@" 2>&1 |
         sed -u -n -E 's#https?://[^ ]+ ##

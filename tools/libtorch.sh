@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Finds libtorch, or installs it beside the project, and prints its folder.
 #
-# Looked at in this order: $LIBTORCH, the project's own `.libtorch`, the torch of the
-# active python3. Only when none fits is the wheel fetched. The folder goes to stdout,
-# all else to stderr. `--check` only looks: exit code 1 when there is nothing to use.
+# Search order: $LIBTORCH, the project's own `.libtorch`, the torch of the active python3. If none
+# fits, the wheel is downloaded. The folder goes to stdout, everything else to stderr. `--check`
+# downloads nothing: exit code 1 if none fits.
 set -euo pipefail
 
 version=2.11.0
@@ -46,9 +46,9 @@ print(found.submodule_search_locations[0] if found else "")
 PYTHON
 }
 
-# Says how much has arrived, for as long as the parent lives: often on a terminal, where
-# the line rewrites itself, and now and then elsewhere. Counted on the disk, since what
-# pip shows depends on its version.
+# Prints the progress of the download while the parent lives: often on a terminal, where the line is
+# rewritten, and rarely elsewhere. It is measured on the disk, since pip's own output depends on its
+# version.
 show_growth() {
     local every=15 form='libtorch: %d MB so far\n' second=0
     [ ! -t 2 ] || { every=1; form='\rlibtorch: %d MB so far '; }
@@ -59,7 +59,7 @@ show_growth() {
     done
 }
 
-# Passes pip's words on without the addresses that it fetches from.
+# Prints pip's output without the addresses of downloads.
 without_addresses() {
     sed -u -E '/^Looking in (indexes|links)/d; /Running pip as the .root/d; /^[[:space:]]*$/d
         s#https?://[^ ]*/##g; s#host=[^,)]*#host#g; s#^#libtorch: #' >&2
@@ -67,7 +67,7 @@ without_addresses() {
 
 pip_install() {
     local status=0
-    # Unpacked on the disk that it is meant for: /tmp is often small.
+    # Unpacked on the target disk: /tmp is often small.
     mkdir -p "$staging/unpack"
     TMPDIR=$staging/unpack PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PYTHONUNBUFFERED=1 \
         python3 -m pip install --disable-pip-version-check --no-input --no-compile \
@@ -76,13 +76,13 @@ pip_install() {
     return "$status"
 }
 
-# The helper package as the wheel itself names it, reduced to the two parts that a CPU needs.
+# The helper package that the wheel names, reduced to the two parts that a CPU needs.
 helpers() {
     sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]==\([0-9.]*\).*/cuda-toolkit[cudart,cupti]==\1/p' \
         "$staging/torch-$version.dist-info/METADATA" | head -n 1
 }
 
-# Installed aside and moved in whole: a folder under the final name is always complete.
+# Installed in a temporary folder and moved: a folder under the final name is always complete.
 install() {
     python3 -m pip --version >/dev/null 2>&1 ||
         fail "needs python3 with pip to fetch torch $version; or set LIBTORCH to a folder that holds it"
@@ -102,7 +102,7 @@ install() {
         [ -z "$needed" ] || pip_install "$needed" || fail "$advice"
     fi
     complete "$staging" || fail "the installed torch $version lacks files; $advice"
-    # The move must not reach the disk before what is moved.
+    # The files must reach the disk before the move does.
     sync -f "$staging" 2>/dev/null || sync
     rm -rf "$home" && mv "$staging" "$home"
     say "ready"

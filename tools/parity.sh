@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Compares the models with their reference implementations on inputs and weights made up here:
-# every family with its default sizes, then with sizes drawn from seeds. Files of weights are
-# carried to the references and back as well, and the libraries of the original projects read what
-# we write in their formats.
+# Compares the models with their reference implementations on inputs and weights made up here: every
+# family with its default sizes, then with sizes drawn from seeds. Files of weights are carried to
+# the references and back, and the libraries of the original projects read the files that we write
+# in their formats.
 #
 #     tools/parity.sh PROGRAM [FIRST_SEED] [SEEDS]
 #
-# PROGRAM is `throstle-torch`, with `throstle` beside it; `examples/samples` is built here. One line a
-# fixture; its folder is kept where one is off.
+# PROGRAM is `throstle-torch`, with `throstle` beside it; `examples/samples` is built here. Prints
+# one line per fixture; the folder of a failed fixture is kept.
 set -euo pipefail
 
 program=$1 first=${2:-1} seeds=${3:-4}
@@ -49,7 +49,7 @@ check() {
     fi
 }
 
-# As the programs were built, so that nothing else is built anew.
+# Like the build of the programs, so that nothing else is built again.
 case $program in
     */release/*) profile=(--release) ;;
     *) profile=() ;;
@@ -68,4 +68,4 @@ for family in "${families[@]}"; do
     done
 done
 rmdir "$scratch" 2>/dev/null || true
-[ "$failures" = 0 ] || { echo "$failures of the fixtures are off" >&2; exit 1; }
+[ "$failures" = 0 ] || { echo "$failures of the fixtures failed" >&2; exit 1; }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Sets up the reference implementations that parity is checked against, in `.reference`, and
+# Sets up the reference implementations of the parity checks, in `.reference`, and
 # prints the Python that runs them. They share the project's own torch. Only needed by
 # `make parity` and the comparing benchmarks; nothing of it is shipped or linked.
 #
-# The Python goes to stdout, all else to stderr.
+# The path of Python goes to stdout, everything else to stderr.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 home=$root/.reference
 python=$home/bin/python
 
-# Without their dependencies, which would bring another torch and much that is never imported;
-# what the models do import of those is replaced by stubs in the generators.
+# Without their dependencies, which would install another torch and many unused packages; the
+# generators replace the few that the models import with stubs.
 models=(
     fish-speech==0.1.0 descript-audio-codec==1.0.0 loralib==0.1.2 transformers==4.57.6
     coqui-tts==0.27.2 coqui-tts-trainer==0.3.1 coqpit-config==0.2.1 torchaudio==2.11.0
@@ -45,8 +45,8 @@ install() {
 }
 
 # Python's part of torch names CUDA libraries that a CPU never calls and that are gigabytes. For
-# those that are not there, empty ones of the same names are loaded first, and what they lack
-# is looked for only when it is called.
+# missing ones, empty libraries of the same names are loaded first; their symbols are resolved only
+# when called.
 link_torch() {
     local packages stubs=$home/stubs name
     packages=$(echo "$home"/lib/python3.*/site-packages)

@@ -2,7 +2,7 @@
 # Makes data/wavs and data/metadata.csv from data/sentences.txt (id|speaker|text).
 # Needs espeak-ng; version 1.51 gives the committed bytes. Three Finnish voices at
 # 22,050 Hz. The clip named BROKEN is cut off in the middle on purpose: its header
-# promises more than the file holds, and the demo shows what becomes of it.
+# declares more than the file holds, and the demo quarantines it.
 set -eu
 cd "$(dirname "$0")/data"
 

@@ -1,5 +1,5 @@
-"""The reference's share of the benchmark of the Fish codec: how much audio a second it encodes,
-all clips as one padded batch as its own tool does, and decodes.
+"""The reference's share of the benchmark of the Fish codec: the seconds of audio per second that it
+encodes (all clips as one padded batch, like its own tool) and decodes.
 
     fish_dac.py FOLDER THREADS [GPU]
 """

@@ -1,7 +1,7 @@
-"""Frames of speech a second of the text model of Fish Speech: one sentence by the original code, one
-by ours, and several at once by ours, in turns, with random weights of the same size and as many
-threads. Prints a table in Markdown. CPU time is that of all threads, those included that wait in a loop
-for the next product.
+"""Frames of speech per second of the text model of Fish Speech: one sentence by the original code,
+one by ours, and several at once by ours, alternately, with random weights of the same size and as
+many threads. Prints a table in Markdown. CPU time is the sum over all threads, busy-waiting
+included.
 
     speech.py PROGRAM [--size small|published] [--threads 2] [--frames 64] [--prompt 64]
         [--sentences 8] [--rounds 3] [--gpu 0]
@@ -49,7 +49,7 @@ class Original:
         self.frames = a.frames
 
     def seconds(self):
-        """For a frame: a sentence may end early."""
+        """Seconds per frame, since a sentence may end early."""
         start, cpu = time.perf_counter(), time.process_time()
         with torch.no_grad():
             spoken = reference.inference.generate(
@@ -86,7 +86,7 @@ def main():
         f"throstle, {a.sentences} sentences at once": lambda: speak(a.sentences),
     }
     times = {name: [] for name in works}
-    # The first round makes what the others reuse.
+    # The first round fills the caches of the others.
     for number in range(a.rounds + 1):
         for name, work in works.items():
             both = work()

@@ -1,10 +1,10 @@
-"""Has our programs and the original code do each task of XTTS v2 at its published size with random
-weights on a CPU, one after the other, and prints a table in Markdown: seconds, processor seconds and
-the largest resident size of each process from its start to its end, beside the figures of `plan`.
+"""Runs each task of XTTS v2 at its published size with random weights on a CPU, with our programs
+and with the original code, and prints a table in Markdown: seconds, processor seconds and the
+largest resident size of each process from its start to its end, beside the figures of `plan`.
 
     compare.py PROGRAM FOLDER [--threads 2] [--tasks import,codes] [--json FILE]
 
-FOLDER is for 10 GB of files, and may be kept for the next time.
+FOLDER gets 10 GB of files, which later runs reuse.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def measured(command, threads):
 
 
 def quietly(command):
-    """What a program prints on standard output."""
+    """The standard output of a program."""
     with os.popen(" ".join(command)) as output:
         return output.read()
 
@@ -49,7 +49,7 @@ def quietly(command):
 def prepare(folder):
     (folder / "data").mkdir(parents=True, exist_ok=True)
     shutil.copytree(DEMO / "wavs", folder / "data/wavs", dirs_exist_ok=True)
-    # One clip of the demo is cut off on purpose. The small vocabulary knows ASCII alone.
+    # One clip of the demo is cut off on purpose. The small vocabulary has ASCII only.
     rows = [line.split("|") for line in (DEMO / "metadata.csv").read_text().splitlines()]
     text = "the fishing boat came home before the rain and nobody said a word"
     lines = [f"{name}|{text}|{speaker}" for name, _, speaker in rows if name != "eero_10.wav"]
@@ -58,7 +58,7 @@ def prepare(folder):
 
 
 def planned(program, folder, task):
-    """The likely seconds and bytes that `plan` names for a task."""
+    """The expected seconds and bytes of a task in `plan`."""
     event = json.loads(quietly([program, "plan", str(folder), task, "--json"]).splitlines()[-1])
     estimate = event["estimate"]["stages"][task]
     memory = estimate["ram_bytes"]

@@ -52,7 +52,7 @@ def make(folder):
     original.mkdir(parents=True, exist_ok=True)
     known = json.loads(VOCABULARY.read_text())
     words = known["model"]["vocab"]
-    # Rows of the published vocabulary that no merge makes.
+    # Rows of the published vocabulary without a merge.
     for number in range(TEXT_TOKENS - len(words)):
         words[f"unused{number}"] = max(words.values()) + 1
     (original / "vocab.json").write_text(json.dumps(known, ensure_ascii=False))
@@ -61,7 +61,7 @@ def make(folder):
     model = Xtts(config)
     model.tokenizer = VoiceBpeTokenizer(str(original / "vocab.json"))
     model.init_models()
-    # No voice of random weights ends by itself at a known length: this one never does.
+    # Random weights end at an unknown length: these never end by themselves.
     model.gpt.mel_head.bias.data[CODES + 1] = -1e4
     torch.save({"config": config, "model": model.state_dict()}, original / "model.pth")
     torch.save(dvae_of().state_dict(), original / "dvae.pth")

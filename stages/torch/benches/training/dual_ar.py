@@ -43,7 +43,7 @@ def make(folder, size, generator):
 
 
 def clip(s, begin, generator):
-    """Text, then frames and an end that are learned: [1 + codebooks, length] each."""
+    """Text, then frames and an end with labels: [1 + codebooks, length] each."""
     def drawn(low, high, *size):
         return torch.randint(low, high, size, generator=generator)
 

@@ -1,5 +1,5 @@
-"""What the families have in common: the folder that both sides read, and the process of the original
-code, which answers like `main.rs`.
+"""Shared by the families: the folder that both sides read, and the process of the original code,
+which answers like `main.rs`.
 
     family.py FAMILY FOLDER OPTIONS
 

@@ -1,6 +1,6 @@
-"""Has our program and the original code make training steps in turns: a step of one, a step of the
-next, so that whatever else the machine does slows all. Each switch alone, then all together, on the
-same weights and data. Prints a table in Markdown.
+"""Compares training steps of our program and the original code, alternating step by step, so that
+other load on the machine slows all alike. Each switch alone, then all together, on the same weights
+and data. Prints a table in Markdown.
 
     turns.py PROGRAM [--families dual_ar,vits,xtts] [--size small|published] [--rounds 5]
              [--threads 2] [--gpu 0] [--one-at-a-time] [--json FILE]
@@ -23,7 +23,7 @@ ORIGINAL = dict(precision="f32")
 
 
 def rows_of(family, on_gpu):
-    """(side, label, options) by family; what a device cannot do is left out."""
+    """(side, label, options) by family; unsupported options of a device are left out."""
     half = "bf16"
     switches = {
         "checkpointing": dict(checkpointing=True),
@@ -36,12 +36,11 @@ def rows_of(family, on_gpu):
     original = [("as it comes", ORIGINAL), ("fused optimiser", ORIGINAL | dict(fused=True)),
                 (half, ORIGINAL | dict(precision=half))]
     if family == "vits":
-        # Its own attention is relative and small, its convolutions never use TF32, and it has one
-        # clip a row: these switches are not there. Checkpointing makes the sound again for the
-        # second turn.
+        # VITS has small relative attention, convolutions without TF32, and one clip per row: these
+        # switches do not exist. Checkpointing decodes the sound again for the second phase.
         switches["made again for the generator"] = switches.pop("checkpointing")
     else:
-        # Dropout of the weights of attention needs them as a tensor, which no fused kernel has.
+        # Dropout on attention weights needs them as a tensor; no fused kernel has one.
         fused = dict(attention="auto")
         if family == "xtts":
             fused |= dict(attention_dropout=0.0)
@@ -58,7 +57,7 @@ def rows_of(family, on_gpu):
 
 
 class Runner:
-    """A process that answers a line with a line."""
+    """A process that answers each line with one line."""
 
     def __init__(self, words):
         pipe = subprocess.PIPE
@@ -86,7 +85,7 @@ class Row:
 
     def start(self):
         self.runner = Runner(self.words)
-        # The first step makes what the others reuse.
+        # The first step fills the caches of the others.
         self.guarded(lambda: self.losses.append(self.runner.ask("step")["loss"]))
         self.guarded(lambda: self.runner.ask("reset"))
 
@@ -98,7 +97,7 @@ class Row:
 
     def finish(self):
         self.guarded(lambda: setattr(self, "peak", self.runner.ask("peak")["bytes"]))
-        # Only a family that answers has a figure of the plan.
+        # Only a family that answers has an estimate in the plan.
         self.planned = None
         if self.side == "throstle" and self.family == "xtts":
             self.guarded(lambda: setattr(self, "planned", self.runner.ask("plan")["bytes"]))
@@ -152,7 +151,7 @@ def report(family, size, rows):
 
 
 def planned(row):
-    """The figure of the plan beside the measured one."""
+    """The estimate of the plan, for comparison with the measured figure."""
     if not row.planned:
         return ""
     return f" (plan: {row.planned / 1e6:.0f}, {100 * (row.planned / row.peak - 1):+.0f} %)"
@@ -177,7 +176,7 @@ def main():
     for family in a.families.split(","):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            # A process each: families replace modules that they do not need.
+            # One process per family: families replace modules that they do not need.
             subprocess.run([sys.executable, str(HERE / "family.py"), family, str(folder),
                             json.dumps({"make": size})], check=True)
             rows = []

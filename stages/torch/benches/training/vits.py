@@ -1,5 +1,5 @@
-"""VITS of transformers with the step of finetune-hf-vits, as `make_vits.py` writes it out. The loops
-that find the best alignment are no part of any reference: frames are spread evenly over tokens."""
+"""VITS of transformers with the step of finetune-hf-vits, as `make_vits.py` writes it out. The
+alignment search is not part of any reference: frames are spread evenly over tokens."""
 
 import pathlib
 import sys
@@ -32,7 +32,7 @@ PART = 32
 
 
 class Arguments:
-    """What the generator of fixtures asks for."""
+    """The arguments that the generator of fixtures reads."""
 
     rates, points, bands, rate, segment = [8, 8, 2, 2], 1024, 80, RATE, PART
     stochastic, speakers, mel_weight, kl_weight = 1, 1, 45.0, 1.0

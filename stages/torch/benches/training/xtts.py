@@ -1,5 +1,5 @@
 """The GPT of XTTS v2 as coqui-tts trains it: text and codes padded behind a mask, dropout of 0.1. No
-label is left out for the conditioning, so that both sides learn the same."""
+label is left out for the conditioning, so that both sides train on the same labels."""
 
 import pathlib
 import sys
