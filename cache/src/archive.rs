@@ -65,7 +65,7 @@ pub struct Unpacking<'a> {
 
 /// The counts of unpacked entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TakenIn {
+pub struct UnpackCounts {
     /// The size of all volumes that were read.
     pub bytes: u64,
     /// Objects and records that were new here.

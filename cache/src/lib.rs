@@ -42,7 +42,7 @@ mod sweep;
 mod trash;
 mod verify;
 
-pub use archive::{Archived, Archiving, Kept, Prefers, TakenIn, Unpacking};
+pub use archive::{Archived, Archiving, Kept, Prefers, UnpackCounts, Unpacking};
 pub use cache::{Access, Cache};
 pub use claim::Claim;
 pub use commit::Committed;

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use cache::{Archived, Archiving, Cache, CacheError, Digest, Kept, Table, TakenIn, Unpacking};
+use cache::{Archived, Archiving, Cache, CacheError, Digest, Kept, Table, UnpackCounts, Unpacking};
 use camino::Utf8PathBuf;
 use serde::de::DeserializeOwned;
 
@@ -40,7 +40,7 @@ pub fn unpack(
     cache: &Cache,
     folders: &[Utf8PathBuf],
     progress: &dyn Fn(u64, u64),
-) -> Result<TakenIn, CacheError> {
+) -> Result<UnpackCounts, CacheError> {
     let how = Unpacking { folders, prefers: &is_newer, takes: &travels, progress };
     let taken = cache.take_in(&how)?;
     raise_run_number(cache)?;

@@ -7,7 +7,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::assembly::Assembly;
 use super::index::{Index, Volume, volume_path};
 use super::merge::Merge;
-use super::{TakenIn, Unpacking};
+use super::{UnpackCounts, Unpacking};
 use crate::cache::Cache;
 use crate::entry::Entry;
 use crate::fs::{FsFile, Open};
@@ -20,7 +20,7 @@ const LARGE: u64 = 64 << 20;
 impl Cache {
     /// Takes in everything readable of these archives. Fails before any change if one of the
     /// folders has no complete archive.
-    pub fn take_in(&self, how: &Unpacking) -> Result<TakenIn, CacheError> {
+    pub fn take_in(&self, how: &Unpacking) -> Result<UnpackCounts, CacheError> {
         self.0.require_writable()?;
         let fs = &*self.0.fs;
         let indexes = how.folders.iter().map(|folder| Index::read(fs, folder));
@@ -97,7 +97,7 @@ struct Unpack<'a> {
     assembly: Option<Assembly<'a>>,
     /// All objects that must exist in the end.
     objects: Vec<Digest>,
-    report: TakenIn,
+    report: UnpackCounts,
     progress: &'a dyn Fn(u64, u64),
     total: u64,
 }
@@ -111,7 +111,7 @@ impl<'a> Unpack<'a> {
             takes: how.takes,
             assembly: None,
             objects: Vec::new(),
-            report: TakenIn::default(),
+            report: UnpackCounts::default(),
             progress: how.progress,
             total: volumes.fold(0, |sum, volume| sum.saturating_add(volume.bytes)),
         }
@@ -141,7 +141,7 @@ impl<'a> Unpack<'a> {
         Ok(self.cache.0.fs.sync_dir(self.cache.dir())?)
     }
 
-    fn finish(mut self) -> Result<TakenIn, CacheError> {
+    fn finish(mut self) -> Result<UnpackCounts, CacheError> {
         self.report.records = self.merge.taken;
         // A sweep by another process, before the records were stored, found no reference to them.
         self.cache.refresh()?;

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use cache::fs::{Fs, MemoryFs};
-use cache::{Access, Archived, Archiving, Cache, CacheError, Digest, Kept, TakenIn, Unpacking};
+use cache::{
+    Access, Archived, Archiving, Cache, CacheError, Digest, Kept, UnpackCounts, Unpacking,
+};
 use cache::{Table, VerifyOptions};
 use camino::Utf8PathBuf;
 
@@ -52,7 +54,7 @@ pub fn pack_in_volumes_of(
     cache.archive(&kept, &Archiving { folder, bases: &bases, volume_bytes, progress: &|_, _| {} })
 }
 
-pub fn unpack_into(cache: &Cache, folders: &[&str]) -> Result<TakenIn, CacheError> {
+pub fn unpack_into(cache: &Cache, folders: &[&str]) -> Result<UnpackCounts, CacheError> {
     unpack_watched(cache, folders, &|_, _| {})
 }
 
@@ -60,7 +62,7 @@ pub fn unpack_watched(
     cache: &Cache,
     folders: &[&str],
     progress: &dyn Fn(u64, u64),
-) -> Result<TakenIn, CacheError> {
+) -> Result<UnpackCounts, CacheError> {
     let folders: Vec<Utf8PathBuf> = folders.iter().map(Utf8PathBuf::from).collect();
     let prefers = |_: Table, own: &[u8], other: &[u8]| other > own;
     let takes = |table: Table| table != FOREIGN;

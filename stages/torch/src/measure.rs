@@ -8,11 +8,11 @@ const GATE_DECIBEL: f64 = 40.0;
 
 /// The speaking rate of a language.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct SpeakingRate {
     pub characters_per_second: f64,
 }
 
-impl Pace {
+impl SpeakingRate {
     /// At least half a second: a single word is spoken slowly.
     pub fn seconds(&self, text: &str) -> f64 {
         (text.trim().chars().count() as f64 / self.characters_per_second).max(0.5)
@@ -22,7 +22,7 @@ impl Pace {
 /// The expected and allowed durations of texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
-    pub pace: Pace,
+    pub pace: SpeakingRate,
     pub frames_per_second: f64,
     /// A sentence does not end before this multiple of its expected duration.
     pub least: f64,
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_text_ends_between_two_multiples_of_what_it_would_take() {
         let mut expectation = Expectation {
-            pace: Pace { characters_per_second: 10.0 },
+            pace: SpeakingRate { characters_per_second: 10.0 },
             frames_per_second: 20.0,
             least: 0.5,
             limit: 3.0,

@@ -8,12 +8,12 @@ use stage_core::{Blob, Context, Item, NewValue, Output, Reject, StageError};
 use stage_formats::checkpoint::WEIGHTS;
 
 use crate::error::{TorchError, guarded};
-use crate::measure::{Pace, loudness_slope};
+use crate::measure::{SpeakingRate, loudness_slope};
 use crate::random::scramble;
 use crate::wave;
 
 /// The result of a sentence.
-pub type Said = Result<Output, Reject>;
+pub type SentenceResult = Result<Output, Reject>;
 
 pub struct Utterance<'a> {
     pub text: &'a str,
@@ -22,7 +22,7 @@ pub struct Utterance<'a> {
     /// Samples a second.
     pub rate: u32,
     pub frames: usize,
-    pub pace: Pace,
+    pub pace: SpeakingRate,
     /// Its share of the time of a batch.
     pub work: Duration,
 }
@@ -30,7 +30,7 @@ pub struct Utterance<'a> {
 impl Utterance<'_> {
     /// `audio`, `frames`, `seconds`, `duration_ratio` and `loudness_slope`; times are in the notes.
     /// Samples that are not finite would be written as silence: the sentence is rejected.
-    pub fn output(&self) -> Result<Said, TorchError> {
+    pub fn output(&self) -> Result<SentenceResult, TorchError> {
         if !self.samples.iter().all(|sample| sample.is_finite()) {
             let reason = "the model gives what is not a number for this text: its weights are \
                           damaged, or too large for the `precision`";
@@ -57,8 +57,8 @@ impl Utterance<'_> {
 pub fn speak_each(
     items: &[Item],
     context: &mut dyn Context,
-    mut speak: impl FnMut(&Item, Option<&Blob>, &mut dyn Context) -> Result<Said, StageError>,
-) -> Result<Vec<Said>, StageError> {
+    mut speak: impl FnMut(&Item, Option<&Blob>, &mut dyn Context) -> Result<SentenceResult, StageError>,
+) -> Result<Vec<SentenceResult>, StageError> {
     let mut said = Vec::with_capacity(items.len());
     for item in items {
         if context.stopping() {
@@ -74,8 +74,12 @@ pub fn speak_each(
 pub fn speak_batches(
     items: &[Item],
     context: &mut dyn Context,
-    mut speak: impl FnMut(&[Item], Option<&Blob>, &mut dyn Context) -> Result<Vec<Said>, StageError>,
-) -> Result<Vec<Said>, StageError> {
+    mut speak: impl FnMut(
+        &[Item],
+        Option<&Blob>,
+        &mut dyn Context,
+    ) -> Result<Vec<SentenceResult>, StageError>,
+) -> Result<Vec<SentenceResult>, StageError> {
     let mut said = Vec::with_capacity(items.len());
     for range in runs(items) {
         if context.stopping() {
@@ -115,8 +119,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn said(samples: &[f32]) -> Said {
-        let pace = Pace { characters_per_second: 15.0 };
+    fn said(samples: &[f32]) -> SentenceResult {
+        let pace = SpeakingRate { characters_per_second: 15.0 };
         let work = Duration::ZERO;
         Utterance { text: "on aika", samples, rate: 16_000, frames: 4, pace, work }
             .output()

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use stage_torch::random::Random;
 use stage_torch::vits::{
-    Analysis, Clips, Config, Form, LossWeights, Made, Manner, Net, Nets, Prepared, Seeded, Speech,
-    TrainingOptions, Vits, prepare,
+    Analysis, Clips, Config, Form, GeneratorOutput, LossWeights, Network, Networks, Prepared,
+    Seeded, Speech, SynthesisSettings, TrainingOptions, Vits, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Device, Kind, Tensor};
@@ -67,7 +67,7 @@ fn the_model_takes_what_its_configuration_asks_for_and_nothing_else() {
     for config in [one, several, bare, plain] {
         for form in [Form::Whole, Form::Normed] {
             let prepared = prepare(&config, made_up(&config), form, Device::Cpu).unwrap();
-            Nets::new(&config, prepared, options(false)).unwrap();
+            Networks::new(&config, prepared, options(false)).unwrap();
         }
     }
 }
@@ -79,8 +79,8 @@ fn speakers_sound_differently_and_have_to_be_named() {
     let model = Vits::load(config, prepared.generator).unwrap();
     let texts = model.texts(&[SHORT.to_vec()]).unwrap();
     let speak = |speakers: Option<&[i64]>| {
-        let manner = Manner::of(&model.config);
-        model.speak(&texts, speakers, &manner, &mut Seeded::new(vec![1]))
+        let settings = SynthesisSettings::of(&model.config);
+        model.speak(&texts, speakers, &settings, &mut Seeded::new(vec![1]))
     };
     let latents = |speaker| speak(Some(&[speaker])).unwrap().latents;
     assert!(latents(0).size() != latents(2).size() || latents(0) != latents(2));
@@ -141,9 +141,9 @@ fn what_a_file_lacks_and_what_it_has_too_much_is_told() {
 }
 
 fn spoken(model: &Vits, texts: &[Vec<i64>], seeds: &[u64]) -> Speech {
-    let manner = Manner { speaking_rate: 0.5, ..Manner::of(&model.config) };
+    let settings = SynthesisSettings { speaking_rate: 0.5, ..SynthesisSettings::of(&model.config) };
     let texts = model.texts(texts).unwrap();
-    model.speak(&texts, None, &manner, &mut Seeded::new(seeds.to_vec())).unwrap()
+    model.speak(&texts, None, &settings, &mut Seeded::new(seeds.to_vec())).unwrap()
 }
 
 const LONG: [i64; 9] = [0, 3, 0, 5, 0, 2, 0, 7, 0];
@@ -175,8 +175,8 @@ fn what_cannot_be_spoken_is_refused() {
     assert!(refused(&[LONG.to_vec(), vec![]]).contains("without any known character"));
     assert!(refused(&[vec![0, 12]]).contains("a token 12, and the model has 12"));
     let texts = model.texts(&[LONG.to_vec()]).unwrap();
-    let manner = Manner { most_frames: 3, ..Manner::of(&model.config) };
-    let error = model.speak(&texts, None, &manner, &mut Seeded::new(vec![1])).unwrap_err();
+    let settings = SynthesisSettings { most_frames: 3, ..SynthesisSettings::of(&model.config) };
+    let error = model.speak(&texts, None, &settings, &mut Seeded::new(vec![1])).unwrap_err();
     assert!(error.to_string().contains("more than 3"), "{error}");
 }
 
@@ -184,11 +184,11 @@ fn options(dropout: bool) -> TrainingOptions {
     TrainingOptions { bands: 10, weights: LossWeights::default(), dropout, kind: Kind::Float }
 }
 
-fn trainee(dropout: bool) -> Nets {
-    Nets::new(&config(), prepared(file(), Form::Normed), options(dropout)).unwrap()
+fn trainee(dropout: bool) -> Networks {
+    Networks::new(&config(), prepared(file(), Form::Normed), options(dropout)).unwrap()
 }
 
-fn clips(trainee: &Nets) -> Clips {
+fn clips(trainee: &Networks) -> Clips {
     let waves: Vec<Vec<f32>> = [260, 150].map(wave).to_vec();
     let waves: Vec<&[f32]> = waves.iter().map(Vec::as_slice).collect();
     let model = trainee.generator();
@@ -200,7 +200,7 @@ fn wave(samples: usize) -> Vec<f32> {
     (0..samples).map(|at| (at as f32 * 0.7).sin() * 0.4 + (at as f32 * 2.1).cos() * 0.1).collect()
 }
 
-fn has_learned(trainee: &Nets, net: Net) -> usize {
+fn has_learned(trainee: &Networks, net: Network) -> usize {
     let gradients = trainee.parameters(net).iter().map(|(_, parameter)| parameter.grad());
     gradients.filter(|own| own.defined() && own.abs().max().double_value(&[]) > 0.0).count()
 }
@@ -209,17 +209,17 @@ fn has_learned(trainee: &Nets, net: Net) -> usize {
 fn each_net_learns_from_its_own_loss_only() {
     let mut trainee = trainee(false);
     let clips = clips(&trainee);
-    let totals = Nets::count(&clips);
+    let totals = Networks::count(&clips);
     let made = trainee.make(&clips, 1).unwrap();
-    let all = |net: Net| trainee.parameters(net).len();
-    let (speaking, judging) = (all(Net::Generator), all(Net::Discriminator));
+    let all = |net: Network| trainee.parameters(net).len();
+    let (speaking, judging) = (all(Network::Generator), all(Network::Discriminator));
     trainee.judge(&made, &totals).unwrap();
-    assert_eq!(has_learned(&trainee, Net::Generator), 0);
-    assert_eq!(has_learned(&trainee, Net::Discriminator), judging);
-    trainee.forget(Net::Discriminator).unwrap();
+    assert_eq!(has_learned(&trainee, Network::Generator), 0);
+    assert_eq!(has_learned(&trainee, Network::Discriminator), judging);
+    trainee.forget(Network::Discriminator).unwrap();
     trainee.speak(&made, &totals).unwrap();
-    assert_eq!(has_learned(&trainee, Net::Discriminator), 0);
-    assert_eq!(has_learned(&trainee, Net::Generator), speaking);
+    assert_eq!(has_learned(&trainee, Network::Discriminator), 0);
+    assert_eq!(has_learned(&trainee, Network::Generator), speaking);
 }
 
 #[test]
@@ -227,8 +227,8 @@ fn all_randomness_of_training_comes_from_the_seed() {
     let losses = |dropout: bool, seed: u64| {
         let mut trainee = trainee(dropout);
         let clips = clips(&trainee);
-        let totals = Nets::count(&clips);
-        let made: Made = trainee.make(&clips, seed).unwrap();
+        let totals = Networks::count(&clips);
+        let made: GeneratorOutput = trainee.make(&clips, seed).unwrap();
         trainee.speak(&made, &totals).unwrap().means(&totals).unwrap()
     };
     assert_eq!(losses(true, 5), losses(true, 5));
@@ -240,7 +240,7 @@ fn all_randomness_of_training_comes_from_the_seed() {
 fn evaluating_gives_the_losses_of_training_without_dropout() {
     let mut trainee = trainee(true);
     let clips = clips(&trainee);
-    let totals = Nets::count(&clips);
+    let totals = Networks::count(&clips);
     let evaluated = trainee.evaluate(&clips, 5).unwrap().means(&totals).unwrap();
     assert_eq!(evaluated, trainee.evaluate(&clips, 5).unwrap().means(&totals).unwrap());
     let mut without = self::trainee(false);
@@ -260,18 +260,18 @@ fn micro_batches_add_up_to_the_batch() {
         Clips::new(model, trainee.analysis(), texts, &[&wave(samples)], None).unwrap()
     };
     let parts = [alone(&LONG, 260), alone(&SHORT, 150)];
-    let totals = Nets::count(&whole);
+    let totals = Networks::count(&whole);
     // A row has its own noise, so only the segment starts have to be equal. The noise of these
     // seeds meets no spline so steep that the rounding of sums shows in its gradients.
-    let run = |trainee: &mut Nets, batches: &[(&Clips, &[i64], &[u64])]| {
-        trainee.forget(Net::Generator).unwrap();
+    let run = |trainee: &mut Networks, batches: &[(&Clips, &[i64], &[u64])]| {
+        trainee.forget(Network::Generator).unwrap();
         for (clips, starts, seeds) in batches {
             let mut noise = Seeded::new(seeds.to_vec());
             let pass = stage_torch::layers::Pass::Evaluate;
             let made = trainee.make_of(clips, starts, &mut noise, pass).unwrap();
             trainee.speak(&made, &totals).unwrap();
         }
-        let parameters = trainee.parameters(Net::Generator).iter();
+        let parameters = trainee.parameters(Network::Generator).iter();
         parameters.map(|(name, own)| (name.clone(), own.grad().copy())).collect::<Vec<_>>()
     };
     let one = run(&mut trainee, &[(&whole, &[4, 1], &[2, 3])]);

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::json;
 use stage_torch::vits::{
-    Batch, Config, Form, LossWeights, Nets, Recording, TrainingOptions, VitsTrainee, align, prepare,
+    Batch, Config, Form, LossWeights, Networks, Recording, TrainingOptions, VitsTrainee, align,
+    prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Kind, Tensor};
@@ -23,7 +24,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let weights = LossWeights { mel: 45.0, kl: 1.0, ..LossWeights::default() };
     let kind = options.precision.kind();
     let training = TrainingOptions { bands: 80, weights, dropout: false, kind };
-    let nets = Nets::new(&config, prepared.unwrap(), training).unwrap();
+    let nets = Networks::new(&config, prepared.unwrap(), training).unwrap();
     let batch = batch(&read("batch.safetensors"), config.hop());
     let clip = &batch.clips[0];
     let (tokens, frames) = (clip.tokens.len(), clip.wave.len() / config.hop() as usize);

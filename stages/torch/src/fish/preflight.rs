@@ -186,7 +186,7 @@ mod tests {
     use crate::fish::clip::Clip;
     use crate::fish::testing::{config, vocabulary};
     use crate::lineage::ModelLineage;
-    use crate::train::clips::Aside;
+    use crate::train::clips::UnusableClips;
     use crate::train::lora::{self, LoraSettings};
     use crate::train::notes::Notes;
 
@@ -208,8 +208,13 @@ mod tests {
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
         let clip = Clip { id: "one".into(), columns, length, begin: "sana".into() };
         let (held_out, notes) = (vec![false], Notes::default());
-        let clips =
-            Clips { clips: vec![clip], held_out, aside: Aside::default(), left_out: 0, notes };
+        let clips = Clips {
+            clips: vec![clip],
+            held_out,
+            aside: UnusableClips::default(),
+            left_out: 0,
+            notes,
+        };
         Preflight { model, parity, clips }
     }
 

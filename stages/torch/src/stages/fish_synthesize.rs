@@ -17,9 +17,9 @@ use crate::fish::clip::script;
 use crate::fish::plan;
 use crate::fish::voice::{Source, Voice, Voices};
 use crate::machine::Machine;
-use crate::measure::{Expectation, Pace};
+use crate::measure::{Expectation, SpeakingRate};
 use crate::npy;
-use crate::utterance::{Said, Utterance, sentence_seed, speak_batches};
+use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 
 pub struct FishSynthesize {
     pub machine: Machine,
@@ -99,7 +99,7 @@ fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageEr
 fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expectation, StageError> {
     let most = parameters.integer("max_frames")?.max(0) as usize;
     Ok(Expectation {
-        pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
+        pace: SpeakingRate { characters_per_second: parameters.number("characters_per_second")? },
         frames_per_second,
         least: parameters.number("least")?,
         limit: parameters.number("limit")?,
@@ -108,7 +108,11 @@ fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expect
 }
 
 impl ItemJob for SynthesizeJob {
-    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<SentenceResult>, StageError> {
         speak_batches(items, context, |items, weights, context| {
             self.voices.with(weights, context, |voice| self.speak(voice, items))?
         })
@@ -116,7 +120,7 @@ impl ItemJob for SynthesizeJob {
 }
 
 /// A sentence that can be synthesised.
-struct Asked<'a> {
+struct SentencePrompt<'a> {
     text: &'a str,
     prompt: Vec<i32>,
     seed: u64,
@@ -124,15 +128,15 @@ struct Asked<'a> {
 
 impl SynthesizeJob {
     /// Synthesises sentences together, without those that are refused.
-    fn speak(&self, voice: &Voice, items: &[Item]) -> Result<Vec<Said>, StageError> {
+    fn speak(&self, voice: &Voice, items: &[Item]) -> Result<Vec<SentenceResult>, StageError> {
         let _shared = self.machine.share_threads(voice.model.config().parameters(), 1);
         let begin = Instant::now();
-        let asked: Vec<Result<Asked, Reject>> =
+        let asked: Vec<Result<SentencePrompt, Reject>> =
             items.iter().map(|item| self.ask(voice, item)).collect::<Result<_, StageError>>()?;
-        let sentences: Vec<&Asked> = asked.iter().flatten().collect();
+        let sentences: Vec<&SentencePrompt> = asked.iter().flatten().collect();
         let mut speeches = self.generate(voice, &sentences)?.into_iter();
         let work = begin.elapsed() / sentences.len().max(1) as u32;
-        let utter = |asked: Result<Asked, Reject>| match asked {
+        let utter = |asked: Result<SentencePrompt, Reject>| match asked {
             Ok(asked) => match speeches.next() {
                 Some(speech) => self.utter(voice, &asked, &speech, work),
                 None => Err(StageError::failed("a sentence of a batch was not spoken")),
@@ -146,7 +150,7 @@ impl SynthesizeJob {
         &self,
         voice: &Voice,
         item: &'a Item,
-    ) -> Result<Result<Asked<'a>, Reject>, StageError> {
+    ) -> Result<Result<SentencePrompt<'a>, Reject>, StageError> {
         let text = item.fields.text("text").unwrap_or_default();
         if text.trim().is_empty() {
             return Ok(Err(Reject::new("empty", "there is no text to speak")));
@@ -157,13 +161,19 @@ impl SynthesizeJob {
             .prompt(PromptFormat::Interleave, &reference, text)
             .and_then(|prompt| voice.model.check_prompt(&prompt).map(|()| prompt));
         match prompt {
-            Ok(prompt) => Ok(Ok(Asked { text, prompt, seed: sentence_seed(self.seed, text) })),
+            Ok(prompt) => {
+                Ok(Ok(SentencePrompt { text, prompt, seed: sentence_seed(self.seed, text) }))
+            }
             Err(TorchError::Input(reason)) => Ok(Err(Reject::new("prompt", reason))),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn generate(&self, voice: &Voice, asked: &[&Asked]) -> Result<Vec<Speech>, TorchError> {
+    fn generate(
+        &self,
+        voice: &Voice,
+        asked: &[&SentencePrompt],
+    ) -> Result<Vec<Speech>, TorchError> {
         let mut noises: Vec<Seeded> = asked.iter().map(|asked| Seeded::new(asked.seed)).collect();
         let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| Sentence {
             prompt: &asked.prompt,
@@ -178,10 +188,10 @@ impl SynthesizeJob {
     fn utter(
         &self,
         voice: &Voice,
-        asked: &Asked,
+        asked: &SentencePrompt,
         speech: &Speech,
         work: Duration,
-    ) -> Result<Said, StageError> {
+    ) -> Result<SentenceResult, StageError> {
         if speech.frames == 0 {
             let reason = "the model ended before it spoke: it is not trained enough for this text";
             return Ok(Err(Reject::new("silent", reason)));

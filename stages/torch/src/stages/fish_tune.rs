@@ -77,7 +77,7 @@ impl GatherJob for TuneJob {
             Some(lora) => (&fish::LORA, "adapters", adapters(&tuned, lora)),
         };
         let parameters = &self.setup.parameters;
-        let how = log::How { kind, parameters, more: &[], tag: |name| name, rate: 0 };
+        let how = log::LogContext { kind, parameters, more: &[], tag: |name| name, rate: 0 };
         let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
         Outcome { port, common, weights, trained, notes }.output(&how, context)
     }

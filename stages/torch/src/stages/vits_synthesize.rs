@@ -13,11 +13,11 @@ use tch::Device;
 use crate::error::{TorchError, guarded};
 use crate::loaded::{Loaded, brought};
 use crate::machine::Machine;
-use crate::measure::Pace;
+use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
-use crate::utterance::{Said, Utterance, sentence_seed, speak_each};
+use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_each};
 use crate::vits::artifact::Model;
-use crate::vits::{Form, Manner, Seeded, Vits};
+use crate::vits::{Form, Seeded, SynthesisSettings, Vits};
 
 pub struct VitsSynthesize {
     pub machine: Machine,
@@ -39,9 +39,9 @@ struct SynthesizeJob {
     base: Option<Fields>,
     loaded: Loaded<Voice>,
     device: Device,
-    manner: Asked,
+    settings: ManifestSettings,
     speaker: Option<String>,
-    pace: Pace,
+    pace: SpeakingRate,
     seed: u64,
 }
 
@@ -52,7 +52,7 @@ struct Voice {
 }
 
 /// The settings in the manifest; the model has the others.
-struct Asked {
+struct ManifestSettings {
     noise_scale: Option<f64>,
     noise_scale_duration: Option<f64>,
     speaking_rate: Option<f64>,
@@ -75,21 +75,23 @@ impl VitsSynthesize {
             base: base.cloned(),
             loaded: Loaded::default(),
             device: self.machine.open(&setup.device)?,
-            manner: Asked::of(parameters)?,
+            settings: ManifestSettings::of(parameters)?,
             speaker,
-            pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
+            pace: SpeakingRate {
+                characters_per_second: parameters.number("characters_per_second")?,
+            },
             seed: parameters.integer("seed")? as u64,
         })
     }
 }
 
-impl Asked {
-    fn of(parameters: &Parameters) -> Result<Asked, StageError> {
+impl ManifestSettings {
+    fn of(parameters: &Parameters) -> Result<ManifestSettings, StageError> {
         let number = |name: &str| match parameters.is_set(name) {
             true => parameters.number(name).map(Some),
             false => Ok(None),
         };
-        Ok(Asked {
+        Ok(ManifestSettings {
             noise_scale: number("noise_scale")?,
             noise_scale_duration: number("noise_scale_duration")?,
             speaking_rate: number("speaking_rate")?,
@@ -97,10 +99,10 @@ impl Asked {
         })
     }
 
-    fn of_model(&self, net: &Vits) -> Manner {
-        let own = Manner::of(&net.config);
+    fn of_model(&self, net: &Vits) -> SynthesisSettings {
+        let own = SynthesisSettings::of(&net.config);
         let frames = self.most_seconds * net.config.sampling_rate as f64 / net.config.hop() as f64;
-        Manner {
+        SynthesisSettings {
             noise_scale: self.noise_scale.unwrap_or(own.noise_scale),
             noise_scale_duration: self.noise_scale_duration.unwrap_or(own.noise_scale_duration),
             speaking_rate: self.speaking_rate.unwrap_or(own.speaking_rate),
@@ -110,7 +112,11 @@ impl Asked {
 }
 
 impl ItemJob for SynthesizeJob {
-    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<SentenceResult>, StageError> {
         speak_each(items, context, |item, weights, context| {
             let load = || self.load(weights, context);
             self.loaded.with(weights, load, |voice| self.speak(voice, item))?
@@ -131,7 +137,7 @@ impl SynthesizeJob {
         Ok(Voice { model, net })
     }
 
-    fn speak(&self, voice: &Voice, item: &Item) -> Result<Said, StageError> {
+    fn speak(&self, voice: &Voice, item: &Item) -> Result<SentenceResult, StageError> {
         let text = item.fields.text("text").unwrap_or_default();
         let tokens = match voice.model.tokens(text) {
             Ok(tokens) => tokens,
@@ -172,8 +178,8 @@ impl SynthesizeJob {
         let speaker = voice.model.speaker(speaker)?.map(|number| vec![number]);
         let texts = voice.net.texts(std::slice::from_ref(&tokens.ids))?;
         let mut noise = Seeded::new(vec![sentence_seed(self.seed, text)]);
-        let manner = self.manner.of_model(&voice.net);
-        let speech = voice.net.speak(&texts, speaker.as_deref(), &manner, &mut noise)?;
+        let settings = self.settings.of_model(&voice.net);
+        let speech = voice.net.speak(&texts, speaker.as_deref(), &settings, &mut noise)?;
         let samples = speech.waves.first().map(to_vec).transpose()?.unwrap_or_default();
         Ok((samples, speech.frames.iter().sum()))
     }

@@ -47,7 +47,7 @@ impl GatherJob for TuneJob {
         let more = [("discriminator", json!(tuned.discriminator))];
         let (kind, parameters) = (&vits_tune::FINETUNE, &self.setup.parameters);
         let rate = tuned.base.config.sampling_rate as u32;
-        let how = log::How { kind, parameters, more: &more, tag, rate };
+        let how = log::LogContext { kind, parameters, more: &more, tag, rate };
         let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
         Outcome { port: "model", common, weights, trained, notes }.output(&how, context)
     }

@@ -14,9 +14,9 @@ use crate::autoregressive::{Seeded, Stop};
 use crate::error::{TorchError, guarded};
 use crate::loaded::{Loaded, brought};
 use crate::machine::Machine;
-use crate::measure::Pace;
+use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
-use crate::utterance::{Said, Utterance, sentence_seed, speak_batches};
+use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 use crate::xtts::artifact::Model;
 use crate::xtts::decode::{Sampling, Sentence};
 use crate::xtts::decoder::WaveformDecoder;
@@ -45,15 +45,15 @@ struct SynthesizeJob {
     device: Device,
     /// The compute type of the GPT; None: the stored one.
     kind: Option<tch::Kind>,
-    manner: Manner,
-    pace: Pace,
+    settings: ManifestSettings,
+    pace: SpeakingRate,
     seed: u64,
     /// Pieces of texts that are spoken at once.
     batch: usize,
 }
 
 /// The settings in the manifest; the model has the others.
-struct Manner {
+struct ManifestSettings {
     language: Option<String>,
     temperature: Option<f64>,
     top_k: Option<i64>,
@@ -113,8 +113,10 @@ impl XttsSynthesize {
             loaded: Loaded::default(),
             device,
             kind,
-            manner: Manner::of(parameters)?,
-            pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
+            settings: ManifestSettings::of(parameters)?,
+            pace: SpeakingRate {
+                characters_per_second: parameters.number("characters_per_second")?,
+            },
             seed: parameters.integer("seed")? as u64,
             batch: parameters.integer("batch")?.max(1) as usize,
         };
@@ -127,8 +129,8 @@ impl XttsSynthesize {
     }
 }
 
-impl Manner {
-    fn of(parameters: &Parameters) -> Result<Manner, StageError> {
+impl ManifestSettings {
+    fn of(parameters: &Parameters) -> Result<ManifestSettings, StageError> {
         let number = |name: &str| match parameters.is_set(name) {
             true => parameters.number(name).map(Some),
             false => Ok(None),
@@ -141,7 +143,7 @@ impl Manner {
             true => Some(parameters.text("language")?.to_owned()),
             false => None,
         };
-        Ok(Manner {
+        Ok(ManifestSettings {
             language,
             temperature: number("temperature")?,
             top_k: count("top_k")?,
@@ -167,7 +169,11 @@ impl Manner {
 }
 
 impl ItemJob for SynthesizeJob {
-    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<SentenceResult>, StageError> {
         speak_batches(items, context, |items, weights, context| {
             // Loading needs the context, and so does synthesis.
             self.loaded.with(weights, || self.load(weights, context), |_| ())?;
@@ -193,7 +199,7 @@ impl SynthesizeJob {
         let vocabulary =
             vocabulary.ok_or_else(|| Model::refused("model", "it has no vocabulary"))?;
         let tokenizer = Tokenizer::read(&context.read(vocabulary)?).map_err(TorchError::from)?;
-        let sampling = self.manner.sampling(&model.config.sampling);
+        let sampling = self.settings.sampling(&model.config.sampling);
         sampling.check()?;
         let gpt = &model.config.gpt;
         let most = gpt.max_generated_tokens();
@@ -202,7 +208,7 @@ impl SynthesizeJob {
             voice: Voice::read("voice", Some(&self.voice), &model.config, self.device, context)?,
             sampling,
             most_text_tokens: gpt.max_text_tokens.max(0) as usize,
-            most_codes: self.manner.most_codes.unwrap_or(most).clamp(1, most) as usize,
+            most_codes: self.settings.most_codes.unwrap_or(most).clamp(1, most) as usize,
             sample_rate: model.config.decoder.sample_rate as u32,
             gpt: model.gpt(self.device, kind, context)?,
             decoder: model.decoder(self.device, context)?,
@@ -215,7 +221,7 @@ impl SynthesizeJob {
         speaker: &Speaker,
         items: &[Item],
         context: &mut dyn Context,
-    ) -> Result<Vec<Said>, StageError> {
+    ) -> Result<Vec<SentenceResult>, StageError> {
         let mut rejects: Vec<Option<Reject>> = Vec::with_capacity(items.len());
         let mut all = Vec::new();
         for (place, item) in items.iter().enumerate() {
@@ -233,7 +239,7 @@ impl SynthesizeJob {
                 return Err(StageError::Stopped);
             }
             let places: Vec<usize> = pieces.iter().map(|piece| piece.item).collect();
-            let parts = speaker.speak(pieces, &self.manner)?;
+            let parts = speaker.speak(pieces, &self.settings)?;
             for (place, part) in places.into_iter().zip(parts) {
                 spoken[place].add(part);
             }
@@ -250,7 +256,7 @@ impl SynthesizeJob {
     /// The pieces of a text, each with its own noise.
     fn pieces(&self, speaker: &Speaker, place: usize, item: &Item) -> Result<Vec<Piece>, Reject> {
         let text = item.fields.text("text").unwrap_or_default();
-        let code = self.manner.language.as_deref().or_else(|| item.fields.text("language"));
+        let code = self.settings.language.as_deref().or_else(|| item.fields.text("language"));
         let Some(code) = code else {
             let advice = "give the stage a `language`, or each sentence";
             return Err(Reject::new("no-language", format!("its language is not known; {advice}")));
@@ -274,7 +280,7 @@ impl SynthesizeJob {
         Ok(all)
     }
 
-    fn said(&self, item: &Item, spoken: Spoken, rate: u32) -> Result<Said, StageError> {
+    fn said(&self, item: &Item, spoken: Spoken, rate: u32) -> Result<SentenceResult, StageError> {
         if spoken.codes == 0 {
             let reason = "the model ended before it spoke: it is not trained enough for this text";
             return Ok(Err(Reject::new("silent", reason)));
@@ -303,7 +309,11 @@ impl SynthesizeJob {
 
 impl Speaker {
     /// The audio of some pieces, and their share of the common time.
-    fn speak(&self, pieces: &mut [Piece], manner: &Manner) -> Result<Vec<Spoken>, TorchError> {
+    fn speak(
+        &self,
+        pieces: &mut [Piece],
+        settings: &ManifestSettings,
+    ) -> Result<Vec<Spoken>, TorchError> {
         let _guard = tch::no_grad_guard();
         let begin = Instant::now();
         let latents = self.voice.latents.f_squeeze_dim(0)?;
@@ -313,12 +323,12 @@ impl Speaker {
             most: self.most_codes,
             noise: &mut piece.noise,
         });
-        let drawn = self.gpt.speak(sentences.collect(), &self.sampling, manner.parity)?;
+        let drawn = self.gpt.speak(sentences.collect(), &self.sampling, settings.parity)?;
         let mut spoken = Vec::with_capacity(pieces.len());
         for (piece, drawn) in pieces.iter().zip(drawn) {
             let hidden = self.gpt.hidden_states(&latents, &piece.tokens, &drawn.codes)?;
             let hidden = hidden.f_to_kind(tch::Kind::Float)?.f_unsqueeze(0)?;
-            let wave = self.decoder.forward(&hidden, &self.voice.vector, manner.speed)?;
+            let wave = self.decoder.forward(&hidden, &self.voice.vector, settings.speed)?;
             let is_cut = drawn.stop != Stop::End;
             spoken.push(Spoken {
                 samples: to_vec(&wave.f_view(-1)?)?,

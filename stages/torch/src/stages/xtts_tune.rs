@@ -76,7 +76,8 @@ impl GatherJob for TuneJob {
             None => (&tune::FINETUNE, "model", model(&tuned)),
             Some(lora) => (&tune::LORA, "adapters", adapters(&tuned, lora)),
         };
-        let how = log::How { kind, parameters: &self.setup.parameters, more: &[], tag, rate: 0 };
+        let how =
+            log::LogContext { kind, parameters: &self.setup.parameters, more: &[], tag, rate: 0 };
         let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
         Outcome { port, common, weights, trained, notes }.output(&how, context)
     }

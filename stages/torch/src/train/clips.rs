@@ -28,7 +28,7 @@ pub struct Clips<C> {
     pub clips: Vec<C>,
     /// The held-out clips.
     pub held_out: Vec<bool>,
-    pub aside: Aside,
+    pub aside: UnusableClips,
     /// The number of items that are not among the clips.
     pub left_out: u64,
     pub notes: Notes,
@@ -36,12 +36,12 @@ pub struct Clips<C> {
 
 /// Unusable clips, by their index on each port.
 #[derive(Debug, Default)]
-pub struct Aside {
+pub struct UnusableClips {
     validation: Vec<(usize, Reject)>,
     training: Vec<(usize, Reject)>,
 }
 
-impl Aside {
+impl UnusableClips {
     /// Reports them before the training begins; an error if there are too many.
     pub fn tell(self, context: &mut dyn Context) -> Result<(), StageError> {
         for (port, rejects) in [(VALIDATION, self.validation), (TRAINING, self.training)] {
@@ -127,7 +127,13 @@ impl<'a> Sides<'a> {
 impl<C> Clips<C> {
     fn none() -> Clips<C> {
         let (clips, held_out) = (Vec::new(), Vec::new());
-        Clips { clips, held_out, aside: Aside::default(), left_out: 0, notes: Notes::default() }
+        Clips {
+            clips,
+            held_out,
+            aside: UnusableClips::default(),
+            left_out: 0,
+            notes: Notes::default(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::samples::{Sample, Shown};
 use crate::stored;
 
 /// The contents of a log besides the figures.
-pub struct How<'a> {
+pub struct LogContext<'a> {
     pub kind: &'a Kind,
     pub parameters: &'a Parameters,
     /// More fields of the JSON.
@@ -25,7 +25,7 @@ pub struct How<'a> {
 /// The artifact `log` of a training.
 pub fn fields(
     trained: &Trained<Blob>,
-    how: &How<'_>,
+    how: &LogContext<'_>,
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {
     let mut metrics = metrics(trained);

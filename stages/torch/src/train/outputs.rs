@@ -19,7 +19,7 @@ pub struct Outcome<'a> {
 impl Outcome<'_> {
     pub fn output(
         self,
-        how: &log::How<'_>,
+        how: &log::LogContext<'_>,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let Outcome { port, common, weights, trained, notes } = self;

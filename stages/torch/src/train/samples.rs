@@ -21,9 +21,9 @@ const CLIPS: usize = 3;
 
 /// The samples of a clip by name: sound between -1 and 1, `[samples]`, or a picture as grey lines
 /// from bottom to top, `[height, width]` of bytes.
-pub type Made = Vec<(String, Tensor)>;
+pub type NamedSamples = Vec<(String, Tensor)>;
 
-/// A stored tensor of [`Made`].
+/// A stored tensor of [`NamedSamples`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<K> {
     pub step: u64,

@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use super::adamw;
 use super::losses::{Losses, Means, Totals};
-use super::samples::Made;
+use super::samples::NamedSamples;
 use crate::error::TorchError;
 
 /// A model that can be trained. Copies on several devices make one data-parallel trainee.
@@ -44,8 +44,8 @@ pub trait Trainee: Send {
 
     /// The samples of a held-out clip, which is alone in its batch, for the log; `number` counts
     /// these clips from 0. The same weights give the same samples. Empty by default.
-    fn show(&self, _batch: &Self::Batch, _number: usize) -> Result<Made, TorchError> {
-        Ok(Made::new())
+    fn show(&self, _batch: &Self::Batch, _number: usize) -> Result<NamedSamples, TorchError> {
+        Ok(NamedSamples::new())
     }
 
     /// The number of labels of each loss in a micro-batch, from the data alone.

@@ -26,7 +26,7 @@ pub struct Discriminator {
 
 /// The outputs of the sub-discriminators for waves.
 #[derive(Debug, Default)]
-pub struct Judgement {
+pub struct DiscriminatorOutput {
     /// Scores near one for recordings, one tensor per sub-discriminator.
     pub scores: Vec<Tensor>,
     /// All feature maps, the scores included.
@@ -47,19 +47,19 @@ impl Discriminator {
     }
 
     /// Discriminates waves [B, 1, L].
-    pub fn forward(&self, waves: &Tensor) -> Result<Judgement, TorchError> {
-        let mut judgement = Judgement::default();
+    pub fn forward(&self, waves: &Tensor) -> Result<DiscriminatorOutput, TorchError> {
+        let mut output = DiscriminatorOutput::default();
         for part in &self.parts {
             let mut x = part.planes(waves)?;
             for conv in &part.convs {
                 x = self.leaky.forward(&conv.forward(&x)?)?;
-                judgement.features.push(x.shallow_clone());
+                output.features.push(x.shallow_clone());
             }
             let scores = part.final_conv.forward(&x)?;
-            judgement.features.push(scores.shallow_clone());
-            judgement.scores.push(scores);
+            output.features.push(scores.shallow_clone());
+            output.scores.push(scores);
         }
-        Ok(judgement)
+        Ok(output)
     }
 
     /// A copy without gradients: the weights of its pairs are computed once.
@@ -69,9 +69,9 @@ impl Discriminator {
     }
 }
 
-impl Judgement {
+impl DiscriminatorOutput {
     /// For a batch with recordings in its first half: the outputs of each half.
-    pub fn halves(&self) -> Result<[Judgement; 2], TorchError> {
+    pub fn halves(&self) -> Result<[DiscriminatorOutput; 2], TorchError> {
         let half = |tensor: &Tensor, second: i64| {
             let rows = tensor.size()[0] / 2;
             tensor.f_narrow(0, second * rows, rows)
@@ -81,7 +81,7 @@ impl Judgement {
                 tensors.iter().map(|tensor| half(tensor, second)).collect::<Result<Vec<_>, _>>()
             };
             let (scores, features) = (halves(&self.scores)?, halves(&self.features)?);
-            Ok::<_, TorchError>(Judgement { scores, features })
+            Ok::<_, TorchError>(DiscriminatorOutput { scores, features })
         };
         Ok([of(0)?, of(1)?])
     }

@@ -21,7 +21,7 @@ const LEAST: f64 = 1e-5;
 
 /// The conditioning of durations: text and speaker.
 #[derive(Clone, Copy)]
-pub struct Said<'a> {
+pub struct Conditioning<'a> {
     /// [B, C, N].
     pub hidden: &'a Tensor,
     /// [B, 1, N].
@@ -66,10 +66,16 @@ impl DurationPredictor {
 
     /// Log-durations in frames, [B, 1, N], from noise [B, 2, N], which the deterministic predictor
     /// ignores.
-    pub fn predict(&self, said: Said, noise: Option<&Tensor>) -> Result<Tensor, TorchError> {
+    pub fn predict(
+        &self,
+        conditioning: Conditioning,
+        noise: Option<&Tensor>,
+    ) -> Result<Tensor, TorchError> {
         match (self, noise) {
-            (DurationPredictor::Deterministic(plain), _) => plain.forward(said, Pass::Evaluate),
-            (DurationPredictor::Stochastic(flow), Some(noise)) => flow.predict(said, noise),
+            (DurationPredictor::Deterministic(plain), _) => {
+                plain.forward(conditioning, Pass::Evaluate)
+            }
+            (DurationPredictor::Stochastic(flow), Some(noise)) => flow.predict(conditioning, noise),
             (DurationPredictor::Stochastic(_), None) => {
                 Err(TorchError::Input("durations are drawn, and there is no noise".into()))
             }
@@ -80,19 +86,19 @@ impl DurationPredictor {
     /// [B]. For the deterministic predictor it is the squared distance of the logarithms.
     pub fn loss(
         &self,
-        said: Said,
+        conditioning: Conditioning,
         durations: &Tensor,
         noise: Option<&Tensor>,
         pass: Pass,
     ) -> Result<Tensor, TorchError> {
         match (self, noise) {
             (DurationPredictor::Deterministic(plain), _) => {
-                let wanted = (durations + 1e-6).log() * said.mask;
-                let far = (plain.forward(said, pass)? - wanted).square();
+                let wanted = (durations + 1e-6).log() * conditioning.mask;
+                let far = (plain.forward(conditioning, pass)? - wanted).square();
                 Ok(summed(&far))
             }
             (DurationPredictor::Stochastic(flow), Some(noise)) => {
-                flow.loss(said, durations, noise, pass)
+                flow.loss(conditioning, durations, noise, pass)
             }
             (DurationPredictor::Stochastic(_), None) => {
                 Err(TorchError::Input("durations are filled up, and there is no noise".into()))
@@ -152,14 +158,14 @@ impl Stochastic {
         })
     }
 
-    fn condition(&self, said: Said, pass: Pass) -> Result<Tensor, TorchError> {
-        let speaker = of_speaker(&self.cond, said.speaker)?;
-        self.text.forward(&said.hidden.detach(), said.mask, speaker, pass)
+    fn condition(&self, conditioning: Conditioning, pass: Pass) -> Result<Tensor, TorchError> {
+        let speaker = of_speaker(&self.cond, conditioning.speaker)?;
+        self.text.forward(&conditioning.hidden.detach(), conditioning.mask, speaker, pass)
     }
 
-    fn predict(&self, said: Said, noise: &Tensor) -> Result<Tensor, TorchError> {
-        let cond = self.condition(said, Pass::Evaluate)?;
-        let [log_durations, _] = halves(&self.flows.reverse(noise, said.mask, &cond)?);
+    fn predict(&self, conditioning: Conditioning, noise: &Tensor) -> Result<Tensor, TorchError> {
+        let cond = self.condition(conditioning, Pass::Evaluate)?;
+        let [log_durations, _] = halves(&self.flows.reverse(noise, conditioning.mask, &cond)?);
         Ok(log_durations)
     }
 
@@ -168,13 +174,13 @@ impl Stochastic {
     /// of the filled durations.
     fn loss(
         &self,
-        said: Said,
+        conditioning: Conditioning,
         durations: &Tensor,
         noise: &Tensor,
         pass: Pass,
     ) -> Result<Tensor, TorchError> {
-        let Said { mask, .. } = said;
-        let cond = self.condition(said, pass)?;
+        let Conditioning { mask, .. } = conditioning;
+        let cond = self.condition(conditioning, pass)?;
         let seen = self.post.forward(durations, mask, None, pass)?;
         let noise = noise * mask;
         let (filling, mut widening) = self.post_flows.forward(&noise, mask, &(&cond + seen))?;
@@ -279,10 +285,10 @@ impl Deterministic {
     }
 
     /// Logarithms of durations: [B, 1, N].
-    pub fn forward(&self, said: Said, pass: Pass) -> Result<Tensor, TorchError> {
-        let Said { mask, .. } = said;
-        let mut x = said.hidden.detach();
-        if let Some(speaker) = of_speaker(&self.cond, said.speaker)? {
+    pub fn forward(&self, conditioning: Conditioning, pass: Pass) -> Result<Tensor, TorchError> {
+        let Conditioning { mask, .. } = conditioning;
+        let mut x = conditioning.hidden.detach();
+        if let Some(speaker) = of_speaker(&self.cond, conditioning.speaker)? {
             // Not in place: it belongs to the caller.
             x = &x + speaker;
         }

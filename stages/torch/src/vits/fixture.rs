@@ -7,17 +7,17 @@ use tch::{Device, Kind, Tensor};
 
 use super::load::{Form, Prepared, prepare};
 use super::losses::LossWeights;
-use super::models::{Manner, Texts, Vits};
+use super::models::{SynthesisSettings, Texts, Vits};
 use super::noise::Recorded;
-use super::train::{Net, Nets, TrainingOptions};
-use super::{Clips, Made};
+use super::train::{Network, Networks, TrainingOptions};
+use super::{Clips, GeneratorOutput};
 use crate::error::TorchError;
 use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
 use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::weights::Weights;
 
-const NETS: [Net; 2] = [Net::Generator, Net::Discriminator];
+const NETWORKS: [Network; 2] = [Network::Generator, Network::Discriminator];
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]
@@ -28,7 +28,7 @@ struct Settings {
     bands: usize,
     /// The speaker.
     speaker: Option<i64>,
-    runs: BTreeMap<String, Manner>,
+    runs: BTreeMap<String, SynthesisSettings>,
     loss_weights: Weighting,
     adamw: Steps,
 }
@@ -53,8 +53,8 @@ pub fn outputs(
     let mut outputs = Outputs::new();
     let Prepared { generator, .. } = prepare(&config, read()?, Form::Whole, Device::Cpu)?;
     let model = Vits::load(config.clone(), generator)?;
-    for (run, manner) in &settings.runs {
-        spoken(&model, &settings, (run, manner), inputs, &mut outputs)?;
+    for (run, synthesis) in &settings.runs {
+        spoken(&model, &settings, (run, synthesis), inputs, &mut outputs)?;
     }
     let prepared = prepare(&config, read()?, Form::Normed, Device::Cpu)?;
     let options = TrainingOptions {
@@ -67,7 +67,7 @@ pub fn outputs(
         dropout: false,
         kind: Kind::Float,
     };
-    let mut trainee = Nets::new(&config, prepared, options)?;
+    let mut trainee = Networks::new(&config, prepared, options)?;
     let clips = clips(&trainee, inputs)?;
     outputs.insert("learn.spectrogram".into(), clips.spectrograms.shallow_clone());
     let made = learn(&trainee, &clips, inputs)?;
@@ -104,14 +104,14 @@ fn texts(model: &Vits, inputs: &Weights, run: &str) -> Result<Texts, TorchError>
 fn spoken(
     model: &Vits,
     settings: &Settings,
-    (run, manner): (&str, &Manner),
+    (run, synthesis): (&str, &SynthesisSettings),
     inputs: &Weights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     let texts = texts(model, inputs, run)?;
     let speakers = settings.speaker.map(|speaker| vec![speaker; texts.lengths.len()]);
-    let speech = model.speak(&texts, speakers.as_deref(), manner, &mut noise(inputs, run))?;
+    let speech = model.speak(&texts, speakers.as_deref(), synthesis, &mut noise(inputs, run))?;
     for (name, tensor) in [
         ("log_durations", speech.log_durations * &texts.mask),
         ("durations", speech.durations),
@@ -132,7 +132,7 @@ fn spoken(
 }
 
 /// Clips with waves that are padded to the longest.
-fn clips(trainee: &Nets, inputs: &Weights) -> Result<Clips, TorchError> {
+fn clips(trainee: &Networks, inputs: &Weights) -> Result<Clips, TorchError> {
     let (model, frames) = (trainee.generator(), numbers(inputs, "learn.frames")?);
     let waves = Vec::<f32>::try_from(input(inputs, "learn.waves")?.contiguous().view(-1))?;
     let width = waves.len() / frames.len().max(1);
@@ -144,14 +144,18 @@ fn clips(trainee: &Nets, inputs: &Weights) -> Result<Clips, TorchError> {
     Clips::new(model, trainee.analysis(), texts(model, inputs, "learn")?, &rows, speakers)
 }
 
-fn learn(trainee: &Nets, clips: &Clips, inputs: &Weights) -> Result<Made, TorchError> {
+fn learn(
+    trainee: &Networks,
+    clips: &Clips,
+    inputs: &Weights,
+) -> Result<GeneratorOutput, TorchError> {
     let starts = numbers(inputs, "learn.starts")?;
     trainee.make_of(clips, &starts, &mut noise(inputs, "learn"), Pass::Evaluate)
 }
 
 fn learned(
-    trainee: &Nets,
-    made: &Made,
+    trainee: &Networks,
+    made: &GeneratorOutput,
     clips: &Clips,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
@@ -176,13 +180,13 @@ fn learned(
 
 /// The gradients of both networks, each from its own loss, and the losses.
 fn derived(
-    trainee: &mut Nets,
+    trainee: &mut Networks,
     clips: &Clips,
-    made: &Made,
+    made: &GeneratorOutput,
     weights: &LossWeights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let totals = Nets::count(clips);
+    let totals = Networks::count(clips);
     let mut losses = trainee.judge(made, &totals)?.means(&totals)?.0;
     let spoken = trainee.speak(made, &totals)?.means(&totals)?;
     losses.push(("total", weights.total(&spoken)));
@@ -190,7 +194,7 @@ fn derived(
     for (name, loss) in losses {
         outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[loss]));
     }
-    for net in NETS {
+    for net in NETWORKS {
         for (name, parameter) in trainee.parameters(net) {
             outputs.insert(format!("gradient.{name}"), gradient_of(parameter).copy());
         }
@@ -200,36 +204,37 @@ fn derived(
 
 /// First the discriminator, then the generator with the updated discriminator.
 fn steps(
-    trainee: &mut Nets,
+    trainee: &mut Networks,
     clips: &Clips,
     inputs: &Weights,
     (steps, weights): (&Steps, &LossWeights),
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let totals = Nets::count(clips);
-    let optimiser = |net: Net| -> Result<AdamW, TorchError> {
+    let totals = Networks::count(clips);
+    let optimiser = |net: Network| -> Result<AdamW, TorchError> {
         let parameters = trainee.parameters(net).iter();
         let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
         let settings = AdamWSettings { decays_all: true, ..steps.settings() };
         AdamW::new(settings, parameters.collect())
     };
-    let (mut judging, mut speaking) = (optimiser(Net::Discriminator)?, optimiser(Net::Generator)?);
+    let (mut judging, mut speaking) =
+        (optimiser(Network::Discriminator)?, optimiser(Network::Generator)?);
     let mut curve = Vec::with_capacity(2 * steps.steps);
     for _ in 0..steps.steps {
-        NETS.into_iter().try_for_each(|net| trainee.forget(net))?;
+        NETWORKS.into_iter().try_for_each(|net| trainee.forget(net))?;
         let made = learn(trainee, clips, inputs)?;
         curve.push(trainee.judge(&made, &totals)?.means(&totals)?.total());
-        judging.step(&gradients(trainee, Net::Discriminator), steps.lr, 1.0)?;
+        judging.step(&gradients(trainee, Network::Discriminator), steps.lr, 1.0)?;
         curve.push(weights.total(&trainee.speak(&made, &totals)?.means(&totals)?));
-        speaking.step(&gradients(trainee, Net::Generator), steps.lr, 1.0)?;
+        speaking.step(&gradients(trainee, Network::Generator), steps.lr, 1.0)?;
     }
     outputs.insert("curve".into(), Tensor::from_slice(&curve));
-    for (name, parameter) in NETS.into_iter().flat_map(|net| trainee.parameters(net)) {
+    for (name, parameter) in NETWORKS.into_iter().flat_map(|net| trainee.parameters(net)) {
         outputs.insert(format!("trained.{name}"), parameter.detach().copy());
     }
     Ok(())
 }
 
-fn gradients(trainee: &Nets, net: Net) -> Vec<Option<Tensor>> {
+fn gradients(trainee: &Networks, net: Network) -> Vec<Option<Tensor>> {
     trainee.parameters(net).iter().map(|(_, parameter)| Some(gradient_of(parameter))).collect()
 }

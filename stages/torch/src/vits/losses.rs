@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::discriminator::Judgement;
+use super::discriminator::DiscriminatorOutput;
 use crate::train::{Means, Totals};
 
 /// The weights of the generator's losses; the other losses have weight one.
@@ -65,7 +65,7 @@ impl Default for LossWeights {
 }
 
 /// Least-squares discriminator loss, summed over the sub-discriminators.
-pub fn discriminator(real: &Judgement, fake: &Judgement) -> Tensor {
+pub fn discriminator(real: &DiscriminatorOutput, fake: &DiscriminatorOutput) -> Tensor {
     let wrong = |(real, fake): (&Tensor, &Tensor)| {
         (wide(real) - 1.0).square().mean(Kind::Float) + wide(fake).square().mean(Kind::Float)
     };
@@ -73,12 +73,12 @@ pub fn discriminator(real: &Judgement, fake: &Judgement) -> Tensor {
 }
 
 /// Least-squares adversarial loss of the generator, summed over the sub-discriminators.
-pub fn adversarial(fake: &Judgement) -> Tensor {
+pub fn adversarial(fake: &DiscriminatorOutput) -> Tensor {
     total(fake.scores.iter().map(|fake| (wide(fake) - 1.0).square().mean(Kind::Float)))
 }
 
 /// Feature matching loss: the L1 distance of all feature maps.
-pub fn features(real: &Judgement, fake: &Judgement) -> Tensor {
+pub fn features(real: &DiscriminatorOutput, fake: &DiscriminatorOutput) -> Tensor {
     let pairs = real.features.iter().zip(&fake.features);
     let apart = |(real, fake): (&Tensor, &Tensor)| (wide(&real.detach()) - wide(fake)).abs();
     total(pairs.map(|pair| apart(pair).mean(Kind::Float))) * 2.0

@@ -6,7 +6,7 @@ use tch::{Device, Tensor};
 use super::Config;
 use super::attentions::{EncoderLayer, RelativePositions};
 use super::commons::{expand, halves, spread_out};
-use super::duration_predictors::{DurationPredictor, Said};
+use super::duration_predictors::{Conditioning, DurationPredictor};
 use super::modules::{ResidualCoupling, WaveNet};
 use super::noise::NormalNoise;
 use crate::conv::{Conv, Shape, mask};
@@ -196,7 +196,7 @@ pub struct Texts {
 /// The settings of synthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manner {
+pub struct SynthesisSettings {
     /// The scale of the latent noise: the variation of the sound.
     pub noise_scale: f64,
     /// The scale of the duration noise: the variation of the rhythm.
@@ -222,10 +222,10 @@ pub struct Speech {
     pub latents: Tensor,
 }
 
-impl Manner {
+impl SynthesisSettings {
     /// From the configuration, with a limit of one minute.
-    pub fn of(config: &Config) -> Manner {
-        Manner {
+    pub fn of(config: &Config) -> SynthesisSettings {
+        SynthesisSettings {
             noise_scale: config.noise_scale,
             noise_scale_duration: config.noise_scale_duration,
             speaking_rate: config.speaking_rate,
@@ -319,31 +319,32 @@ impl Vits {
         &self,
         texts: &Texts,
         speakers: Option<&[i64]>,
-        manner: &Manner,
+        settings: &SynthesisSettings,
         noise: &mut dyn NormalNoise,
     ) -> Result<Speech, TorchError> {
         let _guard = tch::no_grad_guard();
         let speaker = self.speaker(speakers, texts.lengths.len())?;
         let prior = self.prior(texts, Pass::Evaluate)?;
-        let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker: speaker.as_ref() };
+        let conditioning =
+            Conditioning { hidden: &prior.hidden, mask: &texts.mask, speaker: speaker.as_ref() };
         let rows = texts.lengths.len() as i64;
         let drawn = match self.duration_predictor.takes_noise() {
             true => {
                 let drawn = noise.draw([rows, 2, texts.ids.size()[1]])?;
-                Some(drawn.f_to_device(self.device)? * manner.noise_scale_duration)
+                Some(drawn.f_to_device(self.device)? * settings.noise_scale_duration)
             }
             false => None,
         };
-        let log_durations = self.duration_predictor.predict(said, drawn.as_ref())?;
-        let durations = log_durations.exp() * &texts.mask * (1.0 / manner.speaking_rate);
+        let log_durations = self.duration_predictor.predict(conditioning, drawn.as_ref())?;
+        let durations = log_durations.exp() * &texts.mask * (1.0 / settings.speaking_rate);
         let durations = durations.ceil().squeeze_dim(1);
-        let (places, frames) = spread_out(&durations, manner.most_frames)?;
+        let (places, frames) = spread_out(&durations, settings.most_frames)?;
         let places = places.to_device(self.device);
         let mask = mask(&frames, self.device);
         let mean = expand(&prior.mean, &places) * &mask;
         let deviation = (expand(&prior.log_deviation, &places) * &mask).exp();
         let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]])?;
-        let latents = mean + drawn.f_to_device(self.device)? * deviation * manner.noise_scale;
+        let latents = mean + drawn.f_to_device(self.device)? * deviation * settings.noise_scale;
         let latents = self.flow.reverse(&latents, &mask, speaker.as_ref())? * &mask;
         let waves = self.sound(&latents, &frames, speaker.as_ref())?;
         Ok(Speech { waves, frames, log_durations, durations, latents })

@@ -5,25 +5,25 @@ use tch::{Device, Kind, Tensor};
 
 use super::Clips;
 use super::commons::spread_out;
-use super::models::Manner;
+use super::models::SynthesisSettings;
 use super::noise::Seeded;
-use super::train::Nets;
+use super::train::Networks;
 use crate::error::TorchError;
-use crate::train::samples::{Made, picture};
+use crate::train::samples::{NamedSamples, picture};
 
 /// A model with untrained durations may ask for hours.
 const LONGEST_SECONDS: i64 = 20;
 
 /// The text of the only clip as synthesised with the settings of the configuration; the noise
 /// belongs to the clip, the same each time. Empty while it would be too long.
-pub fn sound(nets: &Nets, clips: &Clips, number: usize) -> Result<Made, TorchError> {
+pub fn sound(nets: &Networks, clips: &Clips, number: usize) -> Result<NamedSamples, TorchError> {
     let model = nets.generator();
     let most_frames = LONGEST_SECONDS * model.config.sampling_rate / model.config.hop();
-    let manner = Manner { most_frames, ..Manner::of(&model.config) };
+    let settings = SynthesisSettings { most_frames, ..SynthesisSettings::of(&model.config) };
     let mut noise = Seeded::new(clips.keys.clone());
-    let spoken = model.speak(&clips.texts, clips.speakers.as_deref(), &manner, &mut noise);
+    let spoken = model.speak(&clips.texts, clips.speakers.as_deref(), &settings, &mut noise);
     let speech = match spoken {
-        Err(TorchError::Input(_)) => return Ok(Made::new()),
+        Err(TorchError::Input(_)) => return Ok(NamedSamples::new()),
         spoken => spoken?,
     };
     let tag = format!("full_generation_sample{number}");
@@ -33,7 +33,7 @@ pub fn sound(nets: &Nets, clips: &Clips, number: usize) -> Result<Made, TorchErr
 
 /// For the only clip: the mel spectrograms of the segment in validation, recorded and generated, in
 /// the same greys; that of the whole recording; and the alignment of its frames to tokens.
-pub fn pictures(nets: &Nets, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+pub fn pictures(nets: &Networks, clips: &Clips, seed: u64) -> Result<NamedSamples, TorchError> {
     let (made, analysis) = (nets.held_out(clips, seed)?, nets.analysis());
     let whole = analysis.log_mel(&clips.spectrograms)?;
     let bound = |bound: Tensor| bound.f_double_value(&[]);

@@ -10,7 +10,7 @@ use super::Config;
 use super::commons::{expand, slice_start, sliced, spread_out};
 use super::data_utils::Clips;
 use super::discriminator::Discriminator;
-use super::duration_predictors::Said;
+use super::duration_predictors::Conditioning;
 use super::load::Prepared;
 use super::losses::{self, DISCRIMINATOR, KlTerms, LossWeights};
 use super::mel_processing::Analysis;
@@ -27,7 +27,7 @@ use crate::weights::Weights;
 
 /// One of the two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Net {
+pub enum Network {
     Generator,
     Discriminator,
 }
@@ -47,7 +47,7 @@ pub struct TrainingOptions {
 /// A model in training. A step is [`Self::make`], [`Self::judge`] and an update of the
 /// discriminator, [`Self::speak`] and an update of the generator.
 #[derive(Debug)]
-pub struct Nets {
+pub struct Networks {
     generator: Vits,
     discriminator: Discriminator,
     parameters: [Vec<(String, Tensor)>; 2],
@@ -56,13 +56,13 @@ pub struct Nets {
     options: TrainingOptions,
 }
 
-impl Nets {
+impl Networks {
     /// From the tensors of a file, in the form for training and with a discriminator.
     pub fn new(
         config: &Config,
         prepared: Prepared,
         options: TrainingOptions,
-    ) -> Result<Nets, TorchError> {
+    ) -> Result<Networks, TorchError> {
         let Prepared { generator, discriminator } = prepared;
         let discriminator = discriminator.ok_or_else(|| {
             let advice = "take a file that has one, as those for further training do";
@@ -70,7 +70,7 @@ impl Nets {
         })?;
         let parameters = [learning(&generator), learning(&discriminator)];
         let generator = Vits::load(config.clone(), generator)?;
-        Ok(Nets {
+        Ok(Networks {
             analysis: Analysis::new(config, options.bands, generator.device)?,
             discriminator: Discriminator::load(config, discriminator)?,
             generator,
@@ -115,10 +115,10 @@ impl Nets {
     }
 
     /// The trained tensors of a network, sorted by name.
-    pub fn parameters(&self, net: Net) -> &[(String, Tensor)] {
+    pub fn parameters(&self, net: Network) -> &[(String, Tensor)] {
         match net {
-            Net::Generator => &self.parameters[0],
-            Net::Discriminator => &self.parameters[1],
+            Network::Generator => &self.parameters[0],
+            Network::Discriminator => &self.parameters[1],
         }
     }
 
@@ -131,7 +131,7 @@ impl Nets {
 
     /// The forward pass. All randomness comes from the seed and the keys of the clips, independent
     /// of other clips; dropout masks belong to the batch.
-    pub fn make(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+    pub fn make(&self, clips: &Clips, seed: u64) -> Result<GeneratorOutput, TorchError> {
         let (starts, mut noise) = self.drawn(clips, seed);
         self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
     }
@@ -153,7 +153,7 @@ impl Nets {
         starts: &[i64],
         noise: &mut dyn NormalNoise,
         pass: Pass,
-    ) -> Result<Made, TorchError> {
+    ) -> Result<GeneratorOutput, TorchError> {
         let pass = if self.options.dropout { pass } else { Pass::Evaluate };
         computed_in(self.options.kind, || {
             self.generator.learn(clips, &self.analysis, starts, noise, pass)
@@ -161,7 +161,7 @@ impl Nets {
     }
 
     /// Adds to the discriminator's gradients, and to no others.
-    pub fn judge(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
+    pub fn judge(&mut self, made: &GeneratorOutput, totals: &Totals) -> Result<Losses, TorchError> {
         let judge = &self.discriminator;
         let loss = computed_in(self.options.kind, || made.discriminator_loss(judge))?;
         (&loss * totals.weight(DISCRIMINATOR)).f_backward()?;
@@ -169,7 +169,7 @@ impl Nets {
     }
 
     /// Adds to the generator's gradients, and to no others.
-    pub fn speak(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
+    pub fn speak(&mut self, made: &GeneratorOutput, totals: &Totals) -> Result<Losses, TorchError> {
         let mut losses = Losses::default();
         let mut total: Option<Tensor> = None;
         for (name, sum) in self.losses(made)? {
@@ -195,19 +195,19 @@ impl Nets {
     }
 
     /// The forward pass behind the losses of [`Self::evaluate`].
-    pub fn held_out(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+    pub fn held_out(&self, clips: &Clips, seed: u64) -> Result<GeneratorOutput, TorchError> {
         let _guard = tch::no_grad_guard();
         let (starts, mut noise) = self.drawn(clips, seed);
         self.make_of(clips, &starts, &mut noise, Pass::Evaluate)
     }
 
-    fn losses(&self, made: &Made) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
+    fn losses(&self, made: &GeneratorOutput) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
         let losses = || made.generator_losses(&self.discriminator, &self.analysis);
         computed_in(self.options.kind, losses)
     }
 
     /// Clears the gradients of a network.
-    pub fn forget(&mut self, net: Net) -> Result<(), TorchError> {
+    pub fn forget(&mut self, net: Network) -> Result<(), TorchError> {
         for (_, parameter) in self.parameters(net) {
             let mut gradient = parameter.f_grad()?;
             if gradient.defined() {
@@ -220,7 +220,7 @@ impl Nets {
 
 /// The outputs of the generator for clips.
 #[derive(Debug)]
-pub struct Made {
+pub struct GeneratorOutput {
     pub prior: Prior,
     pub posterior: Posterior,
     /// The latents of sound through the flow: [B, F, T].
@@ -251,7 +251,7 @@ impl Vits {
         starts: &[i64],
         noise: &mut dyn NormalNoise,
         pass: Pass,
-    ) -> Result<Made, TorchError> {
+    ) -> Result<GeneratorOutput, TorchError> {
         let Clips { texts, mask, frames, .. } = clips;
         self.check_starts(frames, starts)?;
         let speaker = self.speaker(clips.speakers.as_deref(), frames.len())?;
@@ -272,11 +272,11 @@ impl Vits {
             }
             false => None,
         };
-        let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker };
+        let conditioning = Conditioning { hidden: &prior.hidden, mask: &texts.mask, speaker };
         let lasting = durations.unsqueeze(1);
         // Splines and log-durations are too steep for half precision.
         let duration_loss = computed_in(Kind::Float, || {
-            self.duration_predictor.loss(said, &lasting, drawn.as_ref(), pass)
+            self.duration_predictor.loss(conditioning, &lasting, drawn.as_ref(), pass)
         })?;
         let kl_loss = kl_loss(&prior, &posterior, &flowed, &durations, mask)?;
         let (hop, part) = (self.config.hop(), self.config.segment_frames());
@@ -285,7 +285,7 @@ impl Vits {
         let first: Vec<i64> = starts.iter().map(|start| start * hop).collect();
         let recorded = sliced(&clips.waves.f_unsqueeze(1)?, &first, part * hop)?;
         let recorded_mel = analysis.log_mel(&sliced(&clips.spectrograms, starts, part)?)?;
-        Ok(Made {
+        Ok(GeneratorOutput {
             prior,
             posterior,
             flowed,
@@ -311,7 +311,7 @@ impl Vits {
     }
 }
 
-impl Made {
+impl GeneratorOutput {
     /// The loss of the discriminator, summed over the clips; the generator gets no gradient.
     pub fn discriminator_loss(&self, judge: &Discriminator) -> Result<Tensor, TorchError> {
         // In one batch, so that each weight is computed only once.

@@ -7,8 +7,8 @@ use tch::Tensor;
 use super::Batch;
 use super::losses::{self, MEL};
 use super::show;
-use super::train::{Net, Nets};
-use super::{Clips, Made};
+use super::train::{Network, Networks};
+use super::{Clips, GeneratorOutput};
 use crate::error::TorchError;
 use crate::train::{Losses, Means, Phase, Totals, Trainee, samples};
 
@@ -20,7 +20,7 @@ const JUDGING: usize = 0;
 
 #[derive(Debug)]
 pub struct VitsTrainee {
-    nets: Nets,
+    nets: Networks,
     /// The output for the discriminator that the generator uses next.
     kept: Option<Kept>,
 }
@@ -29,15 +29,15 @@ pub struct VitsTrainee {
 struct Kept {
     step_seed: u64,
     keys: Vec<u64>,
-    made: Made,
+    made: GeneratorOutput,
 }
 
 impl VitsTrainee {
-    pub fn new(nets: Nets) -> VitsTrainee {
+    pub fn new(nets: Networks) -> VitsTrainee {
         VitsTrainee { nets, kept: None }
     }
 
-    pub fn nets(&self) -> &Nets {
+    pub fn nets(&self) -> &Networks {
         &self.nets
     }
 
@@ -83,7 +83,8 @@ impl Trainee for VitsTrainee {
     }
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
-        let own = [Net::Generator, Net::Discriminator].map(|net| self.nets.parameters(net).iter());
+        let own = [Network::Generator, Network::Discriminator]
+            .map(|net| self.nets.parameters(net).iter());
         let all = own.into_iter().flatten();
         let mut parameters: Vec<(String, Tensor)> =
             all.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
@@ -104,7 +105,7 @@ impl Trainee for VitsTrainee {
     }
 
     /// Sound of each clip's text, and pictures of the first clip.
-    fn show(&self, batch: &Batch, number: usize) -> Result<samples::Made, TorchError> {
+    fn show(&self, batch: &Batch, number: usize) -> Result<samples::NamedSamples, TorchError> {
         let clips = self.place(batch)?;
         let mut shown = show::sound(&self.nets, &clips, number)?;
         if number == 0 {

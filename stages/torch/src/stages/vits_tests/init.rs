@@ -4,7 +4,7 @@ use stage_families::artifact;
 
 use super::*;
 use crate::vits::artifact::Model;
-use crate::vits::{Form, LossWeights, Nets, TrainingOptions};
+use crate::vits::{Form, LossWeights, Networks, TrainingOptions};
 
 #[test]
 fn a_model_from_nothing_can_be_read_and_trained() {
@@ -17,7 +17,7 @@ fn a_model_from_nothing_can_be_read_and_trained() {
     let prepared = model.prepared(Form::Normed, tch::Device::Cpu, &mut bench).unwrap();
     let weights = LossWeights::default();
     let options = TrainingOptions { bands: 80, weights, dropout: false, kind: tch::Kind::Float };
-    Nets::new(&model.config, prepared, options).unwrap();
+    Networks::new(&model.config, prepared, options).unwrap();
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod validate;
 
 use stage_core::StageError;
 
-use self::report::Pace;
+use self::report::Throughput;
 use self::save::Saved;
 use crate::error::TorchError;
 use crate::train::early_stop::Place;
@@ -160,7 +160,7 @@ struct Run<'a, T: Trainee, D, K> {
     best: Vec<(u64, Weights<K>)>,
     samples: Vec<Sample<K>>,
     saved: Saved,
-    pace: Pace,
+    pace: Throughput,
 }
 
 impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
@@ -179,7 +179,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let optimisers = Optimisers::new(settings.adamw, &job.replicas[0])?;
         let state = State::new(Scaler::new(settings.precision), settings.rows.max(1));
         let now = host.seconds();
-        let (saved, pace) = (Saved { step: 0, at: now }, Pace::new(now));
+        let (saved, pace) = (Saved { step: 0, at: now }, Throughput::new(now));
         let record = Record::default();
         let (best, samples) = (Vec::new(), Vec::new());
         let mut run =

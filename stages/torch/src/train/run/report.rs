@@ -6,16 +6,16 @@ use crate::train::host::Host;
 use crate::train::trainee::Trainee;
 
 /// The amount of data since the last report.
-pub(super) struct Pace {
+pub(super) struct Throughput {
     pub since: f64,
     pub clips: u64,
     pub labels: u64,
     pub steps: u64,
 }
 
-impl Pace {
-    pub fn new(now: f64) -> Pace {
-        Pace { since: now, clips: 0, labels: 0, steps: 0 }
+impl Throughput {
+    pub fn new(now: f64) -> Throughput {
+        Throughput { since: now, clips: 0, labels: 0, steps: 0 }
     }
 }
 
@@ -63,8 +63,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// The speed since the last report.
     fn pace(&mut self, now: f64) -> Vec<(String, f64)> {
-        let Pace { since, clips, labels, steps } = self.pace;
-        self.pace = Pace { since: now, clips: 0, labels: 0, steps: 0 };
+        let Throughput { since, clips, labels, steps } = self.pace;
+        self.pace = Throughput { since: now, clips: 0, labels: 0, steps: 0 };
         let seconds = now - since;
         if seconds <= 0.0 || steps == 0 {
             return Vec::new();

@@ -152,7 +152,7 @@ impl Trainee for Tiny {
     }
 
     /// The losses of the clip.
-    fn show(&self, batch: &Letters, number: usize) -> Result<samples::Made, TorchError> {
+    fn show(&self, batch: &Letters, number: usize) -> Result<samples::NamedSamples, TorchError> {
         if !self.can_show {
             return Err(TorchError::OutOfMemory("CUDA out of memory".into()));
         }

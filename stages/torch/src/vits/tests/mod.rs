@@ -10,7 +10,7 @@ use std::path::Path;
 use stage_core::StageError;
 use tch::{Device, Kind};
 
-use super::train::{Nets, TrainingOptions};
+use super::train::{Networks, TrainingOptions};
 use super::{Batch, Config, Form, LossWeights, Prepared, Recording, VitsTrainee, prepare};
 use crate::error::TorchError;
 use crate::random::{Random, scramble};
@@ -48,8 +48,8 @@ fn options() -> TrainingOptions {
     TrainingOptions { bands: 10, weights, dropout: false, kind: Kind::Float }
 }
 
-fn nets(options: TrainingOptions) -> Nets {
-    Nets::new(&config(), prepared(), options).unwrap()
+fn nets(options: TrainingOptions) -> Networks {
+    Networks::new(&config(), prepared(), options).unwrap()
 }
 
 fn trainee() -> VitsTrainee {

@@ -63,7 +63,7 @@ fn a_text_that_is_sure_of_itself_does_not_overflow_in_fp16() {
     weights.insert("text_encoder.project.bias", bias);
     let prepared = prepare(&config(), weights, Form::Normed, Device::Cpu).unwrap();
     let options = TrainingOptions { kind: Kind::Half, ..options() };
-    let trainee = VitsTrainee::new(Nets::new(&config(), prepared, options).unwrap());
+    let trainee = VitsTrainee::new(Networks::new(&config(), prepared, options).unwrap());
     let batch = Tones::new(2).batch(&[vec![0], vec![1]], Purpose::HeldOut).unwrap();
     let means: Means =
         trainee.evaluate(&batch).unwrap().means(&VitsTrainee::count(&batch)).unwrap();

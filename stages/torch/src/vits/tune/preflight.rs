@@ -10,7 +10,7 @@ use crate::train::frozen::check_frozen;
 use crate::train::run::{Data, Purpose};
 use crate::train::{Settings, Trainee, rehearsal};
 use crate::vits::artifact::Model;
-use crate::vits::{Manner, Seeded, Vits, VitsTrainee};
+use crate::vits::{Seeded, SynthesisSettings, Vits, VitsTrainee};
 
 /// The number of checked clips.
 const CLIPS: usize = 8;
@@ -67,8 +67,12 @@ impl<'a> Preflight<'a> {
         let texts = model.texts(&[clip.tokens().to_vec()])?;
         let speakers = clip.speaker().map(|speaker| vec![speaker]);
         let mut noise = Seeded::new(vec![0]);
-        let spoken =
-            model.speak(&texts, speakers.as_deref(), &Manner::of(&model.config), &mut noise);
+        let spoken = model.speak(
+            &texts,
+            speakers.as_deref(),
+            &SynthesisSettings::of(&model.config),
+            &mut noise,
+        );
         // An untrained model may ask for hours.
         let spoken = match spoken {
             Err(_) if self.base.lineage.random => return Ok(()),

@@ -8,7 +8,7 @@ use super::plan::{Plan, Source};
 use super::voices;
 use crate::stored;
 use crate::vits::artifact::Model;
-use crate::vits::{Form, Nets, fresh, prepare};
+use crate::vits::{Form, Networks, fresh, prepare};
 use crate::weights::Weights;
 
 pub struct Start<'a> {
@@ -68,10 +68,10 @@ impl Start<'_> {
     }
 
     /// Both networks on a device.
-    pub fn nets(&self, weights: &Weights, device: Device) -> Result<Nets, StageError> {
+    pub fn nets(&self, weights: &Weights, device: Device) -> Result<Networks, StageError> {
         let copy = weights.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
         let prepared = prepare(&self.base.config, copy.collect(), Form::Normed, device)?;
-        Ok(Nets::new(&self.base.config, prepared, self.plan.options)?)
+        Ok(Networks::new(&self.base.config, prepared, self.plan.options)?)
     }
 
     fn fresh(&self) -> Result<Vec<(String, tch::Tensor)>, StageError> {
