@@ -30,6 +30,7 @@ use crate::plan::{Planned, StagePlan, planner};
 use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 
+pub use paths::real;
 use paths::{Ground, fill, is_inside, plain};
 
 const STAT_THREADS: usize = 2;

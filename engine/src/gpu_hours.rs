@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use stage_core::key::{HashSink, Sink};
 
 use crate::record::{USAGE, decode};
-use crate::show::units;
+use crate::units;
 
 const DAY: f64 = 86_400.0;
 /// The period of the limit, in seconds.

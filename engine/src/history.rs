@@ -9,7 +9,7 @@ use crate::record::{
     BEGUN, BegunRecord, LAST, LastRecord, MADE_OF, Previous, RUN, RunRecord, STAGE, StageRecord,
     decode, encode, last_key, run_key,
 };
-use crate::show::runlog;
+use crate::runlog;
 
 /// All runs, the oldest first.
 pub fn runs(cache: &Cache) -> Result<Vec<RunRecord>, CacheError> {

@@ -4,16 +4,13 @@
 //! (work and reasons), a schedule, outcomes and artifacts.
 
 pub mod archive;
-pub mod cli;
-pub mod compare;
 pub mod engine;
 pub mod estimate;
-mod excess;
+pub mod excess;
 pub mod export;
 pub mod gauge;
 pub mod gc;
 pub mod gpu_hours;
-pub mod graph;
 pub mod history;
 mod leftovers;
 pub mod machine;
@@ -23,12 +20,12 @@ pub mod pipeline;
 pub mod plan;
 pub mod reason;
 pub mod record;
-pub mod report;
-mod retry;
+pub mod retry;
 pub mod run;
-pub mod show;
+pub mod runlog;
 mod source;
 pub mod spending;
 pub mod store;
 mod tables;
+pub mod units;
 mod world;

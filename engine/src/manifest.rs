@@ -38,8 +38,8 @@ use stage_core::Catalogue;
 
 use crate::pipeline::Pipeline;
 
-pub(crate) use fields::declared;
-pub(crate) use nearest::{nearest, suggestion};
+pub use fields::declared;
+pub use nearest::{nearest, suggestion};
 pub use page::{kind_page, reference};
 pub use problem::{Problem, Problems, Span};
 pub use schema::schema;

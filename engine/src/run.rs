@@ -18,7 +18,7 @@ pub(crate) mod message;
 mod meter;
 mod pool;
 mod program_check;
-pub(crate) mod replay;
+pub mod replay;
 mod schedule;
 mod scratch;
 mod settle;

@@ -17,8 +17,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World};
 
-use crate::show::units;
 use crate::store::Store;
+use crate::units;
 
 /// Scans for the first time, or again because something differs.
 pub struct Watch<'a> {

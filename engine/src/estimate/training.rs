@@ -17,7 +17,7 @@ use crate::measure::Measure;
 use crate::pipeline::{StageId, StageSpec};
 use crate::plan::inputs::ITEMS;
 use crate::record::{CHECKPOINT, PROGRESS, decode};
-use crate::show::units;
+use crate::units;
 
 /// The port of held-out clips.
 const VALIDATION: &str = "validation";

@@ -10,11 +10,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::event::{Event, StageCounts};
 use stage_core::{Item, bucket_of};
 
-use super::arrived::{GatherSources, artifacts, gather_sources};
+use super::arrived::{artifacts, gather_sources};
 use super::hands::Hands;
-use super::message::{
-    Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
-};
+use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Task};
 use super::pool::Shared;
 use super::scratch::Scratch;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
@@ -27,6 +25,9 @@ use crate::plan::planner::Planner;
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
 use crate::record::{ItemRecord, StageRecord};
 use crate::store::{ReadError, Store};
+
+pub use super::arrived::GatherSources;
+pub use super::message::{Failure, GatherSource, ItemOutcome};
 
 /// The inputs, the result, and the result of a run for the same inputs.
 pub struct Replay {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use stage_core::event::Event;
 
 use super::schedule::Schedule;
-use crate::show::units;
+use crate::units;
 
 /// The time without a sign of life after which a worker is killed.
 const SILENCE: Duration = Duration::from_secs(8);

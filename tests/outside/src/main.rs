@@ -9,5 +9,5 @@ use std::sync::Arc;
 fn main() -> ExitCode {
     let mut stages = stage_speech::stages();
     stages.push(Arc::new(whisper::Whisper));
-    engine::cli::main(stages)
+    cli::main(stages)
 }

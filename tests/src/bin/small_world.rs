@@ -12,5 +12,5 @@ fn main() -> ExitCode {
     stages.push(Arc::new(unruly::Stuck));
     stages.extend(voice::all());
     stages.extend(stage_speech::stages());
-    engine::cli::main(stages)
+    cli::main(stages)
 }

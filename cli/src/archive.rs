@@ -1,0 +1,162 @@
+//! `pack-cache` and `unpack-cache`: the cache as a few large files, to be kept between sessions
+//! on machines that keep nothing else.
+
+use std::io::Write;
+
+use cache::{Access, Archived, Archiving, Cache, CacheError, TakenIn};
+use camino::Utf8Path;
+use engine::archive;
+use engine::export::real;
+use engine::gc::Limits;
+use engine::units;
+use serde_json::json;
+use view::escape::clean;
+
+use super::arguments::{PackCache, UnpackCache};
+use super::error::{CliError, Exit};
+use super::meter::Meter;
+use super::project::{Program, is_denied};
+
+pub fn pack(
+    program: &Program,
+    arguments: &PackCache,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let location = arguments.location.location();
+    // Damaged entries are quarantined if the cache is writable.
+    let cache = match program.open_existing(&location, Access::ReadWrite) {
+        Err(CliError::Cache(error)) if is_denied(&error) => {
+            program.open_existing(&location, Access::ReadOnly)?
+        }
+        other => other?,
+    };
+    refuse_inside(&cache, &arguments.to)?;
+    let limits = Limits { keep_runs: arguments.keep_runs, kept_since: None, most_bytes: None };
+    let meter = Meter::new(program.terminal.errors_are_seen, "packing");
+    let how = Archiving {
+        folder: &arguments.to,
+        bases: &arguments.base,
+        volume_bytes: arguments.volume,
+        progress: &|done, total| meter.tell(done, total),
+    };
+    let packed = archive::pack(&cache, &limits, &how);
+    meter.end();
+    let packed = packed.map_err(explain)?;
+    if arguments.json {
+        writeln!(output, "{}", packed_json(&packed))?;
+    } else {
+        tell_packed(&packed, &arguments.to, output)?;
+    }
+    Ok(if packed.damaged.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// An archive inside the cache would be swept, and could not be carried elsewhere.
+fn refuse_inside(cache: &Cache, folder: &Utf8Path) -> Result<(), CliError> {
+    let real = |path| real(&**cache.fs(), path).map_err(CacheError::from);
+    let real_folder = real(folder)?;
+    if real_folder.starts_with(real(cache.dir())?) {
+        let message = format!("`{real_folder}` is in the cache itself");
+        return Err(CliError::usage(message, "name a folder somewhere else with `--to`"));
+    }
+    Ok(())
+}
+
+fn explain(error: CacheError) -> CliError {
+    match error {
+        // The error is in the arguments: they name the archive.
+        CacheError::Archive { .. } => CliError::Usage { message: error.to_string(), help: None },
+        error => CliError::Cache(error),
+    }
+}
+
+fn packed_json(packed: &Archived) -> serde_json::Value {
+    json!({
+        "volumes": packed.volumes, "bytes": packed.bytes, "objects": packed.objects,
+        "records": packed.records, "in_bases": packed.in_bases, "damaged": packed.damaged,
+    })
+}
+
+fn tell_packed(
+    packed: &Archived,
+    folder: &Utf8Path,
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    for digest in &packed.damaged {
+        writeln!(
+            output,
+            "object or record {} is damaged: the next run makes it anew",
+            digest.short()
+        )?;
+    }
+    let (objects, records) = (units::count(packed.objects), units::count(packed.records));
+    let (bytes, volumes) = (units::bytes(packed.bytes), units::count(packed.volumes));
+    let folder = clean(folder.as_str());
+    writeln!(
+        output,
+        "packed {objects} objects and {records} records into `{folder}`: {bytes}, volumes: {volumes}"
+    )?;
+    if packed.in_bases > 0 {
+        let there = units::count(packed.in_bases);
+        writeln!(output, "{there} more are in its base archives")?;
+    }
+    Ok(())
+}
+
+pub fn unpack(
+    program: &Program,
+    arguments: &UnpackCache,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_or_make(&arguments.location.location())?;
+    let meter = Meter::new(program.terminal.errors_are_seen, "unpacking");
+    let taken = archive::unpack(&cache, &arguments.from, &|done, total| meter.tell(done, total));
+    meter.end();
+    let taken = taken.map_err(explain)?;
+    if arguments.json {
+        writeln!(output, "{}", taken_json(&taken))?;
+    } else {
+        tell_taken(&taken, &cache, output)?;
+    }
+    let is_whole = taken.damages.is_empty() && taken.without_base.is_empty();
+    Ok(if is_whole { Exit::Done } else { Exit::Failed })
+}
+
+fn taken_json(taken: &TakenIn) -> serde_json::Value {
+    let damages: Vec<_> = taken
+        .damages
+        .iter()
+        .map(|damage| {
+            json!({
+                "path": damage.path, "offset": damage.offset, "object": damage.object,
+                "what": damage.what,
+            })
+        })
+        .collect();
+    json!({
+        "bytes": taken.bytes, "objects": taken.objects, "records": taken.records,
+        "damages": damages, "without_base": taken.without_base,
+    })
+}
+
+fn tell_taken(taken: &TakenIn, cache: &Cache, output: &mut dyn Write) -> Result<(), CliError> {
+    for damage in &taken.damages {
+        writeln!(output, "{}", super::care::damage_line(damage))?;
+    }
+    for folder in &taken.without_base {
+        writeln!(
+            output,
+            "`{}` builds on an archive that was not named: name it first with `--from`",
+            clean(folder.as_str())
+        )?;
+    }
+    let (objects, records) = (units::count(taken.objects), units::count(taken.records));
+    let (bytes, dir) = (units::bytes(taken.bytes), clean(cache.dir().as_str()));
+    writeln!(
+        output,
+        "{objects} objects and {records} records are new in `{dir}`, {bytes} were read"
+    )?;
+    if !taken.damages.is_empty() || !taken.without_base.is_empty() {
+        writeln!(output, "what is missing is made anew by the next run")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! `cache`: figures, checks, garbage, pins.
+
+use std::io::Write;
+use std::time::Duration;
+
+use cache::{Access, Cache, Damage, Stats, SweepPlan, SweepReport, VerifyOptions};
+use engine::gc::{self, Limits};
+use engine::history;
+use engine::units;
+use serde_json::json;
+use view::escape::clean;
+use view::table::Table;
+
+use super::arguments::{CacheCommand, CacheGc, CachePin, CacheRestore, CacheStats, CacheVerify};
+use super::error::{CliError, Exit};
+use super::meter::Meter;
+use super::project::Program;
+
+pub fn care(
+    program: &Program,
+    command: &CacheCommand,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    match command {
+        CacheCommand::Stats(arguments) => stats(program, arguments, output),
+        CacheCommand::Verify(arguments) => verify(program, arguments, output),
+        CacheCommand::Gc(arguments) => collect(program, arguments, output),
+        CacheCommand::Restore(arguments) => restore(program, arguments, output),
+        CacheCommand::Pin(arguments) => pin(program, arguments, true, output),
+        CacheCommand::Unpin(arguments) => pin(program, arguments, false, output),
+    }
+}
+
+fn stats(
+    program: &Program,
+    arguments: &CacheStats,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadOnly)?;
+    let stats = cache.stats()?;
+    if arguments.json {
+        writeln!(output, "{}", figures(&stats))?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["what", ">number", ">size"]);
+    let mut row = |what: &str, number: u64, bytes: u64| {
+        table.row([what.to_owned(), units::count(number), units::bytes(bytes)]);
+    };
+    row("objects", stats.objects, stats.object_bytes);
+    row("  in separate files", stats.loose, stats.loose_bytes);
+    row("packs", stats.packs, stats.pack_bytes);
+    row("records", stats.records.values().sum(), stats.index_bytes);
+    let mut table_of_sizes = |what: &str, bytes: u64| {
+        table.row([what.to_owned(), String::new(), units::bytes(bytes)]);
+    };
+    table_of_sizes("no longer used in packs", stats.dead_bytes);
+    table_of_sizes("trash", stats.trash_bytes);
+    table_of_sizes("being written", stats.staging_bytes);
+    writeln!(output, "{}", cache.dir())?;
+    output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn figures(stats: &Stats) -> serde_json::Value {
+    json!({
+        "objects": stats.objects, "object_bytes": stats.object_bytes,
+        "loose": stats.loose, "loose_bytes": stats.loose_bytes,
+        "packs": stats.packs, "pack_bytes": stats.pack_bytes, "dead_bytes": stats.dead_bytes,
+        "records": stats.records.values().sum::<u64>(), "index_bytes": stats.index_bytes,
+        "trash_bytes": stats.trash_bytes, "staging_bytes": stats.staging_bytes,
+    })
+}
+
+fn verify(
+    program: &Program,
+    arguments: &CacheVerify,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
+    let cache = program.open_existing(&arguments.location, access)?;
+    let options = VerifyOptions { repair: arguments.repair, read_data: true };
+    let meter = Meter::new(program.terminal.errors_are_seen, "reading");
+    let report = cache.verify(options, &|done, total| meter.tell(done, total))?;
+    meter.end();
+    for damage in &report.damages {
+        writeln!(output, "{}", damage_line(damage))?;
+    }
+    let (objects, bytes) = (units::count(report.objects), units::bytes(report.bytes));
+    let records = units::count(report.records);
+    writeln!(output, "{objects} objects and {records} records were read, {bytes}")?;
+    let found = match report.damages.len() as u64 {
+        1 => "1 damage".to_owned(),
+        many => format!("{} damages", units::count(many)),
+    };
+    match (report.is_clean(), report.repaired) {
+        (true, _) => writeln!(output, "nothing is damaged")?,
+        (false, true) => {
+            writeln!(output, "{found} quarantined: the next run makes what it needs again")?;
+        }
+        (false, false) => {
+            writeln!(output, "{found}: `throstle cache verify --repair` sets them aside")?;
+        }
+    }
+    Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })
+}
+
+pub fn damage_line(damage: &Damage) -> String {
+    let place = damage.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
+    let object = damage.object.map(|object| format!(", object {}", object.short()));
+    let (path, what) = (clean(damage.path.as_str()), clean(&damage.what));
+    format!("`{path}`{place}: {what}{}", object.unwrap_or_default())
+}
+
+fn collect(
+    program: &Program,
+    arguments: &CacheGc,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let access = if arguments.yes { Access::ReadWrite } else { Access::ReadOnly };
+    let cache = program.open_existing(&arguments.location, access)?;
+    let now = cache.fs().now() / 1_000_000_000;
+    let limits = Limits {
+        keep_runs: arguments.keep_runs,
+        kept_since: arguments.older_than.map(|seconds| now.saturating_sub(seconds as i64)),
+        most_bytes: arguments.max_size,
+    };
+    let plan = gc::plan(&cache, &limits)?;
+    describe(&plan, output)?;
+    match (arguments.yes, plan.sweep.is_empty()) {
+        (_, true) => writeln!(output, "nothing can be removed")?,
+        (false, false) => writeln!(output, "nothing is removed yet: add `--yes` to do it")?,
+        (true, false) => {
+            let report = sweep(program, &cache, arguments.empty_trash, plan.sweep, output)?;
+            write!(output, "removed {} objects and ", units::count(report.objects))?;
+            write!(output, "{} records, ", units::count(report.records))?;
+            writeln!(output, "{} packs written anew", units::count(report.packs))?;
+            if report.busy_packs > 0 {
+                let busy = units::count(report.busy_packs);
+                writeln!(output, "{busy} packs are in use and were left alone")?;
+            }
+        }
+    }
+    if arguments.yes {
+        trash(program, &cache, arguments.empty_trash, output)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// On a full disk, entries that are deleted for good are deleted first, to free space.
+fn sweep(
+    program: &Program,
+    cache: &Cache,
+    for_good: bool,
+    plan: SweepPlan,
+    output: &mut dyn Write,
+) -> Result<SweepReport, CliError> {
+    match cache.sweep(plan.clone()) {
+        Err(error) if error.is_no_space() && for_good => {
+            trash(program, cache, true, output)?;
+            let won = cache.make_room(&plan)?;
+            writeln!(output, "{} of large objects deleted for good", units::bytes(won))?;
+            Ok(cache.sweep(plan)?)
+        }
+        Err(error) if error.is_no_space() => {
+            Err(CliError::failed(error.whole(), "add `--empty-trash` to remove it for good"))
+        }
+        swept => Ok(swept?),
+    }
+}
+
+/// Puts back everything that is still in the trash.
+fn restore(
+    program: &Program,
+    arguments: &CacheRestore,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadWrite)?;
+    let report = cache.restore_trash()?;
+    let [packs, objects, records] =
+        [report.packs, report.objects, report.records].map(units::count);
+    match report.is_nothing() {
+        true => writeln!(output, "nothing to restore")?,
+        false => writeln!(output, "restored {objects} objects, {records} records, {packs} packs")?,
+    }
+    report.stays.iter().for_each(|stays| program.warn(stays));
+    Ok(if report.stays.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
+    let kept: Vec<String> = plan.kept.iter().map(ToString::to_string).collect();
+    match kept.len() {
+        0 => writeln!(output, "no run is kept")?,
+        1 => writeln!(output, "keeping the results of run {}", kept.join(", "))?,
+        _ => writeln!(output, "keeping the results of the runs {}", kept.join(", "))?,
+    }
+    if let Some(run) = plan.unfinished {
+        writeln!(
+            output,
+            "run {run} is not finished: results of single items are all kept until a `throstle \
+                run` of its whole manifest is done"
+        )?;
+    }
+    for one in &plan.given_up {
+        let (bytes, seconds) = (units::bytes(one.bytes), units::seconds(one.seconds));
+        let stage = clean(&one.stage);
+        writeln!(output, "to meet the size limit: `{stage}`, {bytes}, made in {seconds}")?;
+    }
+    let objects = units::count(plan.sweep.objects().count() as u64);
+    let records = units::count(plan.sweep.records().count() as u64);
+    let bytes = units::bytes(plan.sweep.bytes);
+    writeln!(output, "no longer needed: {objects} objects and {records} records, {bytes} to free")?;
+    Ok(())
+}
+
+/// The time for which swept entries can be restored.
+const TRASH: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn trash(
+    program: &Program,
+    cache: &Cache,
+    all: bool,
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    let emptied = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
+    if emptied.bytes > 0 {
+        writeln!(output, "{} of trash deleted for good", units::bytes(emptied.bytes))?;
+    }
+    emptied.stays.iter().for_each(|stays| program.warn(stays));
+    if !all {
+        writeln!(
+            output,
+            "removed entries stay in the trash for a week, or until `--empty-trash`; \
+             `throstle cache restore` puts them back"
+        )?;
+    }
+    Ok(())
+}
+
+fn pin(
+    program: &Program,
+    arguments: &CachePin,
+    pinned: bool,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadWrite)?;
+    let run = arguments.run;
+    match history::pin(&cache, run, pinned)? {
+        Some(_) if pinned => writeln!(output, "the results of run {run} are kept")?,
+        Some(_) => writeln!(output, "the results of run {run} are no longer pinned")?,
+        None => {
+            let message = format!("there is no run {run} in `{}`", cache.dir());
+            return Err(CliError::usage(message, "`throstle log` lists the runs"));
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,84 @@
+//! `export`: writes the exported files of up-to-date stages again.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::stat::StatIndex;
+use engine::pipeline::StageId;
+use engine::store::Store;
+use engine::units;
+use stage_core::event::{Event, Verdict};
+use view::escape::clean;
+use view::lines::message;
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::plan::make;
+use super::project::Program;
+
+pub fn export(
+    program: &Program,
+    arguments: &arguments::Export,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let chosen = project.targets(&arguments.stages)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(None, false);
+    let plan = make(program, &engine, &project, &cache, &chosen)?;
+    let is_wanted = |id: &StageId| {
+        let asked = chosen.is_empty() || chosen.contains(id);
+        asked && !project.pipeline.stage(*id).exports.is_empty()
+    };
+    let wanted: Vec<StageId> = project.pipeline.ids().filter(is_wanted).collect();
+    let (ready, open): (Vec<StageId>, Vec<StageId>) =
+        wanted.into_iter().partition(|id| plan.stage(*id).verdict == Verdict::Fresh);
+    for id in &open {
+        let name = &project.pipeline.stage(*id).name;
+        program.warn(&format!("`{name}` is not up to date and is left out: `throstle run` first"));
+    }
+    let store =
+        Store::new(cache.clone(), &project.pipeline.base, Arc::new(StatIndex::load(&cache)?));
+    let mut lines = Vec::new();
+    let mut total = 0;
+    let exported = engine::export::export(
+        &store,
+        &project.pipeline,
+        &plan.stages,
+        &ready,
+        &mut total,
+        &mut |event| lines.extend(line(program, &event)),
+    )?;
+    if cache.pending_bytes() > 0 && !cache.is_read_only() {
+        cache.commit()?;
+    }
+    let failed = exported.failed || exported.lost;
+    for line in lines {
+        writeln!(output, "{line}")?;
+    }
+    if total == 0 && !failed && open.is_empty() {
+        writeln!(output, "all exported files are up to date")?;
+    }
+    Ok(if failed || !open.is_empty() { Exit::Failed } else { Exit::Done })
+}
+
+fn line(program: &Program, event: &Event) -> Option<String> {
+    match event {
+        Event::Exported { stage, written, unchanged, removed } => {
+            let count = |number: &u64| units::count(*number);
+            Some(format!(
+                "{}: {} written, {} unchanged, {} removed",
+                clean(stage),
+                count(written),
+                count(unchanged),
+                count(removed)
+            ))
+        }
+        Event::Damaged { stage, digest } => {
+            let (stage, digest) = (clean(stage), clean(digest));
+            let advice = "`throstle run` makes it again";
+            Some(format!("{stage}: a damaged object was set aside: {digest}; {advice}"))
+        }
+        event => message(event, program.terminal.data),
+    }
+}

@@ -1,0 +1,120 @@
+//! Asks a run to stop, after a signal or at its time limit.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::engine::StopFlag;
+use engine::units;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stage_core::event::Event;
+use stage_core::programs;
+use view::{Reporter, Reporters};
+
+use super::error::PAUSED;
+
+/// The time for which a run may continue reading after a request to stop.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
+/// The longest delay by the terminal when a run is ended immediately.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Reporters shared by several threads.
+pub type Shared = Arc<Mutex<dyn Reporter>>;
+
+/// A reporter for commands without a display.
+pub fn silent() -> Shared {
+    Arc::new(Mutex::new(Reporters::default()))
+}
+
+/// The second signal ends the process immediately; finished work is never lost by this.
+///
+/// The thread that receives signals never blocks: other threads print the messages.
+pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if stop.is_pressing() && signal != SIGHUP {
+                end_at_once(&display);
+            }
+            if !stop.is_pressing() {
+                stop.request();
+                aside(&display, |display| {
+                    tell(display, "received a signal; press Ctrl-C again to quit now");
+                });
+                let stop = stop.clone();
+                aside(&display, move |display| end_what_hangs(&stop, display));
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Runs a task that may block.
+fn aside(display: &Shared, what: impl FnOnce(&Shared) + Send + 'static) {
+    let display = display.clone();
+    // If no thread can be started, the task does not run. The next signal still ends the run.
+    let _ = thread::Builder::new().name("stopping".into()).spawn(move || what(&display));
+}
+
+/// Waits for nothing: everything that a process does on exit may be stuck.
+fn end_at_once(display: &Shared) -> ! {
+    let (left, leaving) = mpsc::channel();
+    aside(display, move |display| {
+        // A thread that holds the display for longer is stuck.
+        if let Ok(mut display) = display.try_lock() {
+            display.leave();
+        }
+        let _ = left.send(());
+    });
+    programs::end_all();
+    let _ = leaving.recv_timeout(LAST_WORDS);
+    thread::sleep(LOOK);
+    // SAFETY: `_exit` ends the process and touches no memory.
+    unsafe { libc::_exit(i32::from(PAUSED)) }
+}
+
+/// Ends the process if a stopped run that only reads does not finish soon; it has nothing to save.
+fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
+    let mut begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        thread::sleep(LOOK);
+        if !stop.is_reading() {
+            begun = Instant::now();
+        }
+    }
+    aside(display, |display| tell(display, "input does not arrive; quitting"));
+    end_at_once(display);
+}
+
+/// Stops the run when this number of seconds has passed since `start`.
+pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> io::Result<()> {
+    let duration = span(seconds);
+    thread::Builder::new().name("deadline".into()).spawn(move || {
+        thread::sleep(duration.saturating_sub(start.elapsed()));
+        if !stop.is_requested() {
+            stop.request_after_batch();
+            let time = units::seconds(seconds);
+            tell(&display, &format!("time limit of {time} reached"));
+        }
+    })?;
+    Ok(())
+}
+
+/// The time at which a run that began at `start` is asked to stop.
+pub fn deadline(start: Instant, seconds: f64) -> Option<Instant> {
+    start.checked_add(span(seconds))
+}
+
+/// Far longer than any run, without an overflow.
+fn span(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
+}
+
+fn tell(display: &Shared, why: &str) {
+    let mut display = display.lock().unwrap_or_else(PoisonError::into_inner);
+    // The run stops even if the event cannot be shown.
+    let _ = display.event(&Event::Stopping { why: why.to_owned() });
+}

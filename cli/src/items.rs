@@ -1,0 +1,225 @@
+//! `items`: lists the output of a stage, or its quarantined items.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::Cache;
+use cache::fs::RealFs;
+use cache::stat::StatIndex;
+use engine::excess;
+use engine::history;
+use engine::manifest::suggestion;
+use engine::pipeline::StageSpec;
+use engine::plan::StagePlan;
+use engine::record::{PortValue, StageRecord};
+use engine::store::Store;
+use stage_core::event::Verdict;
+use stage_core::{Fields, Item, Reject, Value};
+use view::escape::clean;
+use view::items::{Format, ID, Listing, render};
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::output::is_standard;
+use super::plan::make;
+use super::project::{Program, Project};
+
+type Rejects = Vec<(Arc<str>, Reject)>;
+
+pub fn items(
+    program: &Program,
+    arguments: &arguments::Items,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let (spec, port) = output_port(&project, &arguments.stage)?;
+    let cache = program.open_to_read(&project)?;
+    let rows = match arguments.quarantined {
+        true => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
+        false => {
+            let record = outcome(program, &project, &cache, spec)?;
+            rows(&project, &cache, &record, spec, port)?
+        }
+    };
+    let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
+        let known = unknown.known.iter().map(|name| &**name).chain([ID]);
+        let help = suggestion(&unknown.field, "the fields are", known);
+        CliError::usage(
+            format!("the output of `{}` has no field `{}`", spec.name, unknown.field),
+            help.unwrap_or_else(|| "list all of them without `--fields`".to_owned()),
+        )
+    })?;
+    let columns = match &arguments.output {
+        Some(file) if file != "-" => None,
+        _ => program.terminal.data.columns,
+    };
+    let bytes = render(&listing, arguments.format, columns).map_err(std::io::Error::other)?;
+    match &arguments.output {
+        Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
+        None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
+            return Err(CliError::usage(
+                "a Parquet file cannot be shown on a terminal",
+                "name a file with `--output`",
+            ));
+        }
+        Some(_) | None => output.write_all(&bytes)?,
+    }
+    if arguments.quarantined && listing.rows.is_empty() {
+        program.tell(&format!("`{}` has quarantined no items", clean(&spec.name)));
+    }
+    Ok(Exit::Done)
+}
+
+/// Parses `stage` or `stage.port`.
+fn output_port<'a>(
+    project: &'a Project,
+    name: &str,
+) -> Result<(&'a StageSpec, &'static str), CliError> {
+    if let Some((stage, port)) = name.rsplit_once('.')
+        && let Some(spec) = project.pipeline.find(stage)
+    {
+        return match spec.kind.output(port) {
+            Some(port) => Ok((spec, port.name)),
+            None => {
+                let ports = spec.kind.outputs.iter().map(|port| port.name);
+                let help = suggestion(port, "its outputs are", ports).unwrap_or_default();
+                Err(CliError::usage(format!("`{stage}` has no output `{port}`"), help))
+            }
+        };
+    }
+    let spec = project.stage(name)?;
+    Ok((spec, spec.kind.outputs.first().map_or("", |port| port.name)))
+}
+
+/// The current output of the stage, or else its last one.
+fn outcome(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<StageRecord, CliError> {
+    let engine = program.engine(None, false);
+    let plan = make(program, &engine, project, cache, &[spec.id])?;
+    if let Some(record) = present(cache, plan.stage(spec.id))? {
+        return Ok(record);
+    }
+    match earlier(project, cache, spec)? {
+        Some((run, record)) => {
+            tell_of_earlier(program, spec, run);
+            Ok(record)
+        }
+        None => Err(nothing_yet(project, spec)),
+    }
+}
+
+/// The items that the stage quarantines now, or else quarantined when it last ended, failures
+/// included.
+fn set_aside(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<Rejects, CliError> {
+    let engine = program.engine(None, false);
+    let mut plan = make(program, &engine, project, cache, &[spec.id])?;
+    if let Some(record) = present(cache, plan.stage(spec.id))? {
+        return Ok(record.rejects);
+    }
+    let given = earlier(project, cache, spec)?;
+    let failed = excess::last(cache, &project.pipeline.name, &spec.name)?;
+    let ended = given.as_ref().map_or(0, |(run, _)| *run);
+    if let Some(failed) = failed.filter(|failed| failed.run > ended) {
+        program.warn(&format!(
+            "`{}` has no complete output from run {}: these are its quarantined items",
+            spec.name, failed.run
+        ));
+        return Ok(failed.rejects);
+    }
+    let known = std::mem::take(&mut plan.stages[spec.id.0].rejects);
+    match given {
+        Some((run, record)) => {
+            tell_of_earlier(program, spec, run);
+            Ok(record.rejects)
+        }
+        None if !known.is_empty() => {
+            program.warn(&format!(
+                "`{}` is not finished: these are its quarantined items so far",
+                spec.name
+            ));
+            Ok(known)
+        }
+        None => Err(nothing_yet(project, spec)),
+    }
+}
+
+/// The outcome of a stage that is up to date.
+fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliError> {
+    match (stage.verdict, &stage.keyed) {
+        (Verdict::Fresh, Some(keyed)) => {
+            let record = history::outcome_of(cache, &keyed.digest)?;
+            // The outcome is listed under the current names of its items.
+            let rejects = stage.rejects.clone();
+            Ok(record.map(|record| StageRecord { rejects, ..record }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The run that last brought the stage to an outcome, and that outcome.
+fn earlier(
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<Option<(u64, StageRecord)>, CliError> {
+    let Some(last) = history::last(cache, &project.pipeline.name, &spec.name)? else {
+        return Ok(None);
+    };
+    Ok(history::outcome(cache, &last)?.map(|record| (last.run, record)))
+}
+
+fn tell_of_earlier(program: &Program, spec: &StageSpec, run: u64) {
+    program.warn(&format!("`{}` is not up to date: this is its output of run {run}", spec.name));
+}
+
+fn nothing_yet(project: &Project, spec: &StageSpec) -> CliError {
+    CliError::failed(
+        format!("`{}` has no output yet", spec.name),
+        format!("run it: `throstle run {} {}`", project.pipeline.file, spec.name),
+    )
+}
+
+fn rows(
+    project: &Project,
+    cache: &Cache,
+    record: &StageRecord,
+    spec: &StageSpec,
+    port: &str,
+) -> Result<Vec<Item>, CliError> {
+    match record.outputs.get(port) {
+        None => Err(CliError::usage(
+            format!("`{}` has no output on `{port}`", spec.name),
+            "name another output",
+        )),
+        Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
+        Some(PortValue::Dataset { root, .. }) => {
+            let index = Arc::new(StatIndex::load(cache)?);
+            let store = Store::new(cache.clone(), &project.pipeline.base, index);
+            Ok(store.items(root)?)
+        }
+    }
+}
+
+/// One part of an artifact as a row.
+fn part((name, value): (&Arc<str>, &Value)) -> Item {
+    Item::new(name.clone(), [("value", value.clone())].into_iter().collect())
+}
+
+fn quarantined((id, reject): &(Arc<str>, Reject)) -> Item {
+    let fields: Fields = [
+        ("code", Value::text(reject.code.as_str())),
+        ("reason", Value::text(reject.reason.as_str())),
+    ]
+    .into_iter()
+    .collect();
+    Item::new(id.clone(), fields)
+}

@@ -1,0 +1,66 @@
+//! `retry`: forgets verdicts on items, so that the next run tries them again.
+
+use std::io::Write;
+
+use engine::retry::forget_verdicts;
+use engine::units;
+use serde_json::json;
+use view::escape::clean;
+use view::lines::message;
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::project::Program;
+
+pub fn retry(
+    program: &Program,
+    arguments: &arguments::Retry,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let stages = project.targets(std::slice::from_ref(&arguments.stage))?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(None, false);
+    let paint = program.terminal.errors;
+    let mut tell = |event| {
+        if let Some(text) = message(&event, paint) {
+            program.tell(&text);
+        }
+    };
+    let mut all = serde_json::Map::new();
+    for id in stages {
+        let what = (id, arguments.item.as_deref());
+        let items = forget_verdicts(&engine, &project.pipeline, &cache, what, &mut tell)?;
+        all.insert(project.pipeline.stage(id).name.clone(), json!(items));
+    }
+    let count = |items: &serde_json::Value| items.as_array().map_or(0, Vec::len);
+    if let Some(item) = &arguments.item
+        && all.values().all(|items| count(items) == 0)
+    {
+        return Err(CliError::failed(
+            format!("`{}` keeps no verdict on an item `{item}`", arguments.stage),
+            format!("`throstle items {} --quarantined` lists them", arguments.stage),
+        ));
+    }
+    if arguments.json {
+        writeln!(output, "{}", json!({ "forgotten": all }))?;
+        return Ok(Exit::Done);
+    }
+    for (stage, items) in &all {
+        let stage = clean(stage);
+        match count(items) {
+            0 => writeln!(output, "{stage}: no verdicts to forget")?,
+            1 => {
+                writeln!(output, "{stage}: 1 verdict forgotten; the next run tries the item again")?
+            }
+            many => {
+                let many = units::count(many as u64);
+                writeln!(
+                    output,
+                    "{stage}: {many} verdicts forgotten; the next run tries the items again"
+                )?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,248 @@
+//! `run`: executes the plan and shows its events.
+
+use cache::fs::{MachineFault, RealFs};
+use cache::{Access, Cache};
+use engine::engine::{Engine, RunOptions, StopFlag};
+use engine::estimate::estimate_here;
+use engine::gauge;
+use engine::runlog::RunLog;
+use stage_core::event::{Event, Status};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use view::estimate::left_text;
+use view::json::JsonLines;
+use view::lines::Lines;
+use view::live::{Live, Surface};
+use view::{Reporter, Reporters};
+
+use super::arguments::Run;
+use super::error::{CliError, Exit};
+use super::interrupt::{self, Shared};
+use super::outlet::Outlet;
+use super::project::{Program, Project};
+use super::terminal;
+
+/// A machine fault ends the run like a request to stop, even before the run begins.
+pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
+    match run_to_end(program, arguments) {
+        Err(error) => match error.machine_fault() {
+            Some(why) => tell_pause(program, arguments, why),
+            None => Err(error),
+        },
+        ended => ended,
+    }
+}
+
+/// True until an event of the run is shown.
+fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, CliError> {
+    let seconds = program.began.elapsed().as_secs_f64();
+    let finished = Event::Finished { status: Status::Paused, stages: [].into(), seconds };
+    // This needs no extra thread: the machine may have none left.
+    let mut reporters = Reporters::default();
+    match arguments.json {
+        true => reporters.add(JsonLines(program.output.clone())),
+        false => reporters.add(Lines::new(io::stderr(), program.terminal.errors)),
+    }
+    // An output error does not change the result of the run.
+    let _ = reporters.event(&Event::Stopping { why }).and_then(|()| reporters.event(&finished));
+    Ok(Exit::Paused)
+}
+
+fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
+    let start = program.began;
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    program.count_warnings(&project);
+    let targets = project.targets(&arguments.stages)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(arguments.threads, arguments.verify);
+    let stop = StopFlag::default();
+    let output = outlet(arguments.json, program, &stop)?;
+    let display = display(arguments.json, program, Some(&cache), output.clone())?;
+    interrupt::on_signals(stop.clone(), display.clone())
+        .map_err(CliError::process("listen for signals"))?;
+    let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
+    if let Some(seconds) = limit {
+        interrupt::after(seconds, start, stop.clone(), display.clone()).map_err(thread_failed)?;
+    }
+    let options = RunOptions {
+        targets,
+        keep_going: arguments.keep_going,
+        deadline: limit.and_then(|seconds| interrupt::deadline(start, seconds)),
+        began: Some(start),
+        stop: stop.clone(),
+        ..RunOptions::default()
+    };
+    let mut feed = Feed { display, output: Some(output), stop, closed: None, finished: false };
+    let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
+    if !feed.finished {
+        let status =
+            if matches!(result, Ok(Status::Paused)) { Status::Paused } else { Status::Failed };
+        let seconds = start.elapsed().as_secs_f64();
+        feed.pass(Event::Finished { status, stages: [].into(), seconds });
+    }
+    // From here on, ending the process loses nothing.
+    options.stop.begin_reading();
+    let status = result?;
+    if status == Status::Paused && !arguments.json {
+        // An output error does not change the result of the run.
+        if let Ok(left) = left(&engine, &project, &options) {
+            feed.say(&program.terminal.errors.fold(&left, 2));
+        }
+    }
+    feed.end();
+    let exit = match status {
+        Status::Done => Exit::Done,
+        Status::Failed => Exit::Failed,
+        Status::Paused => Exit::Paused,
+    };
+    match feed.closed.take() {
+        Some(error) if status != Status::Failed && MachineFault::of(&error).is_some() => {
+            program.warn(&format!("standard output: {error}"));
+            Ok(Exit::Paused)
+        }
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(exit),
+    }
+}
+
+/// The work that a stopped run leaves, with its estimate. Nothing is written, since the disk may be
+/// full.
+fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<String, CliError> {
+    let pipeline = &project.pipeline;
+    let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
+    let plan = engine.plan(pipeline, &cache, &options.targets, &mut |_| {})?;
+    let left = estimate_here(pipeline, &plan, &cache, engine.threads)?;
+    Ok(left_text(&left, pipeline))
+}
+
+/// Carries events from the engine to the display.
+struct Feed {
+    display: Shared,
+    /// The output of the display.
+    output: Option<Outlet>,
+    stop: StopFlag,
+    /// The error that closed the display.
+    closed: Option<io::Error>,
+    finished: bool,
+}
+
+impl Feed {
+    /// If the display is gone, so is the person who wanted the run: stop cleanly.
+    fn pass(&mut self, event: Event) {
+        self.finished |= matches!(event, Event::Finished { .. });
+        let mut display = self.display.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = display.event(&event);
+        drop(display);
+        self.heed(shown);
+    }
+
+    fn heed(&mut self, shown: io::Result<()>) {
+        if let (Err(error), None) = (shown, &self.closed) {
+            self.closed = Some(error);
+            if !self.stop.is_requested() {
+                self.stop.request();
+            }
+        }
+    }
+
+    /// Prints a line for people, below the display.
+    fn say(&mut self, text: &str) {
+        let said = self.output.as_mut().map_or(Ok(()), |output| writeln!(output, "{text}"));
+        self.heed(said);
+    }
+
+    /// Waits until everything is shown.
+    fn end(&mut self) {
+        if let Some(output) = self.output.take() {
+            self.heed(output.end());
+        }
+    }
+}
+
+/// Runs even after a panic, when other threads may hold the display.
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.display.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        self.end();
+    }
+}
+
+/// The output of the display. A run with a display for people continues when its reader is gone.
+fn outlet(json: bool, program: &Program, stop: &StopFlag) -> Result<Outlet, CliError> {
+    let outlet = match json {
+        true => Outlet::new(program.output.clone(), stop),
+        false => Outlet::new(Unminded(io::stderr()), stop),
+    };
+    outlet.map_err(thread_failed)
+}
+
+fn thread_failed(error: io::Error) -> CliError {
+    CliError::Process { what: "start a thread", source: error }
+}
+
+fn display(
+    json: bool,
+    program: &Program,
+    cache: Option<&Cache>,
+    output: Outlet,
+) -> Result<Shared, CliError> {
+    let mut reporters = Reporters::default();
+    if let Some(cache) = cache {
+        reporters.add(RunLog::new(cache));
+    }
+    let terminal = &program.terminal;
+    match (json, terminal.errors_are_drawn) {
+        (true, _) => reporters.add(JsonLines(output)),
+        (false, true) => reporters.add(
+            Live::new(Surface {
+                output: Box::new(output),
+                paint: terminal.errors,
+                size: Arc::new(terminal::size),
+                gauges: Box::new(gauge::of_this_machine),
+            })
+            .map_err(thread_failed)?,
+        ),
+        (false, false) => reporters.add(Lines::new(output, terminal.errors)),
+    }
+    Ok(Arc::new(Mutex::new(reporters)))
+}
+
+/// Standard error; the run continues if nobody reads it.
+struct Unminded<W>(W);
+
+impl<W: Write> Write for Unminded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken;
+
+    impl Reporter for Broken {
+        fn event(&mut self, _: &Event) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_run_that_nobody_reads_any_more_is_asked_to_stop_once() {
+        let stop = StopFlag::default();
+        let display: Shared = Arc::new(Mutex::new(Broken));
+        let output = None;
+        let mut feed = Feed { display, output, stop: stop.clone(), closed: None, finished: false };
+        for _ in 0..3 {
+            feed.pass(Event::Waiting { what: "x".into() });
+        }
+        assert!(stop.is_requested() && !stop.is_urgent() && !feed.finished);
+    }
+}

@@ -1,0 +1,405 @@
+//! An estimate as text: a line per stage that has work, the total, and the GPUs of the price table.
+
+use std::fmt::Write;
+
+use engine::estimate::{Estimate, Fit, Fitted, OnGpu, RunOutcome, Total};
+use engine::pipeline::Pipeline;
+use engine::units;
+use stage_core::estimate::{Basis, Figure, StageEstimate};
+
+use super::escape::clean;
+use super::paint::Paint;
+use super::table::Table;
+
+/// Bounds that differ less than this, relative to the figure, are left out.
+const EXACT: f64 = 0.005;
+const NOTHING: &str = "-";
+
+pub struct EstimateText<'a> {
+    pub pipeline: &'a Pipeline,
+    pub estimate: &'a Estimate,
+    /// The total of the manifest without `--set`.
+    pub before: Option<&'a Total>,
+    pub paint: Paint,
+}
+
+impl EstimateText<'_> {
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if self.estimate.stages.is_empty() {
+            return text;
+        }
+        text.push('\n');
+        text.push_str(&self.stages());
+        text.push_str(&courses(self.estimate, self.pipeline, self.paint));
+        self.advice(&mut text);
+        self.total(&mut text);
+        self.gpus(&mut text);
+        if let Some(fitted) = &self.estimate.fitted {
+            let _ = writeln!(text, "{}", self.paint.fold(&room(fitted), 2));
+        }
+        if let Some(before) = self.before {
+            self.difference(before, &mut text);
+        }
+        for assumption in &self.estimate.assumptions {
+            let line = format!("assumed: {}", clean(assumption));
+            let _ = writeln!(text, "{}", self.paint.faint(&self.paint.fold(&line, 2)));
+        }
+        text
+    }
+
+    fn stages(&self) -> String {
+        self.fitted(|shown| self.stages_with(shown))
+    }
+
+    /// Without the bounds of its figures if the table is too wide for the terminal with them.
+    fn fitted(&self, table: impl Fn(Shown) -> Table) -> String {
+        let whole = table(band);
+        match self.paint.columns.is_some_and(|columns| whole.is_wider_than(columns)) {
+            true => table(likely).render(self.paint.columns),
+            false => whole.render(None),
+        }
+    }
+
+    fn stages_with(&self, shown: Shown) -> Table {
+        let headings =
+            ["stage", ">items", ">time", ">GPU", ">VRAM", ">RAM", ">disk", ">money", "basis"];
+        let mut table = Table::new(&headings).spare(["items", "RAM", "GPU", "VRAM", "basis"]);
+        for (spec, stage) in self.estimate.in_order(self.pipeline) {
+            table.row([
+                clean(&spec.name).into_owned(),
+                units::count(stage.items),
+                cell(stage.seconds, units::seconds, shown),
+                cell(stage.gpu_seconds, units::seconds, shown),
+                cell(stage.vram_bytes, bytes, shown),
+                cell(stage.ram_bytes, bytes, shown),
+                cell(stage.disk_bytes, bytes, shown),
+                cell(stage.money, money, shown),
+                self.basis(stage),
+            ]);
+        }
+        table.row(self.sum(shown));
+        table
+    }
+
+    fn sum(&self, shown: Shown) -> [String; 9] {
+        let total = &self.estimate.total;
+        [
+            "all".to_owned(),
+            String::new(),
+            cell(Some(total.seconds), units::seconds, shown),
+            cell(some(total.gpu_seconds), units::seconds, shown),
+            cell(some(total.vram_bytes), bytes, shown),
+            cell(some(total.ram_bytes), bytes, shown),
+            cell(Some(total.disk_bytes), bytes, shown),
+            cell(total.money, money, shown),
+            total.basis.to_string(),
+        ]
+    }
+
+    fn basis(&self, stage: &StageEstimate) -> String {
+        let text = stage.basis.to_string();
+        match stage.basis {
+            Basis::Unknown => self.paint.warning(&text),
+            Basis::Measured | Basis::Probe => self.paint.good(&text),
+            Basis::Similar | Basis::Formula => text,
+        }
+    }
+
+    fn advice(&self, text: &mut String) {
+        for (spec, stage) in self.estimate.in_order(self.pipeline) {
+            for advice in &stage.advice {
+                let line = format!("{} on {}", clean(&spec.name), clean(advice));
+                let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
+            }
+        }
+    }
+
+    fn total(&self, text: &mut String) {
+        let total = &self.estimate.total;
+        let mut line =
+            format!("about {} from beginning to end", band(total.seconds, units::seconds));
+        if let Some(cost) = total.money {
+            let _ = write!(line, ", {} of money", band(cost, money));
+        }
+        if !total.unknown.is_empty() {
+            let names = clean(&total.unknown.join(", ")).into_owned();
+            let _ = write!(line, ", plus {names}, with unknown times");
+        }
+        let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
+    }
+
+    fn gpus(&self, text: &mut String) {
+        if self.estimate.gpus.is_empty() {
+            return;
+        }
+        text.push('\n');
+        text.push_str(&self.fitted(|shown| {
+            let mut table =
+                Table::new(&["on", ">time", ">GPU", ">money", "fits", ""]).spare(["GPU", "time"]);
+            self.estimate.gpus.iter().for_each(|row| table.row(self.gpu(row, shown)));
+            table
+        }));
+    }
+
+    fn gpu(&self, row: &OnGpu, shown: Shown) -> [String; 6] {
+        [
+            clean(&row.name).into_owned(),
+            cell(Some(row.seconds), units::seconds, shown),
+            cell(Some(row.gpu_seconds), units::seconds, shown),
+            cell(Some(row.money), money, shown),
+            match row.fits {
+                Fit::Yes => self.paint.good("yes"),
+                Fit::Tight => self.paint.warning("tight"),
+                Fit::No => self.paint.bad("no"),
+            },
+            if row.is_best { self.paint.strong("the cheapest that fits") } else { String::new() },
+        ]
+    }
+
+    fn difference(&self, before: &Total, text: &mut String) {
+        let now = &self.estimate.total;
+        let seconds = signed(now.seconds.likely - before.seconds.likely, units::seconds);
+        let mut parts = vec![format!("{seconds} of time")];
+        if let (Some(now), Some(before)) = (now.money, before.money) {
+            parts.push(format!("{} of money", signed(now.likely - before.likely, money)));
+        }
+        parts.push(format!(
+            "{} of disk",
+            signed(now.disk_bytes.likely - before.disk_bytes.likely, bytes)
+        ));
+        let vram = signed(now.vram_bytes.likely - before.vram_bytes.likely, bytes);
+        parts.push(format!("{vram} of VRAM"));
+        let line = format!("relative to the unchanged manifest: {}", parts.join(", "));
+        let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
+    }
+}
+
+/// The assumed counts, if courses are shown without estimates.
+pub fn assumed_counts(estimate: &Estimate) -> String {
+    estimate.assumed_counts.iter().map(|count| format!("assumed: {}\n", clean(count))).collect()
+}
+
+/// The courses of the trainings, with the parts that will probably never take effect.
+pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String {
+    let mut text = String::new();
+    for (spec, stage) in estimate.in_order(pipeline) {
+        let Some(training) = &stage.training else { continue };
+        let name = clean(&spec.name);
+        let line = format!("{name}: {}", super::course::expected(training));
+        let _ = writeln!(text, "{}", paint.fold(&line, 2));
+        // Certain mistakes are errors of their own.
+        for idle in training.idle.iter().filter(|_| training.mistakes().is_empty()) {
+            let warning = paint.warning("warning");
+            let line = format!("{name}: {warning}: {}", clean(&idle.message));
+            let _ = writeln!(text, "{}", paint.fold(&line, 2));
+        }
+    }
+    text
+}
+
+/// The part of the work that fits into this session.
+fn room(fitted: &Fitted) -> String {
+    let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPUs")];
+    let limits = limits.into_iter().filter_map(|(seconds, of)| {
+        Some(format!("{}{of}", units::seconds(seconds.filter(|seconds| seconds.is_finite())?)))
+    });
+    let limits: Vec<String> = limits.collect();
+    let left = limits.join(" and ");
+    match fitted.left_out.is_empty() {
+        true => format!("everything fits into the {left} left of this session"),
+        false => format!("{left} are left of this session, which {}", left_out(fitted)),
+    }
+}
+
+/// `is not enough for tokens, packed: 2m00s (1m00s to 4m00s) more, 2.00`.
+pub fn left_out(fitted: &Fitted) -> String {
+    let names = clean(&fitted.left_out.join(", ")).into_owned();
+    let seconds = band(fitted.left_out_seconds, units::seconds);
+    let cost = fitted
+        .left_out_money
+        .map_or_else(String::new, |cost| format!(", {} of money", band(cost, money)));
+    format!("is not enough for {names}: {seconds} more{cost}")
+}
+
+/// None for zero.
+fn some(figure: Figure) -> Option<Figure> {
+    (figure.high > 0.0).then_some(figure)
+}
+
+fn cell(figure: Option<Figure>, unit: fn(f64) -> String, shown: Shown) -> String {
+    figure.map_or_else(|| NOTHING.to_owned(), |figure| shown(figure, unit))
+}
+
+/// Makes text of a figure: [`band`] or [`likely`].
+pub type Shown = fn(Figure, fn(f64) -> String) -> String;
+
+/// The figure without its bounds.
+pub fn likely(figure: Figure, unit: fn(f64) -> String) -> String {
+    unit(figure.likely)
+}
+
+/// `12m00s (5m00s to 30m00s)`.
+pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
+    let Figure { low, likely, high } = figure;
+    let (low_text, text, high_text) = (unit(low), unit(likely), unit(high));
+    match high - low <= EXACT * likely || (low_text == text && text == high_text) {
+        true => text,
+        false => format!("{text} ({low_text} to {high_text})"),
+    }
+}
+
+/// The remaining work of a stopped run: `left to do: tokens, packed; about 2m00s`.
+pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
+    let names: Vec<&str> =
+        estimate.in_order(pipeline).map(|(spec, _)| spec.name.as_str()).collect();
+    if names.is_empty() {
+        return left_of_exports(pipeline);
+    }
+    let seconds = band(estimate.total.seconds, units::seconds);
+    let mut text = format!("left to do: {}; about {seconds}", clean(&names.join(", ")));
+    if let Some(cost) = estimate.total.money {
+        let _ = write!(text, ", {} of money", band(cost, money));
+    }
+    if !estimate.total.unknown.is_empty() {
+        let _ = write!(text, ", of what is known");
+    }
+    text
+}
+
+/// All stages are done, and only exports are left to write.
+fn left_of_exports(pipeline: &Pipeline) -> String {
+    let exporting = pipeline.stages.iter().filter(|spec| !spec.exports.is_empty());
+    let names: Vec<&str> = exporting.map(|spec| spec.name.as_str()).collect();
+    match names.is_empty() {
+        true => "left to do: no stage".to_owned(),
+        false => format!("left to do: the exports of {}", clean(&names.join(", "))),
+    }
+}
+
+/// The accuracy of an estimate.
+pub fn accuracy(outcome: &RunOutcome) -> String {
+    let expected = band(outcome.expected_seconds, units::seconds);
+    let mut text =
+        format!("it was expected to take {expected} and took {}", units::seconds(outcome.seconds));
+    let known = || outcome.stages.values().filter(|stage| stage.expected_seconds.is_some());
+    let within = known().filter(|stage| {
+        stage.expected_seconds.is_some_and(|band| (band.low..=band.high).contains(&stage.seconds))
+    });
+    if known().count() > 0 {
+        let _ = write!(
+            text,
+            "; {} of {} stages were within their bounds",
+            within.count(),
+            known().count()
+        );
+    }
+    text
+}
+
+fn signed(difference: f64, unit: fn(f64) -> String) -> String {
+    let sign = if difference < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", unit(difference.abs()))
+}
+
+pub fn bytes(bytes: f64) -> String {
+    units::bytes(bytes.max(0.0) as u64)
+}
+
+/// With enough decimal places for a small sum.
+pub fn money(sum: f64) -> String {
+    match sum {
+        sum if sum > 0.0 && sum < 0.01 => "0.00".to_owned(),
+        sum => format!("{sum:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use camino::Utf8Path;
+    use engine::manifest::{FileKind, LoadOptions, load};
+
+    #[test]
+    fn a_band_is_told_unless_it_is_none() {
+        let figure = Figure { low: 30.0, likely: 60.0, high: 7200.0 };
+        assert_eq!(band(figure, units::seconds), "1m00s (30.0 s to 2h00m)");
+        assert_eq!(band(Figure::exact(1.2345), money), "1.23");
+        assert_eq!(cell(None, bytes, band), "-");
+    }
+
+    fn pipeline(text: &str) -> Pipeline {
+        let (file, options) = (Utf8Path::new("pipeline.toml"), LoadOptions::default());
+        let loaded = load(text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
+        loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline
+    }
+
+    #[test]
+    fn a_plan_is_a_table_with_all_its_stages_together_and_the_gpus() {
+        let pipeline = pipeline(
+            "[pipeline]\nname = \"p\"\n[stage.clips]\nuse = \"corpus.folder\"\nfolder = \"d\"\n\
+             [stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n",
+        );
+        let seconds = Figure { low: 60.0, likely: 120.0, high: 240.0 };
+        let voice = StageEstimate {
+            basis: Basis::Measured,
+            seconds: Some(seconds),
+            disk_bytes: Some(Figure::exact(3e9)),
+            advice: vec!["t4: batch = 2 fits".to_owned()],
+            ..StageEstimate::unknown(4_000)
+        };
+        let total = Total {
+            seconds,
+            gpu_seconds: Figure::default(),
+            disk_bytes: Figure::exact(3e9),
+            ram_bytes: Figure::default(),
+            vram_bytes: Figure::default(),
+            money: Some(Figure::exact(1.5)),
+            basis: Basis::Unknown,
+            unknown: vec!["clips".to_owned()],
+        };
+        let gpu = |name: &str, fits, is_best| OnGpu {
+            name: name.to_owned(),
+            seconds,
+            gpu_seconds: seconds,
+            money: Figure::exact(2.0),
+            fits,
+            is_best,
+        };
+        let stages = [("clips".to_owned(), StageEstimate::unknown(1)), ("voice".to_owned(), voice)];
+        let estimate = Estimate {
+            stages: stages.into(),
+            total: total.clone(),
+            gpus: vec![gpu("t4", Fit::No, false), gpu("a100", Fit::Yes, true)],
+            assumptions: vec!["the moon is round".to_owned()],
+            assumed_counts: Vec::new(),
+            fitted: None,
+            devices: Vec::new(),
+        };
+        let before = Total { seconds: Figure::exact(90.0), ..total };
+        let (pipeline, estimate) = (&pipeline, &estimate);
+        let text =
+            EstimateText { pipeline, estimate, before: Some(&before), paint: Paint::default() };
+        insta::assert_snapshot!(text.render(), @r#"
+
+        stage  items                    time  GPU  VRAM  RAM    disk  money  basis
+        clips      1                       -    -     -    -       -      -  unknown
+        voice  4,000  2m00s (1m00s to 4m00s)    -     -    -  3.0 GB      -  measured
+        all           2m00s (1m00s to 4m00s)    -     -    -  3.0 GB   1.50  unknown
+        voice on t4: batch = 2 fits
+        about 2m00s (1m00s to 4m00s) from beginning to end, 1.50 of money, plus clips, with unknown times
+
+        on                      time                     GPU  money  fits
+        t4    2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  no
+        a100  2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  yes   the cheapest that fits
+        relative to the unchanged manifest: +30.0 s of time, +0.00 of money, +0 B of disk, +0 B of VRAM
+        assumed: the moon is round
+        "#);
+    }
+
+    #[test]
+    fn a_difference_has_its_sign() {
+        assert_eq!(signed(-90.0, units::seconds), "-1m30s");
+        assert_eq!(signed(2e9, bytes), "+2.0 GB");
+    }
+}

@@ -1,0 +1,72 @@
+//! One page about a run: reasons, data, training, samples, cost, and provenance. All of it is read
+//! from the cache; nothing is computed anew, and the same cache gives the same page.
+//!
+//! The page is one file that needs no network. Its size is bounded for any data set: charts count
+//! values, tables are cut, the list of clips has at most 20,000, and recordings are included up to
+//! a limit, samples first.
+
+mod audio;
+mod chart;
+mod clips;
+mod compared;
+mod cost;
+pub mod figures;
+mod overlay;
+mod page;
+mod provenance;
+mod quarantine;
+mod regression;
+mod runs;
+mod samples;
+mod seen;
+pub mod training;
+mod view;
+
+use engine::pipeline::Pipeline;
+use engine::store::{ReadError, Store};
+
+use audio::{Album, ROOM};
+pub use runs::Chosen;
+use seen::Seen;
+
+/// A finished page.
+pub struct Report {
+    pub html: String,
+    /// The number of recordings on the page, and of those that did not fit.
+    pub recordings: usize,
+    pub left_out: usize,
+}
+
+/// The contents of the page.
+struct Found<'a> {
+    seen: &'a Seen<'a>,
+    corpora: Vec<clips::Corpus>,
+    aside: Vec<quarantine::Aside<'a>>,
+    trainings: Vec<overlay::Group>,
+    runs: runs::Runs,
+    grids: Vec<samples::Grid>,
+    findings: Vec<regression::Finding>,
+    cost: cost::Cost,
+    provenance: provenance::Provenance,
+}
+
+impl Report {
+    /// The page of a run of a pipeline, with others beside it.
+    pub fn of(pipeline: &Pipeline, store: &Store, chosen: Chosen) -> Result<Report, ReadError> {
+        let seen = Seen::look(pipeline, store, chosen.run.clone())?;
+        let found = Found {
+            corpora: clips::corpora(&seen)?,
+            aside: quarantine::aside(&seen)?,
+            trainings: overlay::groups(&seen, &chosen)?,
+            runs: runs::Runs::of(store, &chosen.all)?,
+            grids: samples::grids(&seen)?,
+            findings: regression::findings(&seen)?,
+            cost: cost::Cost::of(&seen).map_err(ReadError::Cache)?,
+            provenance: provenance::Provenance::of(&seen),
+            seen: &seen,
+        };
+        let mut album = Album::new(store, ROOM);
+        let html = page::render(&found, &mut album);
+        Ok(Report { html, recordings: album.recordings().len(), left_out: album.left_out })
+    }
+}

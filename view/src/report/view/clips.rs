@@ -1,0 +1,114 @@
+//! The data set: its size, its distributions, and the list of its clips.
+
+use engine::units;
+use maud::{Markup, html};
+
+use super::list::List;
+use super::table::{Cell, Table};
+use super::{Section, bar, chart, number, text};
+use crate::report::audio::Album;
+use crate::report::chart::histogram;
+use crate::report::clips::{Corpus, Measure};
+
+/// The number of speakers that are named.
+const SPEAKERS: usize = 100;
+
+pub fn section(corpora: &[Corpus], lists: &[List], album: &mut Album) -> Option<Section> {
+    if corpora.is_empty() {
+        return None;
+    }
+    let body = html! {
+        @for (corpus, list) in corpora.iter().zip(lists) { (of(corpus, corpora.len() > 1, list, album)) }
+    };
+    Some(Section { id: "data", title: "The data set", body })
+}
+
+fn of(corpus: &Corpus, named: bool, list: &List, album: &mut Album) -> Markup {
+    html! {
+        @if named { h3 { "From " (text(&corpus.source)) } }
+        p.lead { (lead(corpus)) }
+        div.charts { @for measure in Measure::ALL { (spread(corpus, measure)) } }
+        (table(corpus))
+        (speakers(corpus))
+        (list.render(album))
+    }
+}
+
+fn lead(corpus: &Corpus) -> String {
+    let clips = corpus.clips.len() as u64;
+    let mut lead = format!("{} clip{}", units::count(clips), if clips == 1 { "" } else { "s" });
+    match corpus.spread(Measure::Seconds) {
+        Some(seconds) => lead.push_str(&format!(", {}", units::seconds(seconds.total))),
+        None => lead.push_str("; no stage measures how long they are: `audio.check` does"),
+    }
+    match corpus.speakers().len() {
+        0 => {}
+        1 => lead.push_str(", one speaker"),
+        many => lead.push_str(&format!(", {} speakers", units::count(many as u64))),
+    }
+    lead.push('.');
+    lead
+}
+
+fn spread(corpus: &Corpus, measure: Measure) -> Markup {
+    let Some(spread) = corpus.spread(measure) else { return html! {} };
+    let (least, median, most) = (number(spread.least), number(spread.median), number(spread.most));
+    let unit = measure.unit();
+    let in_words = format!(
+        "{} of {} clips: from {least} to {most} {unit}, half of them below {median}",
+        measure.name(),
+        spread.clips
+    );
+    let facts = html! { span.facts { (least) " – " (most) ", median " (median) } };
+    chart(measure.name(), unit, histogram(&corpus.values(measure)), &in_words, facts)
+}
+
+fn table(corpus: &Corpus) -> Markup {
+    let headings =
+        ["Measure", ">Clips", ">Least", ">10 %", ">Median", ">90 %", ">Most", ">Total", "-Unit"];
+    let mut table = Table::new("Distributions", &headings);
+    for measure in Measure::ALL {
+        let Some(spread) = corpus.spread(measure) else { continue };
+        let figure = |value: f64| Cell::number(number(value), value);
+        let adds_up = matches!(measure, Measure::Seconds | Measure::Characters);
+        table.row([
+            Cell::text(measure.name()),
+            Cell::number(units::count(spread.clips as u64), spread.clips as f64),
+            figure(spread.least),
+            figure(spread.tenth),
+            figure(spread.median),
+            figure(spread.ninetieth),
+            figure(spread.most),
+            if adds_up { figure(spread.total) } else { Cell::empty() },
+            Cell::text(measure.unit()),
+        ]);
+    }
+    if table.is_empty() {
+        html! {}
+    } else {
+        table.render()
+    }
+}
+
+fn speakers(corpus: &Corpus) -> Markup {
+    let all = corpus.speakers();
+    let most = all.iter().map(|(_, _, seconds)| *seconds).fold(0.0, f64::max);
+    let most_clips = all.iter().map(|(_, clips, _)| *clips).max().unwrap_or(1) as f64;
+    let share = |clips: u64, seconds: f64| match most > 0.0 {
+        true => seconds / most,
+        false => clips as f64 / most_clips,
+    };
+    let mut table = Table::new("Speakers", &["Speaker", ">Clips", ">Time", "-"]);
+    for (name, clips, seconds) in all.iter().take(SPEAKERS) {
+        table.row([
+            Cell::text(text(name)),
+            Cell::number(units::count(*clips), *clips as f64),
+            Cell::number(units::seconds(*seconds), *seconds),
+            Cell::text(bar(share(*clips, *seconds))),
+        ]);
+    }
+    html! {
+        @if !table.is_empty() { (table.render()) }
+        @if all.len() > SPEAKERS { p.note { (units::count((all.len() - SPEAKERS) as u64)) " more speakers, with less time each, are not listed." } }
+    }
+}

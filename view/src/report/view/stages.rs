@@ -1,0 +1,123 @@
+//! The stages of the run: the graph, and a table with reasons.
+
+use engine::pipeline::StageSpec;
+use engine::units;
+use maud::{Markup, PreEscaped, html};
+
+use super::table::{Cell, Table};
+use super::{Section, text};
+use crate::escape::{fit, width};
+use crate::graph::{End, Graph, Node, State};
+use crate::report::seen::{Seen, SeenStage};
+
+/// Reasons of at most this length are shown in full.
+const SHORT: usize = 140;
+
+const ENDS: [End; 4] = [End::Executed, End::Reused, End::Failed, End::Missed];
+
+pub fn section(seen: &Seen) -> Section {
+    let graph = Graph::drawn(seen.pipeline, &|spec| node(seen, spec));
+    let failed = seen.stages.iter().filter(|stage| stage.failure.is_some());
+    let is_there = |end: &End| seen.stages.iter().any(|stage| stage.end == *end);
+    let body = html! {
+        @for stage in failed {
+            p.alarm { strong { (text(&stage.spec.name)) " failed: " } (text(stage.failure.as_deref().unwrap_or(""))) }
+        }
+        figure.graph {
+            figcaption {
+                @for end in ENDS.into_iter().filter(is_there) {
+                    span class={ "key " (word(end)) } { (word(end)) }
+                }
+                @if !seen.pipeline.assets.is_empty() { span.key.asset { "asset" } }
+            }
+            div.scroll tabindex="0" role="img" aria-label=(in_words(seen)) { (PreEscaped(graph.svg())) }
+        }
+        (table(seen))
+    };
+    Section { id: "run", title: "Stages and reasons", body }
+}
+
+fn node(seen: &Seen, spec: &StageSpec) -> Node {
+    let stage = seen.stage(spec.id);
+    let mut title = format!("{}: {}", word(stage.end), counts(stage));
+    for reason in stage.reasons.iter().chain(&stage.failure).take(5) {
+        title.push('\n');
+        title.push_str(reason);
+    }
+    let (name, detail) = (spec.name.clone(), spec.kind.name.to_owned());
+    Node { name, detail, state: State::Ended(stage.end), title }
+}
+
+fn word(end: End) -> &'static str {
+    match end {
+        End::Executed => "executed",
+        End::Reused => "reused",
+        End::Failed => "failed",
+        End::Missed => "missed",
+    }
+}
+
+fn counts(stage: &SeenStage) -> String {
+    let counts = stage.counts;
+    format!(
+        "{} executed, {} reused, {} quarantined",
+        units::count(counts.executed),
+        units::count(counts.reused),
+        units::count(counts.quarantined)
+    )
+}
+
+fn in_words(seen: &Seen) -> String {
+    let count = |end| seen.stages.iter().filter(|stage| stage.end == end).count();
+    format!(
+        "The graph of {} stages: {} executed, {} reused, {} failed, {} not reached. The table below has them all.",
+        seen.stages.len(),
+        count(End::Executed),
+        count(End::Reused),
+        count(End::Failed),
+        count(End::Missed)
+    )
+}
+
+fn table(seen: &Seen) -> Markup {
+    let headings =
+        ["Stage", "Kind", ">Executed", ">Reused", ">Set aside", ">Gives", ">Time", "Why"];
+    let mut table = Table::new("The stages in their order", &headings);
+    for stage in &seen.stages {
+        let count = |number: u64| match number {
+            0 => Cell::number(html! { span.none { "0" } }, 0.0),
+            number => Cell::number(units::count(number), number as f64),
+        };
+        table.row([
+            Cell::text(html! { span class={ "dot " (word(stage.end)) } title=(word(stage.end)) {} (text(&stage.spec.name)) }),
+            Cell::text(html! { code { (stage.spec.kind.name) } }),
+            count(stage.counts.executed),
+            count(stage.counts.reused),
+            count(stage.counts.quarantined),
+            stage.given().map_or_else(Cell::empty, count),
+            Cell::number(units::seconds(stage.counts.seconds), stage.counts.seconds),
+            Cell::prose(why(stage)),
+        ]);
+    }
+    table.render()
+}
+
+/// The first reasons; the rest on demand.
+fn why(stage: &SeenStage) -> Markup {
+    let reasons = &stage.reasons;
+    html! {
+        @if let Some(failure) = &stage.failure { span.failed { (text(failure)) } }
+        @else if !stage.was_reached() { span.none { "the run did not come to it" } }
+        @else if reasons.is_empty() { span.none { "nothing changed" } }
+        @else if let [one] = reasons.as_slice() && width(one) <= SHORT { (text(one)) }
+        @else {
+            details {
+                summary {
+                    (fit(&text(&reasons[0]), SHORT))
+                    @if reasons.len() > 1 { span.unit { " and " (reasons.len() - 1) " more" } }
+                }
+                ul { @for reason in reasons { li { (text(reason)) } } }
+            }
+        }
+    }
+}
