@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use cache::{Access, Archived, Archiving, Cache, CacheError, TakenIn};
+use cache::{Access, Archived, Archiving, Cache, CacheError, UnpackCounts};
 use camino::Utf8Path;
 use engine::archive;
 use engine::export::real;
@@ -121,7 +121,7 @@ pub fn unpack(
     Ok(if is_whole { Exit::Done } else { Exit::Failed })
 }
 
-fn taken_json(taken: &TakenIn) -> serde_json::Value {
+fn taken_json(taken: &UnpackCounts) -> serde_json::Value {
     let damages: Vec<_> = taken
         .damages
         .iter()
@@ -138,7 +138,7 @@ fn taken_json(taken: &TakenIn) -> serde_json::Value {
     })
 }
 
-fn tell_taken(taken: &TakenIn, cache: &Cache, output: &mut dyn Write) -> Result<(), CliError> {
+fn tell_taken(taken: &UnpackCounts, cache: &Cache, output: &mut dyn Write) -> Result<(), CliError> {
     for damage in &taken.damages {
         writeln!(output, "{}", super::care::damage_line(damage))?;
     }
