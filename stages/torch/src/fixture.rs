@@ -16,13 +16,13 @@ use tch::{Kind, Tensor};
 
 use crate::codec::Codec;
 use crate::dac;
-use crate::dual_ar;
 use crate::error::TorchError;
+use crate::fish;
+use crate::lora_fixture;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
 use crate::train::adamw::AdamWSettings;
-use crate::train::lora_fixture;
 use crate::vits;
 use crate::wav2vec2;
 use crate::weights::{self, Weights};
@@ -107,7 +107,7 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
         Model::FishDac => fish_dac(&weights, &tensors)?,
         Model::FishDualAr => {
             let inputs = inputs(&tensors)?;
-            flat(dual_ar::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
+            flat(fish::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
         }
         Model::Lora => lora(&weights, &tensors)?,
         Model::Vits => {

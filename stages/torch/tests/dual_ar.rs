@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use stage_torch::dual_ar::{
-    Batch, Clip, Config, Drawn, DualAr, DualArTrainee, Memory, Parity, Sampling, Seeded, Sentence,
-    Speech, Stop, Tokens,
+    Batch, Clip, Config, Drawn, DualAr, Parity, Sampling, Seeded, Sentence, Speech, Stop, Tokens,
 };
+use stage_torch::fish::{DualArTrainee, Memory};
 use stage_torch::layers::{Adaptable, Adapter, Pass};
 use stage_torch::train::{Phase, Totals, Trainee};
 use stage_torch::weights::Weights;

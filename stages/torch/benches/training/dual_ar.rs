@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use stage_torch::dual_ar::{Batch, Clip, Config, DualAr, DualArTrainee, Memory as Pieces, Tokens};
-use stage_torch::train::lora::{LoraSettings, attach};
+use stage_torch::dual_ar::{Batch, Clip, Config, DualAr, Tokens};
+use stage_torch::fish::{DualArTrainee, Memory as Pieces};
+use stage_torch::lora::{LoraSettings, attach};
 use stage_torch::train::order::{self, Grouping, Order};
 use stage_torch::weights::Weights;
 use tch::Tensor;

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use stage_families::training::Setting;
 use stage_families::xtts::training_memory;
-use stage_torch::train::lora::{LoraSettings, attach};
+use stage_torch::lora::{LoraSettings, attach};
 use stage_torch::weights::Weights;
 use stage_torch::xtts::{
     Batch, Clip, Gpt, GptConfig, GptTrainee, Layout, Memory as Pieces, Packer, Parity, Purpose,

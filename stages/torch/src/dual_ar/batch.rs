@@ -19,18 +19,18 @@ pub struct Clip {
 /// Clips in rows of equal length, padded on the right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    pub(super) rows: i64,
-    pub(super) height: i64,
-    pub(super) length: i64,
+    pub(crate) rows: i64,
+    pub(crate) height: i64,
+    pub(crate) length: i64,
     /// [B, 1 + K, T].
-    pub(super) tokens: Vec<i32>,
-    pub(super) labels: Vec<i32>,
-    pub(super) scope: Scope,
+    pub(crate) tokens: Vec<i32>,
+    pub(crate) labels: Vec<i32>,
+    pub(crate) scope: Scope,
 }
 
 /// The previous columns that each column attends to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// One clip per row: the padding is on the right, and no column of the clip attends to it.
     Row,
     /// Several independent clips per row: their lengths, padding included, row after row.
@@ -111,7 +111,7 @@ impl Batch {
         self.rows * self.length
     }
 
-    pub(super) fn tokens(&self, device: Device) -> Result<Tensor, TorchError> {
+    pub(crate) fn tokens(&self, device: Device) -> Result<Tensor, TorchError> {
         let shape = [self.rows, self.height, self.length];
         let tokens = Tensor::f_from_slice(&self.tokens)?.f_view(shape)?;
         Ok(tokens.f_to_kind(tch::Kind::Int64)?.f_to_device(device)?)
@@ -129,14 +129,14 @@ impl Batch {
     }
 
     /// The positions with token labels, and these labels.
-    pub(super) fn token_labels(&self) -> (Vec<i64>, Vec<i64>) {
+    pub(crate) fn token_labels(&self) -> (Vec<i64>, Vec<i64>) {
         let labelled = self.labelled(|label| label != IGNORED);
         labelled.map(|(at, label)| (at as i64, i64::from(self.labels[label]))).unzip()
     }
 
     /// The positions with frame labels, and their codes: [N, K]. A frame has a label if its codes
     /// do.
-    pub(super) fn frame_labels(&self) -> (Vec<i64>, Vec<i64>) {
+    pub(crate) fn frame_labels(&self) -> (Vec<i64>, Vec<i64>) {
         let (mut places, mut codes) = (Vec::new(), Vec::new());
         if self.height < 2 {
             return (places, codes);
@@ -154,7 +154,7 @@ impl Batch {
     }
 
     /// The positions of the columns, [B, T], if they are not consecutive in each row.
-    pub(super) fn positions(&self) -> Option<Vec<i64>> {
+    pub(crate) fn positions(&self) -> Option<Vec<i64>> {
         match &self.scope {
             Scope::Spans(lengths) => Some(lengths.iter().flat_map(|length| 0..*length).collect()),
             Scope::Row | Scope::Padding(_) => None,

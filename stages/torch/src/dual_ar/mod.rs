@@ -7,13 +7,11 @@
 pub mod batch;
 pub mod block;
 pub mod decode;
-pub mod fixture;
 pub mod generate;
 pub(crate) mod loss;
 pub mod model;
 pub mod prompt;
 pub mod sampling;
-mod trainee;
 
 pub use crate::autoregressive::{Drawn, Noise, Seeded, Stop};
 pub use batch::{Batch, Clip};
@@ -22,4 +20,3 @@ pub use model::{DualAr, Parity, Tokens};
 pub use prompt::{PromptFormat, Script, Spoken, Vocabulary};
 pub use sampling::Sampling;
 pub use stage_families::dual_ar::Config;
-pub use trainee::{DualArTrainee, Memory};

@@ -7,9 +7,9 @@ use super::block::Block;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Adaptable, Embedding, Linear, Pass, RmsNorm};
+use crate::lora;
 use crate::random::Random;
 use crate::rope::{Rope, Rotary};
-use crate::train::lora;
 use crate::weights::{Scope, Weights};
 use stage_families::dual_ar::{Config, Stack};
 
@@ -34,25 +34,25 @@ pub enum Parity {
 }
 
 /// The embeddings of words, by their name.
-pub(super) const WORDS: &str = "embeddings";
+pub(crate) const WORDS: &str = "embeddings";
 
 /// The names of the fields are those of the tensors.
 #[derive(Debug)]
 pub struct DualAr {
-    pub(super) config: Config,
-    pub(super) tokens: Tokens,
-    pub(super) parity: Parity,
-    pub(super) embeddings: Embedding,
-    pub(super) codebook_embeddings: Embedding,
-    pub(super) layers: Vec<Block>,
-    pub(super) norm: RmsNorm,
+    pub(crate) config: Config,
+    pub(crate) tokens: Tokens,
+    pub(crate) parity: Parity,
+    pub(crate) embeddings: Embedding,
+    pub(crate) codebook_embeddings: Embedding,
+    pub(crate) layers: Vec<Block>,
+    pub(crate) norm: RmsNorm,
     /// None if the output shares the embeddings (weight tying).
-    pub(super) output: Option<Linear>,
-    pub(super) fast_project_in: Option<Linear>,
-    pub(super) fast_embeddings: Embedding,
-    pub(super) fast_layers: Vec<Block>,
-    pub(super) fast_norm: RmsNorm,
-    pub(super) fast_output: Linear,
+    pub(crate) output: Option<Linear>,
+    pub(crate) fast_project_in: Option<Linear>,
+    pub(crate) fast_embeddings: Embedding,
+    pub(crate) fast_layers: Vec<Block>,
+    pub(crate) fast_norm: RmsNorm,
+    pub(crate) fast_output: Linear,
     rope: Rope,
     fast_rope: Rope,
 }
@@ -212,7 +212,7 @@ impl DualAr {
         found
     }
 
-    pub(super) fn linears(&self) -> Vec<(String, &Linear)> {
+    pub(crate) fn linears(&self) -> Vec<(String, &Linear)> {
         let mut found = Vec::new();
         for (prefix, block) in self.blocks() {
             let Block { attention, feed_forward, .. } = block;
@@ -231,7 +231,7 @@ impl DualAr {
         found
     }
 
-    pub(super) fn tables(&self) -> [(&'static str, &Embedding); 3] {
+    pub(crate) fn tables(&self) -> [(&'static str, &Embedding); 3] {
         [
             (WORDS, &self.embeddings),
             ("codebook_embeddings", &self.codebook_embeddings),
@@ -305,7 +305,7 @@ impl DualAr {
     }
 
     /// For positions within a frame: [B, T].
-    pub(super) fn fast_rotary(&self, places: &Tensor) -> Rotary {
+    pub(crate) fn fast_rotary(&self, places: &Tensor) -> Rotary {
         self.fast_rope.at(places)
     }
 

@@ -9,8 +9,8 @@ use crate::arrived::{Arrived, Family};
 use crate::dual_ar::{Config, DualAr, Parity};
 use crate::error::TorchError;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
+use crate::lora::{self, LoraSettings};
 use crate::stored;
-use crate::train::lora::{self, LoraSettings};
 use crate::weights::Weights;
 
 /// Fields that are passed on unchanged to derived models.

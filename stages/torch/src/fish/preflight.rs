@@ -4,12 +4,11 @@
 use stage_core::{Context, StageError};
 use tch::Tensor;
 
+use super::DualArTrainee;
 use super::clip::{Clips, script};
 use super::model::Model;
 use crate::codec::Codes;
-use crate::dual_ar::{
-    Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Sentence, Stop,
-};
+use crate::dual_ar::{Batch, DualAr, Parity, PromptFormat, Sampling, Seeded, Sentence, Stop};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::frozen::{check_frozen, frozen};
@@ -182,12 +181,13 @@ mod tests {
     use tch::Kind;
 
     use super::*;
-    use crate::dual_ar::{Memory, Spoken};
+    use crate::dual_ar::Spoken;
+    use crate::fish::Memory;
     use crate::fish::clip::Clip;
     use crate::fish::testing::{config, vocabulary};
     use crate::lineage::ModelLineage;
+    use crate::lora::{self, LoraSettings};
     use crate::train::clips::UnusableClips;
-    use crate::train::lora::{self, LoraSettings};
     use crate::train::notes::Notes;
 
     fn model() -> Model {

@@ -8,15 +8,15 @@ use super::clip::{Clips, Reading, SALT};
 use super::model::Model;
 use super::plan::Plan;
 use super::preflight::Preflight;
-use crate::dual_ar::{DualArTrainee, Memory};
+use crate::fish::{DualArTrainee, Memory};
 use crate::lineage::{self, AdapterLineage};
+use crate::lora::{self, LoraSettings};
 use crate::machine::Machine;
+use crate::patterns::Match;
 use crate::stored;
 use crate::train::clips::Sides;
 use crate::train::frozen::{check_frozen, frozen};
-use crate::train::lora::{self, LoraSettings};
 use crate::train::losses::Means;
-use crate::train::patterns::Match;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 

@@ -10,8 +10,8 @@ use crate::codec::CodecFormat;
 use crate::dual_ar::{DualAr, Parity};
 use crate::lineage::AdapterLineage;
 use crate::loaded::{Loaded, brought};
+use crate::lora;
 use crate::npy;
-use crate::train::lora;
 
 /// The inputs that models are prepared from.
 pub struct Source {

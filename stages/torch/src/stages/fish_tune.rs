@@ -9,9 +9,9 @@ use stage_families::dual_ar::kinds as fish;
 use crate::error::guarded;
 use crate::fish::tune::{Method, Tuned, Tuning};
 use crate::lineage::{self, AdapterLineage, ModelLineage};
+use crate::lora::LoraSettings;
 use crate::machine::Machine;
 use crate::train::log;
-use crate::train::lora::LoraSettings;
 use crate::train::outputs::Outcome;
 
 type Values = Vec<(String, NewValue)>;

@@ -8,8 +8,8 @@ use stage_families::xtts::{GPT_PREFIX, tune};
 
 use crate::error::guarded;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
+use crate::lora::{self, LoraSettings};
 use crate::stored;
-use crate::train::lora::{self, LoraSettings};
 use crate::train::merge::merged;
 use crate::xtts::tune::base::Base;
 

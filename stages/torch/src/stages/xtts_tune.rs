@@ -8,9 +8,9 @@ use stage_families::xtts::tune;
 
 use crate::error::guarded;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
+use crate::lora::LoraSettings;
 use crate::machine::Machine;
 use crate::train::log;
-use crate::train::lora::LoraSettings;
 use crate::train::outputs::Outcome;
 use crate::xtts::tune::{Method, Tuned, Tuning};
 

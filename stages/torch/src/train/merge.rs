@@ -6,8 +6,8 @@ use std::sync::Arc;
 use stage_core::{Blob, Context, StageError};
 use tch::Kind;
 
-use super::lora::{Adaptable, Layer};
 use crate::error::TorchError;
+use crate::lora::{Adaptable, Layer};
 use crate::stored;
 
 pub struct Merged {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::split::hash;
 use crate::error::TorchError;
+use crate::random::hash;
 use crate::random::{Random, scramble};
 
 /// The properties of a clip that the order depends on.

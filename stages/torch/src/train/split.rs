@@ -1,12 +1,7 @@
 //! The selection of held-out clips: by each clip's own id, so that other clips never move one from
 //! side to side.
 
-use cache::Digest;
-
-/// A fixed number for an id.
-pub(super) fn hash(salt: &str, id: &str) -> u64 {
-    Digest::of(format!("{} {salt}{id}", salt.len()).as_bytes()).start()
-}
+use crate::random::hash;
 
 /// True for each held-out id: `fraction` of them on average. If chance holds out none of several,
 /// the one with the lowest hash is held out; one always stays for training.

@@ -20,8 +20,8 @@ use super::noise::{NormalNoise, Seeded};
 use crate::cast::computed_in;
 use crate::error::TorchError;
 use crate::layers::Pass;
+use crate::patterns::{Match, matches};
 use crate::random::{Random, scramble};
-use crate::train::patterns::{Match, matches};
 use crate::train::{Losses, Totals};
 use crate::weights::Weights;
 

@@ -11,7 +11,7 @@ use super::perceiver::Perceiver;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Embedding, LayerNorm, Linear, Pass};
-use crate::train::lora;
+use crate::lora;
 use crate::weights::{Weights, check_finite};
 use stage_families::xtts::{GptConfig, is_duplicate};
 

@@ -6,8 +6,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
 use crate::layers::{Embedding, Linear, Pass, dropout};
+use crate::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::random::{Random, scramble};
-use crate::train::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::train::order::Row;
 use crate::train::run::Purpose;
 use crate::train::{Data, Losses, Phase, Totals, Trainee, samples};

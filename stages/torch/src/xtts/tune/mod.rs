@@ -20,10 +20,10 @@ use self::preflight::Preflight;
 use self::start::Start;
 use super::trainee::GptTrainee;
 use crate::lineage::{self, AdapterLineage};
+use crate::lora::LoraSettings;
 use crate::machine::Machine;
 use crate::train::clips::Sides;
 use crate::train::frozen::{check_frozen, frozen};
-use crate::train::lora::LoraSettings;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 

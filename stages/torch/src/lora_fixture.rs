@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use safetensors::tensor::SafeTensors;
 use tch::{Kind, Tensor};
 
-use super::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::error::TorchError;
 use crate::layers::{Embedding, Linear, Pass};
+use crate::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::weights::Weights;
 
 struct Model {

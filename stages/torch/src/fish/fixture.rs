@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use tch::{Kind, Tensor};
 
-use super::batch::Batch;
-use super::generate::Sentence;
-use super::model::{DualAr, Parity, Tokens};
-use super::sampling::Sampling;
 use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
 use crate::autoregressive::{Drawn, Noise};
+use crate::dual_ar::batch::Batch;
+use crate::dual_ar::generate::Sentence;
+use crate::dual_ar::model::{DualAr, Parity, Tokens};
+use crate::dual_ar::sampling::Sampling;
 use crate::error::TorchError;
 use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;

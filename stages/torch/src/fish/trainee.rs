@@ -6,12 +6,12 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::batch::{Batch, Scope};
-use super::block::Block;
-use super::loss::{cross_entropy, in_pieces, over_pieces};
-use super::model::{DualAr, Layout, Parity, WORDS};
 use crate::autoregressive::AttentionMask;
 use crate::chain::{Block as Link, Chain, leaf, send_back};
+use crate::dual_ar::batch::{Batch, Scope};
+use crate::dual_ar::block::Block;
+use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
+use crate::dual_ar::model::{DualAr, Layout, Parity, WORDS};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::scramble;

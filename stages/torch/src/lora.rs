@@ -13,8 +13,8 @@ use crate::layers::{Adapter, Conv1D, Embedding, Linear};
 use crate::random::Random;
 use crate::weights::Weights;
 
-use super::patterns::{Match, matches};
-use super::split::hash;
+use crate::patterns::{Match, matches};
+use crate::random::hash;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
