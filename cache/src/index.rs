@@ -134,14 +134,6 @@ impl View {
         Ok(())
     }
 
-    /// Tests if a table has any record, removed ones included.
-    pub fn has_records(&self, table: Table) -> IndexResult<bool> {
-        let first = record_key(table, &Digest::from_bytes([0; 32]));
-        let last = record_key(table, &Digest::from_bytes([255; 32]));
-        let mut rows = self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)?;
-        Ok(rows.next().is_some())
-    }
-
     /// The indexed packs, with their indexed lengths.
     pub fn packs(&self) -> IndexResult<Vec<(u32, u64)>> {
         let mut packs = Vec::new();

@@ -94,11 +94,6 @@ impl Pending {
             .collect()
     }
 
-    pub fn has_records(&self, table: Table) -> bool {
-        let batches = || self.flight.as_deref().into_iter().chain([&self.active]);
-        batches().any(|batch| batch.records.keys().any(|(of, _)| *of == table))
-    }
-
     pub fn bytes(&self) -> u64 {
         self.active.bytes + self.flight.as_ref().map_or(0, |batch| batch.bytes)
     }

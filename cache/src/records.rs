@@ -81,14 +81,6 @@ impl Cache {
         values.into_iter().map(|written| self.whole_if_any(written)).collect()
     }
 
-    /// Tests if a table may have records; one that was never written to has none.
-    pub fn has_records(&self, table: Table) -> Result<bool, CacheError> {
-        if self.0.pending().has_records(table) {
-            return Ok(true);
-        }
-        self.0.ledger().read(|view| view.has_records(table))
-    }
-
     /// All records of a table, by key.
     pub fn scan(&self, table: Table) -> Result<Vec<(Digest, Bytes)>, CacheError> {
         // Read first: an entry that a commit moves to the index meanwhile is then seen twice, not

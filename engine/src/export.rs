@@ -26,7 +26,7 @@ use stage_core::{Blob, Fields, Item, StageError};
 use crate::engine::{EngineError, Sink};
 use crate::leftovers;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
-use crate::plan::{Planned, StagePlan, planner};
+use crate::plan::{Known, Planned, planner};
 use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 
@@ -63,7 +63,7 @@ pub struct Exported {
 pub fn export(
     store: &Store,
     pipeline: &Pipeline,
-    plans: &[StagePlan],
+    known: &[impl Known],
     stages: &[StageId],
     total: &mut u64,
     sink: Sink,
@@ -72,7 +72,7 @@ pub fn export(
     let mut unsaved = None;
     for spec in stages.iter().map(|id| pipeline.stage(*id)) {
         for export in &spec.exports {
-            let Some(value) = plans[spec.id.0].outputs.get(export.port) else { continue };
+            let Some(value) = known[spec.id.0].outputs().get(export.port) else { continue };
             let one = One { store, pipeline, spec, export };
             let done = one.bring_up_to_date(value)?;
             *total += done.written + done.removed;

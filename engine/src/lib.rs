@@ -3,6 +3,7 @@
 //! Text becomes a `Manifest` (as written), a [`pipeline::Pipeline`] (resolved and typed), a plan
 //! (work and reasons), a schedule, outcomes and artifacts.
 
+mod allowance;
 pub mod archive;
 pub mod engine;
 pub mod estimate;

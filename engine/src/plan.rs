@@ -81,8 +81,33 @@ pub enum Work {
     Scanned(StageRecord),
     /// A gather.
     Whole,
-    /// Not known yet.
-    Later,
+    /// Not known until an upstream stage has finished.
+    AwaitsInputs,
+    /// Not known while a file is missing.
+    AwaitsFile,
+    /// It is not among the targets.
+    Unwanted,
+}
+
+/// The present knowledge of a stage: from a plan, or from a run.
+pub trait Known {
+    fn keyed(&self) -> Option<&Keyed>;
+    fn outputs(&self) -> &BTreeMap<&'static str, Planned>;
+    fn rejects(&self) -> &[(Arc<str>, Reject)];
+}
+
+impl Known for StagePlan {
+    fn keyed(&self) -> Option<&Keyed> {
+        self.keyed.as_ref()
+    }
+
+    fn outputs(&self) -> &BTreeMap<&'static str, Planned> {
+        &self.outputs
+    }
+
+    fn rejects(&self) -> &[(Arc<str>, Reject)] {
+        &self.rejects
+    }
 }
 
 /// The value of a port, as far as it is known.

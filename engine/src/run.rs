@@ -2,18 +2,18 @@
 
 pub(crate) mod arrived;
 mod aside;
+mod batch;
+mod board;
 mod commit;
 mod context;
 mod device;
+mod dispatch;
 mod export_paths;
 mod finish;
 mod gather;
-mod gpu;
 mod hands;
 mod home;
 mod item_stage;
-mod limit;
-mod lookups;
 pub(crate) mod message;
 mod meter;
 mod pool;
@@ -22,9 +22,7 @@ pub mod replay;
 mod schedule;
 mod scratch;
 mod settle;
-mod spending;
 mod total;
-mod train_stage;
 pub mod training;
 mod trial;
 mod watchdog;
@@ -37,6 +35,7 @@ use cache::{Cache, CacheError, Claim};
 use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
+use crate::allowance::Allowance;
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::estimate::{Estimate, estimate_here};
 use crate::export::{self, Exported};
@@ -47,16 +46,14 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
 use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key};
 
+use board::Board;
 use commit::Committer;
-use gpu::Gpus;
 use hands::Hands;
 use home::Home;
-use lookups::Lookups;
-use meter::{Meter, Taken};
+use meter::Meter;
 use pool::Shared;
-use schedule::{Ending, Schedule, State};
+use schedule::{Ending, Schedule};
 use scratch::Scratch;
-use spending::Spending;
 use total::Total;
 use watchdog::Watchdog;
 
@@ -136,7 +133,7 @@ fn run_numbered(
     let names = wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
     sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
     let mut ending = Ending::Again;
-    let (mut held, mut spending) = (Vec::new(), None);
+    let (mut held, mut allowance) = (Vec::new(), None);
     let mut home = None;
     for at in 0..PASSES {
         if at == PATIENCE {
@@ -151,7 +148,7 @@ fn run_numbered(
             number,
             deep: at > 0,
             held: &mut held,
-            spending: &mut spending,
+            allowance: &mut allowance,
             home: &mut home,
         };
         let ended = pass.run(total, sink).and_then(|ending| {
@@ -224,7 +221,7 @@ fn run_numbered(
     if total_did_something && !total.is_unable {
         tidy(cache)?;
     }
-    if let Some(Err(error)) = spending.as_mut().map(|spending| spending.end(cache)) {
+    if let Some(Err(error)) = allowance.as_mut().map(|allowance| allowance.end_run(cache)) {
         status = pause_for(error.into(), total, sink)?;
     }
     Ok(status)
@@ -247,10 +244,10 @@ pub fn probe(
     let mut total = Total::new(pipeline);
     let held = &mut Vec::new();
     let (options, wanted, home) = (&options, &wanted, &mut None);
-    let spending = &mut None;
+    let allowance = &mut None;
     let deep = false;
     let mut pass =
-        Pass { engine, pipeline, cache, options, wanted, number, deep, held, spending, home };
+        Pass { engine, pipeline, cache, options, wanted, number, deep, held, allowance, home };
     pass.run(&mut total, sink)?;
     Ok(total.probed)
 }
@@ -264,7 +261,7 @@ struct Pass<'a> {
     number: u64,
     held: &'a mut Vec<Committer>,
     /// Set by the first pass with work.
-    spending: &'a mut Option<Spending>,
+    allowance: &'a mut Option<Allowance>,
     /// The place of the project when the work began.
     home: &'a mut Option<Home>,
     /// An object is known to be lost: check the objects of every record.
@@ -287,11 +284,12 @@ impl Pass<'_> {
             total.expected = self.estimate(&plan, sink)?;
         }
         begin_run(self.pipeline, self.cache, self.options, self.number)?;
-        let spending = match &mut *self.spending {
-            Some(spending) => spending,
+        let allowance = match &mut *self.allowance {
+            Some(allowance) => allowance,
             none => {
                 let began = self.options.began.unwrap_or_else(Instant::now);
-                none.insert(Spending::begin(self.cache, self.pipeline, self.number, began)?)
+                let (run, until) = (self.number, self.options.deadline);
+                none.insert(Allowance::begin(self.cache, self.pipeline, run, began, until)?)
             }
         };
         let home =
@@ -306,57 +304,42 @@ impl Pass<'_> {
             scratch: Scratch::default(),
             kept: None,
         };
-        let hours = self.pipeline.session.gpu_hours_per_week;
-        let gpu_hours = Gpus::begin(self.cache, &self.pipeline.name, self.number, hours)?;
         let hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()))
             .map_err(EngineError::Thread)?;
-        let count = self.pipeline.stages.len();
-        let state = |id: StageId| match self.wanted.contains(&id) {
-            true => State::Waiting,
-            false => State::Unwanted,
-        };
+        if is_first && let Some(event) = allowance.event() {
+            sink(event);
+        }
+        let (board, works) = Board::new(self.pipeline, self.wanted, plan);
         let mut schedule = Schedule {
             engine: self.engine,
             pipeline: self.pipeline,
             store: planner.store.clone(),
             home,
             planner,
-            plans: plan.stages,
-            states: self.pipeline.ids().map(state).collect(),
-            counts: vec![StageCounts::default(); count],
-            notes: vec![BTreeMap::new(); count],
-            reported: vec![u64::MAX; count],
+            board,
             in_flight: HashMap::new(),
             followers: HashMap::new(),
-            lookups: Lookups::begin(self.cache)?,
             options: self.options,
             sink: &mut *sink,
             hands,
-            meter: Meter::new(count, self.cache.fs().is_direct()),
+            meter: Meter::new(self.pipeline.stages.len(), self.cache.fs().is_direct()),
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
-            gpus: gpu_hours,
-            spending,
+            allowance,
             watchdog: Watchdog::default(),
-            deaths: HashMap::new(),
-            aside: BTreeMap::new(),
             halted: false,
-            failed: false,
             lost: false,
             unable: false,
             next_ticket: 0,
         };
-        if is_first {
-            schedule.tell_session();
-        }
-        let driven = schedule.drive();
+        let driven = schedule.drive(works);
         total.is_unable |= schedule.unable;
-        let taken: Vec<Taken> = self.pipeline.ids().map(|id| schedule.taken(id)).collect();
-        let done: Vec<bool> =
-            schedule.states.iter().map(|state| matches!(state, State::Done)).collect();
-        total.take_costs(self.pipeline, &taken, &done);
-        let Schedule { hands, store, plans, states, counts, mut committer, meter, .. } = schedule;
+        let done = schedule.board.done();
+        for id in &done {
+            total.take_cost(self.pipeline.stage(*id), schedule.taken(*id));
+        }
+        let Schedule { hands, store, board, mut committer, meter, .. } = schedule;
         if driven.is_err() {
             // Their tasks are not waited for.
             hands.leave_workers();
@@ -365,19 +348,17 @@ impl Pass<'_> {
         // A running commit moves the files that exports are made from.
         committer.join();
         self.held.push(committer);
-        total.add(&counts);
+        total.add(&board.counts());
         let ending = driven?;
         if self.options.probe.is_some() {
             total.probed = meter.probed;
             return Ok(Ending::Paused);
         }
-        total.take_keys(self.pipeline, &plans);
+        total.take_keys(self.pipeline, board.runs());
         self.require_home()?;
         if ending != Ending::Again {
-            let done = |id: &StageId| matches!(states[id.0], State::Done);
-            let done: Vec<StageId> = self.pipeline.ids().filter(done).collect();
-            let exported =
-                export::export(&store, self.pipeline, &plans, &done, &mut total.exported, sink)?;
+            let (known, exported) = (board.runs(), &mut total.exported);
+            let exported = export::export(&store, self.pipeline, known, &done, exported, sink)?;
             return Ok(self.with_exports(ending, exported));
         }
         Ok(ending)

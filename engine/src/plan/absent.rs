@@ -3,7 +3,7 @@
 use camino::Utf8PathBuf;
 use stage_core::{ParameterType, ParameterValue};
 
-use super::{Planner, StagePlan};
+use super::{Planner, StagePlan, Work};
 use crate::pipeline::{Reference, StageSpec};
 use crate::reason::Reason;
 
@@ -46,6 +46,7 @@ impl StagePlan {
         StagePlan {
             pending: 1,
             reasons: vec![Reason::WaitsFor { stages }],
+            work: Work::AwaitsFile,
             ..StagePlan::unwanted()
         }
     }

@@ -1,13 +1,14 @@
 //! The inputs of a stage by content, and the key that follows from them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
 use stage_core::{Fields, Item, Reject, Role};
 
-use super::{Keyed, Planned, StagePlan, parts};
+use super::{Keyed, Known, Planned, parts};
 use crate::pipeline::{Input, Pipeline, Reads, Reference, StageId, StageSpec};
 use crate::plan::planner::PlanError;
 use crate::record::{MEMO, PortValue, decode, encode};
@@ -24,7 +25,7 @@ pub struct Arriving<'a> {
 }
 
 pub enum Arrived<'a> {
-    Stage { stage: StageId, value: Planned, plan: &'a StagePlan },
+    Stage { stage: StageId, value: Planned, rejects: &'a [(Arc<str>, Reject)] },
     Asset { name: String, fields: Fields },
 }
 
@@ -56,9 +57,9 @@ impl Arrived<'_> {
         self.root().is_some() || self.artifact().is_some()
     }
 
-    fn rejects(&self) -> &[(std::sync::Arc<str>, Reject)] {
+    fn rejects(&self) -> &[(Arc<str>, Reject)] {
         match self {
-            Arrived::Stage { plan, .. } => &plan.rejects,
+            Arrived::Stage { rejects, .. } => rejects,
             Arrived::Asset { .. } => &[],
         }
     }
@@ -67,7 +68,7 @@ impl Arrived<'_> {
 /// Collects the values of all references of a stage.
 pub fn arriving<'a>(
     pipeline: &'a Pipeline,
-    stages: &'a [StagePlan],
+    stages: &'a [impl Known],
     assets: &BTreeMap<String, Fields>,
     spec: &'a StageSpec,
 ) -> Arriving<'a> {
@@ -78,9 +79,9 @@ pub fn arriving<'a>(
             Arrived::Asset { name: name.clone(), fields }
         }
         Reference::Stage { stage, port } => {
-            let plan = &stages[stage.0];
-            let value = plan.outputs.get(port).cloned().unwrap_or(Planned::Unknown);
-            Arrived::Stage { stage: *stage, value, plan }
+            let known = &stages[stage.0];
+            let value = known.outputs().get(port).cloned().unwrap_or(Planned::Unknown);
+            Arrived::Stage { stage: *stage, value, rejects: known.rejects() }
         }
     };
     let port = |(port, input): (&&'static str, &Input)| {
@@ -90,10 +91,10 @@ pub fn arriving<'a>(
 }
 
 /// The number of items on all ports of a stage, as far as it is known.
-pub fn arriving_items(pipeline: &Pipeline, stages: &[StagePlan], id: StageId) -> u64 {
+pub fn arriving_items(pipeline: &Pipeline, stages: &[impl Known], id: StageId) -> u64 {
     let inputs = pipeline.stage(id).inputs.values();
     let items = |reference: &Reference| match reference {
-        Reference::Stage { stage, port } => match stages[stage.0].outputs.get(port) {
+        Reference::Stage { stage, port } => match stages[stage.0].outputs().get(port) {
             Some(Planned::Root { items, .. }) => *items,
             Some(Planned::Partial(partial)) => partial.items(),
             _ => 0,
@@ -218,7 +219,7 @@ pub fn base_key(spec: &StageSpec, files: &BTreeMap<String, Digest>) -> StageKey 
     }
 }
 
-fn with_rejects(digest: Digest, rejects: &[(std::sync::Arc<str>, Reject)]) -> Digest {
+fn with_rejects(digest: Digest, rejects: &[(Arc<str>, Reject)]) -> Digest {
     let mut sink = HashSink::default();
     sink.digest("data", &digest);
     for (item, reject) in rejects {

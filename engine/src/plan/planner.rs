@@ -15,7 +15,7 @@ use super::inputs::{Arriving, arriving, names, planned};
 use super::items::{ItemPlanner, item_reads};
 use super::names::with_names_of;
 use super::reasons::{differences, reasons_from};
-use super::{Keyed, Plan, Planned, StagePlan, Work};
+use super::{Keyed, Known, Plan, Planned, StagePlan, Work};
 use crate::engine::{Engine, EngineError, Sink};
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
@@ -148,7 +148,7 @@ impl<'a> Planner<'a> {
     pub fn stage(
         &mut self,
         spec: &'a StageSpec,
-        stages: &[StagePlan],
+        stages: &[impl Known],
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
         let last = self.last(spec)?;
@@ -163,7 +163,7 @@ impl<'a> Planner<'a> {
     fn stage_from(
         &mut self,
         spec: &'a StageSpec,
-        stages: &[StagePlan],
+        stages: &[impl Known],
         last: Option<LastRecord>,
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
@@ -526,7 +526,7 @@ impl StagePlan {
             seconds: 0.0,
             keyed: None,
             outputs: BTreeMap::new(),
-            work: Work::Later,
+            work: Work::Unwanted,
             rejects: Vec::new(),
         }
     }
@@ -544,7 +544,12 @@ impl StagePlan {
             (StageWork::Item, _) => 0,
             _ => 1,
         };
-        StagePlan { pending, reasons: vec![Reason::WaitsFor { stages }], ..StagePlan::unwanted() }
+        StagePlan {
+            pending,
+            reasons: vec![Reason::WaitsFor { stages }],
+            work: Work::AwaitsInputs,
+            ..StagePlan::unwanted()
+        }
     }
 
     pub fn fresh(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {

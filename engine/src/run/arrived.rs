@@ -7,7 +7,7 @@ use stage_core::Fields;
 use super::message::GatherSource;
 use crate::pipeline::{Pipeline, Reference, StageSpec};
 use crate::plan::inputs::arriving;
-use crate::plan::{Planned, StagePlan};
+use crate::plan::{Known, Planned};
 
 /// By port, one for each reference.
 pub type GatherSources = BTreeMap<&'static str, Vec<GatherSource>>;
@@ -15,11 +15,11 @@ pub type GatherSources = BTreeMap<&'static str, Vec<GatherSource>>;
 /// The artifacts by port.
 pub fn artifacts(
     pipeline: &Pipeline,
-    plans: &[StagePlan],
+    known: &[impl Known],
     assets: &BTreeMap<String, Fields>,
     spec: &StageSpec,
 ) -> BTreeMap<String, Vec<Fields>> {
-    let arriving = arriving(pipeline, plans, assets, spec);
+    let arriving = arriving(pipeline, known, assets, spec);
     let ports = arriving.ports.iter().map(|(port, arrived)| {
         let fields = arrived.iter().filter_map(|one| one.artifact().cloned());
         ((*port).to_owned(), fields.collect::<Vec<_>>())
@@ -29,7 +29,7 @@ pub fn artifacts(
 
 pub fn gather_sources(
     pipeline: &Pipeline,
-    plans: &[StagePlan],
+    known: &[impl Known],
     assets: &BTreeMap<String, Fields>,
     spec: &StageSpec,
 ) -> GatherSources {
@@ -42,14 +42,14 @@ pub fn gather_sources(
                 fields: assets.get(name).cloned().unwrap_or_default(),
             },
             Reference::Stage { stage, port } => {
-                let plan = &plans[stage.0];
+                let known = &known[stage.0];
                 let stage = pipeline.stage(*stage).name.clone();
-                match plan.outputs.get(port) {
+                match known.outputs().get(port) {
                     Some(Planned::Root { root, .. }) => GatherSource::Dataset {
                         stage,
                         root: *root,
                         reads: input.reads.clone(),
-                        rejects: if reads_rejects { plan.rejects.clone() } else { Vec::new() },
+                        rejects: if reads_rejects { known.rejects().to_vec() } else { Vec::new() },
                     },
                     Some(Planned::Artifact(fields)) => {
                         GatherSource::Artifact { stage, fields: fields.clone() }

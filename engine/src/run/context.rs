@@ -15,7 +15,7 @@ use stage_core::{
 };
 
 use super::aside::Asides;
-use super::message::Message;
+use super::message::{Message, Report};
 use super::scratch::Scratch;
 use super::training::{Training, is_there};
 use crate::engine::StopFlag;
@@ -153,6 +153,11 @@ impl EngineContext {
         }
     }
 
+    fn report(&self, report: Report) {
+        // The receiver is gone only after the run.
+        let _ = self.messages.send(Message::Report { ticket: self.ticket, report });
+    }
+
     /// A full disk is no fault of the item: the run is told, and the item is tried again later.
     pub fn cannot_keep(&self, error: &CacheError) -> StageError {
         if error.is_no_space() {
@@ -245,8 +250,7 @@ impl Context for EngineContext {
             Ok(saved) => saved,
             Err(error) => return Err(self.cannot_keep(&error)),
         };
-        // The receiver is gone only after the run.
-        let _ = self.messages.send(Message::CheckpointKept { ticket: self.ticket, saved });
+        self.report(Report::CheckpointKept(saved));
         Ok(state)
     }
 
@@ -272,20 +276,18 @@ impl Context for EngineContext {
             }
             StageError::failed(error.to_string())
         })?;
-        // The receiver is gone only after the run.
-        let _ = self.messages.send(Message::SetAside { ticket: self.ticket, rejects: new });
-        aside.check()
+        let checked = aside.check();
+        self.report(Report::SetAside(new));
+        checked
     }
 
     fn begins(&mut self, course: &Course) {
-        // The receiver is gone only after the run.
-        let _ = self.messages.send(Message::Begins { ticket: self.ticket, course: course.clone() });
+        self.report(Report::Begins(course.clone()));
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        // The receiver is gone only after the run.
-        let _ = self.messages.send(Message::Metrics { ticket: self.ticket, step, values });
+        self.report(Report::Metrics { step, values });
     }
 
     fn kept(&mut self) -> Option<Utf8PathBuf> {
@@ -300,8 +302,7 @@ impl Context for EngineContext {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        // The receiver is gone only after the run.
-        let _ = self.messages.send(Message::Progress { ticket: self.ticket, done, total });
+        self.report(Report::Progress { done, total });
     }
 
     fn may_begin_step(&mut self, validates: bool) -> bool {

@@ -2,75 +2,69 @@
 
 use std::collections::BTreeSet;
 
-use stage_core::{Item, StageError};
+use stage_core::Item;
 
-use super::schedule::{Schedule, State};
 use crate::export::paths::fill;
 use crate::manifest::declared;
-use crate::pipeline::{Export, Reference, StageId, StageSpec, StageWork, Template, TemplatePart};
+use crate::pipeline::{
+    Export, Pipeline, Reference, StageId, StageSpec, StageWork, Template, TemplatePart,
+};
 use crate::plan::inputs::ITEMS;
 use crate::record::LeftOut;
-use stage_core::event::Event;
 
-impl Schedule<'_> {
-    /// Checks the pending items of a stage, for its own exports and for those of downstream item
-    /// stages.
-    pub fn check_export_paths(&mut self, id: StageId) {
-        let State::Items(stage) = &self.states[id.0] else { return };
-        let mut found = Vec::new();
-        for (exporting, export) in self.exports_below(id) {
-            let items = stage.queue.iter().map(|queued| &queued.item);
-            let mut without: Vec<(&Item, String)> =
-                items.filter_map(|item| Some((item, refusal(&export.template, item)?))).collect();
-            without.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
-            let mut left_out = None;
-            for (item, why) in &without {
-                LeftOut::note(&mut left_out, stage.total, &item.id, why);
-            }
-            found.extend(left_out.map(|left_out| (exporting, left_out)));
+/// The exports that leave out some of the items that arrive at a stage: its own, and those of item
+/// stages downstream.
+pub fn left_out<'a>(
+    pipeline: &Pipeline,
+    is_wanted: &dyn Fn(StageId) -> bool,
+    (id, total): (StageId, u64),
+    items: impl Iterator<Item = &'a Item> + Clone,
+) -> Vec<(StageId, LeftOut)> {
+    let mut found = Vec::new();
+    for (exporting, export) in exports_below(pipeline, is_wanted, id) {
+        let refused = |item: &'a Item| Some((item, refusal(&export.template, item)?));
+        let mut without: Vec<(&Item, String)> = items.clone().filter_map(refused).collect();
+        without.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
+        let mut left_out = None;
+        for (item, why) in &without {
+            LeftOut::note(&mut left_out, total, &item.id, why);
         }
-        for (exporting, left_out) in found {
-            self.tell_left_out(exporting, &left_out);
-        }
+        found.extend(left_out.map(|left_out| (exporting, left_out)));
     }
+    found
+}
 
-    fn tell_left_out(&mut self, exporting: StageId, left_out: &LeftOut) {
-        let spec = self.pipeline.stage(exporting);
-        if spec.policy.quarantine.is_exceeded(left_out.items, left_out.of) {
-            let help = "correct these names, or choose another `export` path";
-            self.fail(exporting, &StageError::with_help(left_out.to_string(), help));
-        } else {
-            let (stage, message) = (Some(spec.name.clone()), left_out.to_string());
-            (self.sink)(Event::Note { stage, message });
-        }
+/// The exports with paths that are certain as soon as an item arrives at this stage: no stage on the
+/// way writes a field that they name.
+fn exports_below<'a>(
+    pipeline: &'a Pipeline,
+    is_wanted: &dyn Fn(StageId) -> bool,
+    id: StageId,
+) -> Vec<(StageId, &'a Export)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(id, BTreeSet::new())];
+    while let Some((id, mut written)) = waiting.pop() {
+        let spec = pipeline.stage(id);
+        written.extend(writes(spec));
+        let is_certain = |export: &&Export| {
+            let mut places = places(&export.template).peekable();
+            places.peek().is_some() && places.all(|name| !written.contains(name))
+        };
+        found.extend(spec.exports.iter().filter(is_certain).map(|export| (id, export)));
+        let takes = |below: &&StageSpec| {
+            below.work == StageWork::Item && is_wanted(below.id) && takes_items(below, id)
+        };
+        let below = pipeline.stages.iter().filter(takes);
+        waiting.extend(below.map(|spec| (spec.id, written.clone())));
     }
+    found
+}
 
-    /// The exports with paths that are certain as soon as an item arrives at this stage: no stage
-    /// on the way writes a field that they name.
-    fn exports_below(&self, id: StageId) -> Vec<(StageId, &Export)> {
-        let mut found = Vec::new();
-        let mut waiting = vec![(id, BTreeSet::new())];
-        while let Some((id, mut written)) = waiting.pop() {
-            let spec = self.pipeline.stage(id);
-            written.extend(writes(spec));
-            let is_certain = |export: &&Export| {
-                let mut places = places(&export.template).peekable();
-                places.peek().is_some() && places.all(|name| !written.contains(name))
-            };
-            found.extend(spec.exports.iter().filter(is_certain).map(|export| (id, export)));
-            let below = self.pipeline.stages.iter().filter(|spec| self.takes_items(spec, id));
-            waiting.extend(below.map(|spec| (spec.id, written.clone())));
-        }
-        found
-    }
-
-    fn takes_items(&self, spec: &StageSpec, id: StageId) -> bool {
-        let from = |reference: &Reference| matches!(reference, Reference::Stage { stage, .. } if *stage == id);
-        let input = spec.inputs.get(ITEMS);
-        spec.work == StageWork::Item
-            && !matches!(self.states[spec.id.0], State::Unwanted)
-            && input.is_some_and(|input| input.references.iter().any(from))
-    }
+/// Tests if a stage takes its items from another one.
+pub fn takes_items(spec: &StageSpec, id: StageId) -> bool {
+    let from =
+        |reference: &Reference| matches!(reference, Reference::Stage { stage, .. } if *stage == id);
+    spec.inputs.get(ITEMS).is_some_and(|input| input.references.iter().any(from))
 }
 
 /// The names of the fields that a stage writes.

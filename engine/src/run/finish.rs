@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stage_core::event::Event;
-use stage_core::{Fields, Reject, StageError};
+use stage_core::{Batching, Fields, Reject, StageError};
 
-use super::arrived::{self, GatherSources};
+use super::arrived;
+use super::batch::KeptLimit;
+use super::board::State;
+use super::export_paths::{left_out, takes_items};
 use super::item_stage::ItemStage;
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::program_check::ProgramCheck;
-use super::schedule::{InFlight, Schedule, State};
+use super::schedule::{InFlight, Schedule};
 use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::history;
-use crate::pipeline::{Reference, StageId, StageWork, Tolerance};
-use crate::plan::inputs::{ITEMS, arriving, planned};
+use crate::pipeline::{StageId, StageSpec, StageWork, Tolerance};
+use crate::plan::inputs::{arriving, planned};
 use crate::plan::items::item_reads;
 use crate::plan::planner::main_output;
 use crate::plan::reasons::differences;
@@ -26,68 +29,60 @@ use crate::record::{
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
-    /// Sets every stage to its planned state, and then passes known outputs on.
-    pub fn activate_all(&mut self) -> Result<(), EngineError> {
-        for id in self.pipeline.ids() {
-            if matches!(self.states[id.0], State::Waiting) {
-                self.activate(id)?;
+    /// Starts every stage with known work, and then passes known outputs on.
+    pub fn activate_all(&mut self, works: Vec<(StageId, Work)>) -> Result<(), EngineError> {
+        for (id, work) in works {
+            if self.board.is(id, State::Planned) {
+                self.activate(id, work)?;
             }
         }
-        self.pipeline.ids().for_each(|id| self.check_export_paths(id));
-        for id in self.pipeline.ids() {
-            self.close_known(id)?;
-        }
+        self.pipeline.ids().try_for_each(|id| self.check_export_paths(id))?;
+        self.pipeline.ids().try_for_each(|id| self.close_known(id))?;
         self.finish_complete().map(drop)
     }
 
-    /// Acts on the plan of a stage.
-    fn activate(&mut self, id: StageId) -> Result<(), EngineError> {
-        let work = std::mem::replace(&mut self.plans[id.0].work, Work::Later);
+    /// Starts the work of a planned stage.
+    fn activate(&mut self, id: StageId, work: Work) -> Result<(), EngineError> {
         match work {
-            Work::Later => return Ok(()),
+            Work::AwaitsInputs | Work::AwaitsFile | Work::Unwanted => Ok(()),
             Work::Nothing(record) => {
-                self.counts[id.0].reused = record.items;
-                self.counts[id.0].quarantined = record.rejects.len() as u64;
                 self.keep_settled(id, &record)?;
-                self.plans[id.0].work = Work::Nothing(record);
-                return self.end(id);
+                self.end(id)
             }
             Work::Scanned(record) => {
                 self.tell_started(id, 1);
-                self.counts[id.0].executed = 1;
-                return self.end_scanned(id, record);
+                self.end_scanned(id, record)
             }
             Work::Whole => {
                 self.tell_started(id, 1);
-                self.states[id.0] = State::Ready { attempt: 0 };
+                self.board.advance(id, State::AwaitsExecutor)
             }
             Work::Items(work) => {
-                let plan = &self.plans[id.0];
-                let todo = plan.executed + plan.pending;
-                let total = todo + plan.reused;
-                self.counts[id.0].reused = plan.reused;
-                self.counts[id.0].quarantined = plan.quarantined;
+                let spec = self.pipeline.stage(id);
+                let todo = self.board[id].todo;
+                let total = todo + self.board[id].counts.reused;
                 self.tell_started(id, total);
-                let reads = item_reads(self.pipeline.stage(id));
                 let key = work.job.unwrap_or(cache::Digest::from_bytes([0; 32]));
                 let job = Arc::new(self.job_handle(id)?);
-                let mut stage = ItemStage::new(work, reads, key, job);
+                let mut stage = ItemStage::new(work, item_reads(spec), key, job);
                 stage.total = total;
-                stage.program_check = ProgramCheck::of(self.pipeline.stage(id), todo);
-                stage.batch_limit = self.known_limit(id)?;
-                stage.rejects = self.plans[id.0].rejects.clone();
-                self.states[id.0] = State::Items(Box::new(stage));
+                stage.program_check = ProgramCheck::of(spec, todo);
+                if spec.kind.batching != Batching::Single {
+                    let kept = KeptLimit::of(spec, &self.artifacts(id));
+                    stage.batch_limit = kept.read(self.store.cache())?;
+                }
+                stage.rejects = self.board[id].rejects.clone();
+                self.board.begin_items(id, stage)
             }
         }
-        Ok(())
     }
 
     /// Records an outcome that the plan has put together from known items like any other.
     fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
-        let (plan, cache) = (&self.plans[id.0], self.store.cache());
+        let (run, cache) = (&self.board[id], self.store.cache());
         // Items quarantined in a stored outcome may have new names.
         let is_kept = |kept: &StageRecord| kept.aside == record.aside;
-        if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
+        if let (Some(keyed), false) = (&run.keyed, run.is_unchanged)
             && !history::outcome_of(cache, &keyed.digest)?.is_some_and(|kept| is_kept(&kept))
         {
             cache.record(STAGE, &keyed.digest, encode(record))?;
@@ -98,10 +93,12 @@ impl Schedule<'_> {
 
     /// Ends a source: reports its quarantined items, and fails if there are too many.
     fn end_scanned(&mut self, id: StageId, record: StageRecord) -> Result<(), EngineError> {
+        let run = &mut self.board[id];
+        (run.counts.executed, run.counts.quarantined) = (1, 0);
+        run.notes = record.notes.clone();
         for (item, reject) in &record.rejects {
             self.tell_quarantined(id, item, reject);
         }
-        self.notes[id.0] = record.notes.clone();
         let found = |value: &PortValue| match value {
             PortValue::Dataset { items, .. } => *items,
             PortValue::Artifact(_) => 1,
@@ -115,16 +112,31 @@ impl Schedule<'_> {
     }
 
     fn tell_started(&mut self, id: StageId, total: u64) {
-        (self.sink)(Event::StageStarted {
-            stage: self.pipeline.stage(id).name.clone(),
-            total,
-            reasons: self.plans[id.0].reasons.iter().map(ToString::to_string).collect(),
-        });
+        let reasons = self.board[id].reasons.iter().map(ToString::to_string).collect();
+        self.tell(Event::StageStarted { stage: self.name(id), total, reasons });
+    }
+
+    /// Finds pending items of a stage that exports cannot name a file after.
+    fn check_export_paths(&mut self, id: StageId) -> Result<(), EngineError> {
+        let Some(stage) = self.board[id].items() else { return Ok(()) };
+        let is_wanted = |id| !self.board.is(id, State::Unwanted);
+        let items = stage.queue.iter().map(|queued| &queued.item);
+        for (exporting, left_out) in left_out(self.pipeline, &is_wanted, (id, stage.total), items) {
+            let spec = self.pipeline.stage(exporting);
+            let message = left_out.to_string();
+            if spec.policy.quarantine.is_exceeded(left_out.items, left_out.of) {
+                let help = "correct these names, or choose another `export` path";
+                self.fail(exporting, &StageError::with_help(message, help))?;
+            } else {
+                self.tell(Event::Note { stage: Some(spec.name.clone()), message });
+            }
+        }
+        Ok(())
     }
 
     /// Closes the buckets without work.
     fn close_known(&mut self, id: StageId) -> Result<(), EngineError> {
-        let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
+        let Some(stage) = self.board[id].items() else { return Ok(()) };
         let numbers: Vec<u32> = stage.open.keys().copied().collect();
         numbers.into_iter().try_for_each(|number| self.close(id, number))
     }
@@ -134,11 +146,8 @@ impl Schedule<'_> {
     pub fn finish_complete(&mut self) -> Result<bool, EngineError> {
         let mut ended = false;
         for id in self.pipeline.ids() {
-            let complete = match &self.states[id.0] {
-                State::Items(stage) => stage.is_complete() && self.upstream_is_done(id),
-                _ => false,
-            };
-            if complete {
+            let is_complete = self.board[id].items().is_some_and(ItemStage::is_complete);
+            if is_complete && self.upstream_is_done(id) {
                 self.finish_items(id)?;
                 ended = true;
             }
@@ -147,20 +156,17 @@ impl Schedule<'_> {
     }
 
     pub fn upstream_is_done(&self, id: StageId) -> bool {
-        let mut upstream = self.pipeline.stage(id).upstream();
-        upstream.all(|above| matches!(self.states[above.0], State::Done))
+        self.pipeline.stage(id).upstream().all(|above| self.board.is(above, State::Done))
     }
 
     fn finish_items(&mut self, id: StageId) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
-        let State::Items(stage) = std::mem::replace(&mut self.states[id.0], State::Waiting) else {
-            return Ok(());
-        };
+        let Some(stage) = self.board.close_items(id)? else { return Ok(()) };
         let bad = (stage.rejects.len() + stage.failures.len()) as u64;
         // Items that upstream stages have quarantined meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
-        let total = kept + bad;
-        if self.exceeds_limit(id, total, &[&stage.rejects, &stage.failures])? {
+        let items = kept + bad;
+        if self.exceeds_limit(id, items, &[&stage.rejects, &stage.failures])? {
             return Ok(());
         }
         if !stage.failures.is_empty() {
@@ -169,8 +175,7 @@ impl Schedule<'_> {
         }
         let value = close_dataset(&self.store, stage.bits, stage.closed)?;
         self.key_late(id)?;
-        let (items, pace) = (total, stage.pace);
-        let known = self.plans[id.0].seconds;
+        let run = &self.board[id];
         let record = StageRecord {
             outputs: main_output(spec, Planned::Unknown)
                 .into_keys()
@@ -178,8 +183,11 @@ impl Schedule<'_> {
                 .collect(),
             rejects: stage.rejects,
             items,
-            notes: self.notes[id.0].clone(),
-            seconds: if pace > 0.0 { pace * items as f64 } else { known },
+            notes: run.notes.clone(),
+            seconds: match stage.pace > 0.0 {
+                true => stage.pace * items as f64,
+                false => run.expected_seconds,
+            },
             aside: None,
         };
         self.end_with(id, record, stage.failures.is_empty())
@@ -187,16 +195,14 @@ impl Schedule<'_> {
 
     /// Computes the key of an item stage that was planned with pending items.
     fn key_late(&mut self, id: StageId) -> Result<(), EngineError> {
-        if self.plans[id.0].keyed.is_some() {
+        if self.board[id].keyed.is_some() {
             return Ok(());
         }
         let spec = self.pipeline.stage(id);
         let files = self.planner.file_digests(spec);
-        let arriving = arriving(self.pipeline, &self.plans, &self.planner.assets, spec);
+        let arriving = arriving(self.pipeline, self.board.runs(), &self.planner.assets, spec);
         let keyed = arriving.key(&self.store, &files, true);
-        if let Some(keyed) = self.or_lost(id, keyed)? {
-            self.plans[id.0].keyed = Some(keyed);
-        }
+        self.board[id].keyed = self.or_lost(id, keyed)?;
         Ok(())
     }
 
@@ -212,9 +218,10 @@ impl Schedule<'_> {
             let value = record.outputs.get(port.name)?;
             Some((port.name, planned(value)))
         });
-        self.plans[id.0].outputs = outputs.collect();
-        self.plans[id.0].rejects = record.rejects.clone();
-        if let (Some(keyed), true) = (&self.plans[id.0].keyed, remember) {
+        let run = &mut self.board[id];
+        run.outputs = outputs.collect();
+        run.rejects = record.rejects.clone();
+        if let (Some(keyed), true) = (&run.keyed, remember) {
             self.store.cache().record(STAGE, &keyed.digest, encode(&record))?;
             self.committer.note(Vec::new());
         }
@@ -222,30 +229,34 @@ impl Schedule<'_> {
     }
 
     fn end(&mut self, id: StageId) -> Result<(), EngineError> {
-        self.states[id.0] = State::Done;
+        self.board.advance(id, State::Done)?;
         self.end_measure(id)?;
         self.remember_last(id)?;
-        (self.sink)(Event::StageFinished {
-            stage: self.pipeline.stage(id).name.clone(),
-            counts: self.counts[id.0],
-            notes: self.notes[id.0].clone(),
-        });
-        self.wake(id)
+        let (counts, notes) = (self.board[id].counts, self.board[id].notes.clone());
+        self.tell(Event::StageFinished { stage: self.name(id), counts, notes });
+        // Stages that waited for this one are planned, as far as the initial plan could not.
+        for below in self.consumers(id) {
+            if self.board.is(below, State::AwaitsInputs) {
+                self.plan_waiting(below)?;
+            }
+        }
+        Ok(())
     }
 
     /// Records the state of the stage, so that the next run can explain differences.
     fn remember_last(&mut self, id: StageId) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
-        let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(()) };
+        let run = &mut self.board[id];
+        let Some(keyed) = run.keyed.clone() else { return Ok(()) };
         let last = self.planner.last(spec).map_err(|error| error.at(spec.name.clone()))?;
         if last.as_ref().is_some_and(|last| last.key == keyed.key && last.roots == keyed.roots) {
             return Ok(());
         }
-        let mut reasons = self.plans[id.0].reasons.clone();
+        let mut reasons = run.reasons.clone();
         if let Some(last) = &last
             && (reasons.is_empty() || spec.work == StageWork::Item)
         {
-            reasons = match self.plans[id.0].differences.take() {
+            reasons = match run.differences.take() {
                 Some((run, known)) if run == last.run => known,
                 _ => differences(&self.store, spec, last, &keyed),
             };
@@ -265,55 +276,39 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Plans the stages that waited for this one, as far as the initial plan could not.
-    fn wake(&mut self, id: StageId) -> Result<(), EngineError> {
-        for below in self.consumers(id) {
-            let is_waiting = matches!(self.states[below.0], State::Waiting);
-            if is_waiting && matches!(self.plans[below.0].work, Work::Later) {
-                self.plan_waiting(below)?;
+    /// Plans a stage from the present outcomes upstream, and starts it if its work is known.
+    fn plan_waiting(&mut self, id: StageId) -> Result<(), EngineError> {
+        let spec = self.pipeline.stage(id);
+        for above in spec.upstream() {
+            let run = &mut self.board[above];
+            if let Some(stage) = run.items() {
+                let partial = Planned::Partial(Arc::new(stage.snapshot()));
+                let rejects = stage.rejects.clone();
+                run.outputs = main_output(self.pipeline.stage(above), partial);
+                run.rejects = rejects;
             }
         }
-        Ok(())
-    }
-
-    fn plan_waiting(&mut self, id: StageId) -> Result<(), EngineError> {
-        self.refresh_snapshots(id);
-        let spec = self.pipeline.stage(id);
-        let plan = self.planner.stage(spec, &self.plans, self.sink);
+        let plan = self.planner.stage(spec, self.board.runs(), self.sink);
         let Some(plan) = self.or_lost(id, plan)? else { return Ok(()) };
-        if matches!(plan.work, Work::Later) {
+        if matches!(plan.work, Work::AwaitsInputs | Work::AwaitsFile) {
             return Ok(());
         }
-        self.plans[id.0] = plan;
-        self.activate(id)?;
-        self.check_export_paths(id);
+        let work = self.board.replan(id, plan)?;
+        self.activate(id, work)?;
+        self.check_export_paths(id)?;
         self.close_known(id)?;
         self.finish_complete().map(drop)
     }
 
     /// Checks if another process has finished a stage meanwhile. True if nothing is left to do.
-    pub fn plan_again(&mut self, id: StageId) -> Result<bool, EngineError> {
-        let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(false) };
-        let mut lost = Vec::new();
-        let known = self.planner.known_whole(self.pipeline.stage(id), &keyed, &mut lost);
-        match self.or_lost(id, known)?.flatten() {
-            None => Ok(false),
-            Some(record) => {
-                self.plans[id.0] = StagePlan::fresh(self.pipeline.stage(id), keyed, record);
-                self.activate(id)?;
-                Ok(true)
-            }
-        }
-    }
-
-    fn refresh_snapshots(&mut self, id: StageId) {
-        for above in self.pipeline.stage(id).upstream() {
-            if let State::Items(stage) = &self.states[above.0] {
-                let partial = Planned::Partial(Arc::new(stage.snapshot()));
-                self.plans[above.0].outputs = main_output(self.pipeline.stage(above), partial);
-                self.plans[above.0].rejects = stage.rejects.clone();
-            }
-        }
+    pub fn take_finished(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let Some(keyed) = self.board[id].keyed.clone() else { return Ok(false) };
+        let spec = self.pipeline.stage(id);
+        let known = self.planner.known_whole(spec, &keyed, &mut Vec::new());
+        let Some(record) = self.or_lost(id, known)?.flatten() else { return Ok(false) };
+        let work = self.board.replan(id, StagePlan::fresh(spec, keyed, record))?;
+        self.activate(id, work)?;
+        Ok(true)
     }
 
     pub fn gather_done(
@@ -322,57 +317,55 @@ impl Schedule<'_> {
         result: Result<StageRecord, Failure>,
         written: u64,
     ) -> Result<(), EngineError> {
-        let id = task.stage;
-        let State::Whole { attempt } = self.states[id.0] else { return Ok(()) };
-        self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
-        self.count_gpu_time(id, task.started)?;
+        let (id, seconds) = (task.stage, task.started.elapsed().as_secs_f64());
+        self.board[id].counts.seconds += seconds;
+        if self.is_on_gpu(id) {
+            // The time becomes durable with the outcome.
+            let is_busy = self.hands.gpus_are_busy();
+            self.allowance.count_task(self.store.cache(), task.started, is_busy)?;
+            self.committer.note(Vec::new());
+        }
         match result {
             Ok(mut record) => {
-                record.seconds = task.started.elapsed().as_secs_f64();
-                self.end_training(id, record.seconds);
-                self.measure_whole(id, record.seconds, written);
-                self.counts[id.0].executed += 1;
-                self.notes[id.0] = record.notes.clone();
+                record.seconds = seconds;
+                self.end_training(id, seconds);
+                self.measure_whole(id, seconds, written);
+                let run = &mut self.board[id];
+                run.counts.executed += 1;
+                run.notes = record.notes.clone();
                 self.end_with(id, record, true)?;
                 self.committer.note(task.claims);
                 self.committer.start_if_due(&self.store);
+                Ok(())
             }
             // The pass ends and the stage is planned again.
-            Err(_) if self.lost => self.states[id.0] = State::Waiting,
+            Err(_) if self.lost => self.board.advance(id, State::Left),
             Err(Failure::Stage(StageError::Stopped)) => {
-                self.states[id.0] = State::Resting;
-                self.end_training(id, task.started.elapsed().as_secs_f64());
-                self.has_saved_for_limit(id);
-                self.has_saved_for_budget();
+                self.board.advance(id, State::Left)?;
+                self.end_training(id, seconds);
+                self.has_saved(id);
+                Ok(())
             }
-            Err(failure) => self.gather_failed(id, attempt, failure.of_the_item())?,
+            Err(failure) => self.gather_failed(id, failure.of_the_item()),
         }
-        Ok(())
     }
 
-    fn gather_failed(
-        &mut self,
-        id: StageId,
-        attempt: u32,
-        failure: Failure,
-    ) -> Result<(), EngineError> {
-        let spec = self.pipeline.stage(id);
+    fn gather_failed(&mut self, id: StageId, failure: Failure) -> Result<(), EngineError> {
         let passing = matches!(
             failure,
             Failure::Died { .. }
                 | Failure::Stage(StageError::Transient { .. } | StageError::Machine { .. })
         );
-        if passing && attempt < spec.policy.retries {
-            let (stage, what, attempt) = (spec.name.clone(), spec.name.clone(), attempt + 1);
-            (self.sink)(Event::Retried { stage, what, attempt });
-            self.states[id.0] = State::Ready { attempt };
-            return Ok(());
+        if passing && self.board[id].attempt < self.pipeline.stage(id).policy.retries {
+            self.board[id].attempt += 1;
+            let (stage, attempt) = (self.name(id), self.board[id].attempt);
+            self.tell(Event::Retried { what: stage.clone(), stage, attempt });
+            return self.board.advance(id, State::AwaitsExecutor);
         }
         let error = match failure {
             Failure::Stage(error) if error.is_of_machine() => {
-                self.states[id.0] = State::Resting;
                 self.pause_at(id, &error);
-                return Ok(());
+                return self.board.advance(id, State::Left);
             }
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
@@ -381,9 +374,8 @@ impl Schedule<'_> {
                 "raise `timeout` if it needs more",
             ),
         };
-        self.fail(id, &error);
-        let own = self.aside.iter().filter(|((stage, _), _)| *stage == id);
-        let own: Vec<_> = own.map(|((_, item), reject)| (item.clone(), reject.clone())).collect();
+        self.fail(id, &error)?;
+        let own: Vec<_> = self.board[id].aside.clone().into_iter().collect();
         match own.is_empty() {
             true => Ok(()),
             false => self.keep_excess(id, own),
@@ -392,7 +384,7 @@ impl Schedule<'_> {
 
     /// Fails a stage that has quarantined more of its items than it may. True if it has; the items
     /// are kept to be listed.
-    pub fn exceeds_limit(
+    fn exceeds_limit(
         &mut self,
         id: StageId,
         total: u64,
@@ -406,7 +398,7 @@ impl Schedule<'_> {
         self.keep_excess(id, aside.concat())?;
         let first = aside.iter().copied().flatten().next();
         let error = too_many(limit, (bad, total), first);
-        self.fail(id, &error);
+        self.fail(id, &error)?;
         Ok(true)
     }
 
@@ -425,18 +417,15 @@ impl Schedule<'_> {
     }
 
     /// Fails a stage; its downstream stages do not start.
-    pub fn fail(&mut self, id: StageId, error: &StageError) {
-        if matches!(self.states[id.0], State::Failed) {
-            return;
+    pub fn fail(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
+        if self.board.is(id, State::Failed) {
+            return Ok(());
         }
-        self.states[id.0] = State::Failed;
-        self.failed = true;
+        self.board.advance(id, State::Failed)?;
         self.halted |= !self.options.keep_going;
-        (self.sink)(Event::StageFailed {
-            stage: self.pipeline.stage(id).name.clone(),
-            message: error.to_string(),
-            help: error.help().map(str::to_owned),
-        });
+        let (message, help) = (error.to_string(), error.help().map(str::to_owned));
+        self.tell(Event::StageFailed { stage: self.name(id), message, help });
+        Ok(())
     }
 
     /// Ends work that exceeds the time limit of its stage.
@@ -463,31 +452,22 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    pub fn consumers(&self, id: StageId) -> Vec<StageId> {
+    fn consumers(&self, id: StageId) -> Vec<StageId> {
         let stages = self.pipeline.stages.iter();
         stages.filter(|spec| spec.upstream().any(|above| above == id)).map(|spec| spec.id).collect()
     }
 
     /// The running item stages that take their items from this one.
     pub fn item_consumers(&self, id: StageId) -> Vec<StageId> {
-        let takes = |spec: &&crate::pipeline::StageSpec| {
-            let from = |reference: &Reference| matches!(reference, Reference::Stage { stage, .. } if *stage == id);
-            let input = spec.inputs.get(ITEMS);
-            matches!(self.states[spec.id.0], State::Items(_))
-                && input.is_some_and(|input| input.references.iter().any(from))
-        };
+        let takes =
+            |spec: &&StageSpec| self.board.is(spec.id, State::RunsItems) && takes_items(spec, id);
         self.pipeline.stages.iter().filter(takes).map(|spec| spec.id).collect()
     }
 
     /// The input artifacts of a stage, by port.
     pub fn artifacts(&self, id: StageId) -> BTreeMap<String, Vec<Fields>> {
         let spec = self.pipeline.stage(id);
-        arrived::artifacts(self.pipeline, &self.plans, &self.planner.assets, spec)
-    }
-
-    pub fn gather_sources(&self, id: StageId) -> GatherSources {
-        let spec = self.pipeline.stage(id);
-        arrived::gather_sources(self.pipeline, &self.plans, &self.planner.assets, spec)
+        arrived::artifacts(self.pipeline, self.board.runs(), &self.planner.assets, spec)
     }
 }
 

@@ -23,30 +23,10 @@ pub enum Message {
         /// The size of the objects that were made.
         written: u64,
     },
-    Progress {
+    /// A report of a running task.
+    Report {
         ticket: u64,
-        done: u64,
-        total: u64,
-    },
-    Metrics {
-        ticket: u64,
-        step: u64,
-        values: BTreeMap<String, f64>,
-    },
-    /// Items quarantined by a stage on whole data sets.
-    SetAside {
-        ticket: u64,
-        rejects: Vec<(Arc<str>, Reject)>,
-    },
-    /// A training is about to make its first step.
-    Begins {
-        ticket: u64,
-        course: Course,
-    },
-    /// A checkpoint is durable.
-    CheckpointKept {
-        ticket: u64,
-        saved: Saved,
+        report: Report,
     },
     /// The disk is full.
     Full {
@@ -54,6 +34,23 @@ pub enum Message {
     },
     Committed(Result<(), CacheError>),
     Event(Event),
+}
+
+pub enum Report {
+    Progress {
+        done: u64,
+        total: u64,
+    },
+    Metrics {
+        step: u64,
+        values: BTreeMap<String, f64>,
+    },
+    /// Items quarantined by a stage on whole data sets.
+    SetAside(Vec<(Arc<str>, Reject)>),
+    /// A training is about to make its first step.
+    Begins(Course),
+    /// A checkpoint is durable.
+    CheckpointKept(Saved),
 }
 
 pub enum Outcome {

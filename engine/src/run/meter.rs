@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use cache::CacheError;
 use stage_core::Place;
-use stage_core::event::{Event, StageCounts};
+use stage_core::event::Event;
 
+use super::board::State;
 use super::item_stage::Queued;
-use super::schedule::{Schedule, State};
+use super::schedule::Schedule;
 use crate::engine::EngineError;
 use crate::estimate::step_by_formula;
 use crate::machine::{Device, Machine, resident_bytes};
 use crate::measure::line::Line;
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{StageId, StageSpec, StageWork};
-use crate::plan::Plan;
 
 /// The metric in which a worker reports the peak memory of its GPU.
 const VRAM: &str = "vram_peak_bytes";
@@ -173,23 +173,6 @@ pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
 }
 
 impl Schedule<'_> {
-    /// The expected output of the remaining items, from those before them. Very large if nothing is
-    /// known yet.
-    pub fn bytes_to_come(&self) -> u64 {
-        let mut bytes = 0;
-        for (at, state) in self.states.iter().enumerate() {
-            let State::Items(stage) = state else { continue };
-            let StageCounts { executed, reused, .. } = self.counts[at];
-            let left = stage.total.saturating_sub(executed + reused);
-            if executed == 0 && left > 0 {
-                return u64::MAX;
-            }
-            let each = self.meter.taken[at].bytes / executed.max(1) as f64;
-            bytes += (left as f64 * each) as u64;
-        }
-        bytes
-    }
-
     /// A whole stage is done, or is left for the next run.
     pub fn measure_whole(&mut self, id: StageId, seconds: f64, bytes: u64) {
         let size = self.arriving_items(id) as f64;
@@ -223,7 +206,7 @@ impl Schedule<'_> {
     }
 
     fn arriving_items(&self, id: StageId) -> u64 {
-        crate::plan::inputs::arriving_items(self.pipeline, &self.plans, id)
+        crate::plan::inputs::arriving_items(self.pipeline, self.board.runs(), id)
     }
 
     /// The cost of a stage in terms of its estimate: with all threads to itself.
@@ -237,9 +220,9 @@ impl Schedule<'_> {
     /// Reports the cost of a stage, and records it.
     pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let taken = self.taken(id);
-        if self.counts[id.0].executed > 0 && taken != Taken::default() {
+        if self.board[id].counts.executed > 0 && taken != Taken::default() {
             let tally = &self.meter.tallies[id.0];
-            (self.sink)(Event::Measured {
+            self.tell(Event::Measured {
                 stage: self.pipeline.stage(id).name.clone(),
                 seconds: taken.seconds,
                 disk_bytes: taken.bytes,
@@ -257,10 +240,9 @@ impl Schedule<'_> {
         }
         let mut own = None;
         for id in self.pipeline.ids() {
-            let is_working = match &self.states[id.0] {
-                State::Items(stage) => stage.running > 0,
-                State::Whole { .. } => true,
-                _ => false,
+            let is_working = match self.board[id].items() {
+                Some(stage) => stage.running > 0,
+                None => self.board.is(id, State::RunsTask),
             };
             if !is_working {
                 continue;
@@ -285,12 +267,11 @@ impl Schedule<'_> {
     pub fn is_probed(&self, id: StageId) -> bool {
         let Some(items) = self.options.probe else { return false };
         let spec = self.pipeline.stage(id);
-        match (&self.states[id.0], spec.work) {
-            (State::Items(stage), StageWork::Item) => {
-                self.counts[id.0].executed + stage.running as u64 >= items
-            }
+        let run = &self.board[id];
+        match (run.items(), spec.work) {
+            (Some(stage), StageWork::Item) => run.counts.executed + stage.running as u64 >= items,
             // A training with known inputs; only a few of its steps are run.
-            (State::Ready { .. }, StageWork::Train) => false,
+            (None, StageWork::Train) => !run.has_pending_work(),
             _ => true,
         }
     }
@@ -336,16 +317,15 @@ impl Schedule<'_> {
     }
 
     /// The formula's time for this number of steps, now that the clips are known.
-    fn steps_by_formula(&mut self, id: StageId, steps: f64) -> Line {
+    fn steps_by_formula(&self, id: StageId, steps: f64) -> Line {
         let mut line = Line::default();
         if self.pipeline.stage(id).work != StageWork::Train || steps < 1.0 {
             return line;
         }
-        let plan = Plan { stages: std::mem::take(&mut self.plans), seconds: 0.0 };
+        let known = self.board.known();
         let (cache, threads) = (self.store.cache(), self.engine.threads);
         let machine = self.meter.machine.clone();
-        let seconds = step_by_formula(self.pipeline, &plan, cache, (machine, threads), id);
-        self.plans = plan.stages;
+        let seconds = step_by_formula(self.pipeline, &known, cache, (machine, threads), id);
         for _ in 0..seconds.map_or(0, |_| steps as u64) {
             line.add(0.0, seconds.unwrap_or_default());
         }

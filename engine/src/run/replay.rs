@@ -12,7 +12,7 @@ use stage_core::{Item, bucket_of};
 
 use super::arrived::{artifacts, gather_sources};
 use super::hands::Hands;
-use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Task};
+use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
 use super::pool::Shared;
 use super::scratch::Scratch;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
@@ -206,16 +206,19 @@ impl Replayer<'_> {
         loop {
             match received.recv_timeout(PATIENCE) {
                 Ok(Message::Done { outcome, .. }) => return outcome,
-                Ok(Message::Progress { done, total, .. }) => {
-                    let counts = StageCounts::default();
-                    sink(Event::Progress { stage: stage(), done, total, counts });
-                }
-                Ok(Message::Metrics { step, values, .. }) => {
-                    sink(Event::Metrics { stage: stage(), step, values });
-                }
-                Ok(Message::Begins { course, .. }) => {
-                    sink(Event::TrainingStarted { stage: stage(), course });
-                }
+                Ok(Message::Report { report, .. }) => match report {
+                    Report::Progress { done, total } => {
+                        let counts = StageCounts::default();
+                        sink(Event::Progress { stage: stage(), done, total, counts });
+                    }
+                    Report::Metrics { step, values } => {
+                        sink(Event::Metrics { stage: stage(), step, values });
+                    }
+                    Report::Begins(course) => {
+                        sink(Event::TrainingStarted { stage: stage(), course });
+                    }
+                    Report::CheckpointKept(_) | Report::SetAside(_) => {}
+                },
                 Ok(Message::Event(event)) => sink(event),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) if !self.stop.is_urgent() => {}

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
-use stage_core::{Item, Reject, StageError};
+use stage_core::{Batching, Item, Reject, StageError, Verdicts};
 
+use super::batch::{Batch, KeptLimit};
 use super::item_stage::{Arrived, Queued, Slot};
-use super::limit::Batch;
 use super::message::{Failure, ItemOutcome, Outcome};
-use super::program_check::Unfit;
-use super::schedule::{InFlight, Schedule, State};
+use super::program_check::{Judged, Unfit};
+use super::schedule::{InFlight, Schedule};
 use crate::engine::EngineError;
 use crate::pipeline::StageId;
 use crate::plan::items::merged;
@@ -71,16 +71,16 @@ impl Schedule<'_> {
         outcomes: Vec<ItemOutcome>,
     ) -> Result<(), EngineError> {
         let id = task.stage;
-        if let State::Items(stage) = &mut self.states[id.0] {
+        if let Some(stage) = self.board[id].items_mut() {
             stage.running -= task.items.len();
         }
-        self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
+        self.board[id].counts.seconds += task.started.elapsed().as_secs_f64();
         let batch = Batch {
             items: task.items.len() as u64,
             bytes: task.items.iter().map(|queued| queued.weight).sum(),
         };
         if let Some(ItemOutcome::Failed(Failure::Died { message })) = outcomes.first() {
-            self.count_death(id, message);
+            self.count_death(id, message)?;
         }
         for (queued, outcome) in task.items.into_iter().zip(outcomes) {
             match outcome {
@@ -91,7 +91,6 @@ impl Schedule<'_> {
             }
         }
         self.committer.note(task.claims);
-        self.committer.expect(self.bytes_to_come());
         self.committer.start_if_due(&self.store);
         Ok(())
     }
@@ -103,13 +102,13 @@ impl Schedule<'_> {
         queued: Queued,
         outcome: ItemOutcome,
     ) -> Result<(), EngineError> {
-        self.deaths.remove(&id);
+        self.board[id].deaths = 0;
         let record = match outcome {
             ItemOutcome::Done { fields, notes, seconds, bytes } => {
-                self.counts[id.0].executed += 1;
+                self.board[id].counts.executed += 1;
                 self.trust(id)?;
                 self.meter.item(id, &queued, f64::from(seconds), bytes);
-                if let State::Items(stage) = &mut self.states[id.0] {
+                if let Some(stage) = self.board[id].items_mut() {
                     let seconds = f64::from(seconds);
                     let first = stage.pace == 0.0;
                     let share = if first { 1.0 } else { PACE };
@@ -125,19 +124,8 @@ impl Schedule<'_> {
         self.keep(id, queued, record)
     }
 
-    /// A verdict on an item.
-    pub fn reject(
-        &mut self,
-        id: StageId,
-        queued: Queued,
-        reject: Reject,
-    ) -> Result<(), EngineError> {
-        self.keep(id, queued, ItemRecord::Rejected(reject))
-    }
-
     fn keep(&mut self, id: StageId, queued: Queued, record: ItemRecord) -> Result<(), EngineError> {
         self.store.cache().record(ITEM, &queued.key, encode(&record))?;
-        self.lookups.note(&queued.key);
         self.apply_to_all(id, queued, record)
     }
 
@@ -148,7 +136,7 @@ impl Schedule<'_> {
         queued: Queued,
         record: ItemRecord,
     ) -> Result<(), EngineError> {
-        self.counts[id.0].reused += 1;
+        self.board[id].counts.reused += 1;
         self.apply_to_all(id, queued, record)
     }
 
@@ -160,7 +148,7 @@ impl Schedule<'_> {
         record: ItemRecord,
     ) -> Result<(), EngineError> {
         for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
-            self.counts[id.0].reused += 1;
+            self.board[id].counts.reused += 1;
             self.apply(id, follower, record.clone())?;
         }
         self.apply(id, queued, record)
@@ -176,7 +164,7 @@ impl Schedule<'_> {
         let slot = match record {
             ItemRecord::Done { fields, notes, .. } => {
                 for (note, count) in notes {
-                    *self.notes[id.0].entry(note).or_default() += count;
+                    *self.board[id].notes.entry(note).or_default() += count;
                 }
                 Slot::Known(merged(queued.item, fields))
             }
@@ -189,9 +177,9 @@ impl Schedule<'_> {
     }
 
     pub fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
-        self.counts[id.0].quarantined += 1;
-        (self.sink)(Event::ItemQuarantined {
-            stage: self.pipeline.stage(id).name.clone(),
+        self.board[id].counts.quarantined += 1;
+        self.tell(Event::ItemQuarantined {
+            stage: self.name(id),
             item: item.to_owned(),
             code: reject.code.clone(),
             reason: reject.reason.clone(),
@@ -208,7 +196,7 @@ impl Schedule<'_> {
     ) -> Result<(), EngineError> {
         let mut flow = VecDeque::from([(id, item, Some(slot))]);
         while let Some((id, name, slot)) = flow.pop_front() {
-            let State::Items(stage) = &mut self.states[id.0] else { continue };
+            let Some(stage) = self.board[id].items_mut() else { continue };
             let leaving = match &slot {
                 Some(Slot::Known(item)) => Some(item.clone()),
                 _ => None,
@@ -235,7 +223,7 @@ impl Schedule<'_> {
     /// An item reaches a stage and is queued; known outcomes are looked up for many items at once,
     /// when they are taken off the queue.
     fn arrive(&mut self, id: StageId, bucket: u32, item: &Item) {
-        let State::Items(stage) = &mut self.states[id.0] else { return };
+        let Some(stage) = self.board[id].items_mut() else { return };
         if !stage.awaits(bucket, &item.id) {
             return;
         }
@@ -247,16 +235,16 @@ impl Schedule<'_> {
     pub fn close(&mut self, id: StageId, number: u32) -> Result<(), EngineError> {
         let mut closing = VecDeque::from([id]);
         while let Some(id) = closing.pop_front() {
-            let State::Items(stage) = &mut self.states[id.0] else { continue };
+            let Some(stage) = self.board[id].items_mut() else { continue };
             let Some(closed) = stage.close(number) else { continue };
             let key = stage.key;
             let bucket = close_bucket(&self.store, &key, closed)?;
-            if let State::Items(stage) = &mut self.states[id.0] {
+            if let Some(stage) = self.board[id].items_mut() {
                 stage.closed.extend(bucket);
             }
             let arrived = Some(Arrived { chunk: bucket.map(|bucket| bucket.chunk) });
             for below in self.item_consumers(id) {
-                if let State::Items(stage) = &mut self.states[below.0]
+                if let Some(stage) = self.board[below].items_mut()
                     && let Some(bucket) = stage.open.get_mut(&number)
                 {
                     bucket.arrived = arrived;
@@ -274,10 +262,7 @@ impl Schedule<'_> {
         failure: Failure,
         batch: Option<Batch>,
     ) -> Result<(), EngineError> {
-        let followers = self.followers.remove(&queued.key).unwrap_or_default();
-        for (id, follower) in followers {
-            self.requeue(id, follower);
-        }
+        self.free_followers(&queued);
         if self.lost {
             // The pass ends and the item is planned again.
             return Ok(());
@@ -292,7 +277,7 @@ impl Schedule<'_> {
             }
             (Failure::Stage(error @ StageError::Machine { .. }), _) => self.pause_at(id, &error),
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
-                self.fail(id, &error);
+                self.fail(id, &error)?;
             }
             (Failure::Stage(StageError::OutOfMemory { message }), Some(batch)) => {
                 self.halve(id, batch, message);
@@ -343,31 +328,117 @@ impl Schedule<'_> {
         self.judge(id, Unfit { queued, reject, is_verdict: false })
     }
 
-    pub fn requeue(&mut self, id: StageId, queued: Queued) {
-        if let State::Items(stage) = &mut self.states[id.0] {
+    fn requeue(&mut self, id: StageId, queued: Queued) {
+        if let Some(stage) = self.board[id].items_mut() {
             stage.queue.push(queued);
         }
     }
 
     fn retry(&mut self, id: StageId, queued: Queued) {
         let (what, attempt) = (queued.item.id.to_string(), queued.attempt);
-        let stage = self.pipeline.stage(id).name.clone();
-        (self.sink)(Event::Retried { stage, what, attempt });
+        self.tell(Event::Retried { stage: self.name(id), what, attempt });
         self.requeue(id, queued);
     }
 
     /// A worker that dies repeatedly without any result fails the stage.
-    fn count_death(&mut self, id: StageId, message: &str) {
-        let deaths = self.deaths.entry(id).or_default();
-        *deaths += 1;
+    fn count_death(&mut self, id: StageId, message: &str) -> Result<(), EngineError> {
+        self.board[id].deaths += 1;
         let limit = DEATHS + self.pipeline.stage(id).policy.retries;
-        if *deaths > limit {
-            self.fail(id, &StageError::failed(message));
+        match self.board[id].deaths > limit {
+            true => self.fail(id, &StageError::failed(message)),
+            false => Ok(()),
+        }
+    }
+
+    /// A batch did not fit: smaller ones are used from now on.
+    fn halve(&mut self, id: StageId, batch: Batch, message: String) {
+        let spec = self.pipeline.stage(id);
+        let Some(stage) = self.board[id].items_mut() else { return };
+        let Some(half) = stage.halve(spec.kind.batching, batch) else { return };
+        let is_counted = matches!(spec.kind.batching, Batching::ByCount { .. });
+        let (bytes, items) = ((!is_counted).then_some(half), is_counted.then_some(half));
+        self.tell(Event::BatchHalved { stage: spec.name.clone(), bytes, items, message });
+    }
+
+    /// Recorded for the next run. Not after the death of a worker, which may have had other causes.
+    fn remember_limit(&mut self, id: StageId) -> Result<(), EngineError> {
+        let limit = self.board[id].items().and_then(|stage| stage.batch_limit);
+        let Some(limit) = limit else { return Ok(()) };
+        let place = KeptLimit::of(self.pipeline.stage(id), &self.artifacts(id));
+        place.keep(self.store.cache(), limit)?;
+        self.committer.note(Vec::new());
+        Ok(())
+    }
+
+    /// Quarantines an item, unless the program is to blame.
+    fn judge(&mut self, id: StageId, unfit: Unfit) -> Result<(), EngineError> {
+        self.board[id].counts.executed += 1;
+        let judged = match self.board[id].items_mut() {
+            Some(stage) => match &mut stage.program_check {
+                Some(check) => check.judge(unfit),
+                None => Judged::Trusted(vec![unfit]),
+            },
+            // The program may be to blame for results after its failure as for those before it.
+            None if self.pipeline.stage(id).kind.verdicts != Verdicts::Own => {
+                self.free_followers(&unfit.queued);
+                return Ok(());
+            }
+            None => Judged::Trusted(vec![unfit]),
+        };
+        match judged {
+            Judged::Held => Ok(()),
+            Judged::Broken => self.fail_broken(id),
+            Judged::Trusted(held) => self.settle_held(id, held),
+        }
+    }
+
+    /// An item succeeded: the program works, and earlier failures are those of the items.
+    fn trust(&mut self, id: StageId) -> Result<(), EngineError> {
+        let stage = self.board[id].items_mut();
+        match stage.and_then(|stage| stage.program_check.take()) {
+            Some(check) => self.settle_held(id, check.held),
+            None => Ok(()),
+        }
+    }
+
+    /// No more items come: too few failed to blame the program. True if there were any.
+    pub fn trust_all(&mut self) -> Result<bool, EngineError> {
+        let mut any = false;
+        for id in self.pipeline.ids() {
+            let check = self.board[id].items().and_then(|stage| stage.program_check.as_ref());
+            any |= check.is_some_and(|check| !check.held.is_empty());
+            self.trust(id)?;
+        }
+        Ok(any)
+    }
+
+    fn settle_held(&mut self, id: StageId, held: Vec<Unfit>) -> Result<(), EngineError> {
+        if let Some(stage) = self.board[id].items_mut() {
+            stage.program_check = None;
+        }
+        held.into_iter().try_for_each(|Unfit { queued, reject, is_verdict }| match is_verdict {
+            true => self.keep(id, queued, ItemRecord::Rejected(reject)),
+            false => self.item_fails(id, queued, reject),
+        })
+    }
+
+    fn fail_broken(&mut self, id: StageId) -> Result<(), EngineError> {
+        let stage = self.board[id].items_mut();
+        let Some(check) = stage.and_then(|stage| stage.program_check.take()) else { return Ok(()) };
+        self.fail(id, &check.error())?;
+        check.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
+        Ok(())
+    }
+
+    /// Items with the key of a failed one are decided by their own stages.
+    fn free_followers(&mut self, queued: &Queued) {
+        for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
+            self.requeue(id, follower);
         }
     }
 
     /// The item is quarantined for this run only; too many of them fail the stage.
-    pub fn item_fails(
+    fn item_fails(
         &mut self,
         id: StageId,
         queued: Queued,
@@ -376,7 +447,7 @@ impl Schedule<'_> {
         self.tell_quarantined(id, &queued.item.id, &reject);
         let slot = Slot::Failed(reject.clone());
         self.decide(id, queued.bucket, queued.item.id.clone(), slot)?;
-        let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
+        let Some(stage) = self.board[id].items() else { return Ok(()) };
         let aside = stage.failures.len() + stage.rejects.len();
         let limit = self.pipeline.stage(id).policy.quarantine;
         if limit.is_exceeded(aside as u64, stage.total) {
@@ -386,7 +457,7 @@ impl Schedule<'_> {
                 format!("item `{}`: {}", queued.item.id, reject.reason),
                 "these items are tried again at the next run",
             );
-            self.fail(id, &error);
+            self.fail(id, &error)?;
         }
         Ok(())
     }

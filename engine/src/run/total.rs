@@ -7,7 +7,8 @@ use stage_core::event::StageCounts;
 use super::meter::Taken;
 use crate::estimate::{Estimate, RunOutcome, StageOutcome};
 use crate::measure::Measure;
-use crate::pipeline::{Pipeline, StageId};
+use crate::pipeline::{Pipeline, StageId, StageSpec};
+use crate::plan::Known;
 
 /// The counts of all passes together.
 pub struct Total {
@@ -57,22 +58,19 @@ impl Total {
         wanted.iter().map(counts).collect()
     }
 
-    /// Takes the costs of the stages that have finished.
-    pub fn take_costs(&mut self, pipeline: &Pipeline, taken: &[Taken], done: &[bool]) {
-        for (spec, taken) in pipeline.stages.iter().zip(taken) {
-            if !done[spec.id.0] || *taken == Taken::default() {
-                continue;
-            }
-            let expected =
-                self.expected.as_ref().and_then(|estimate| estimate.stages.get(&spec.name));
-            let cost = self.costs.entry(spec.name.clone()).or_insert_with(|| StageOutcome {
-                expected_seconds: expected.and_then(|stage| stage.seconds),
-                expected_bytes: expected.and_then(|stage| stage.disk_bytes),
-                ..StageOutcome::default()
-            });
-            cost.seconds += taken.seconds;
-            cost.bytes += taken.bytes;
+    /// Takes the cost of a stage that has finished.
+    pub fn take_cost(&mut self, spec: &StageSpec, taken: Taken) {
+        if taken == Taken::default() {
+            return;
         }
+        let expected = self.expected.as_ref().and_then(|estimate| estimate.stages.get(&spec.name));
+        let cost = self.costs.entry(spec.name.clone()).or_insert_with(|| StageOutcome {
+            expected_seconds: expected.and_then(|stage| stage.seconds),
+            expected_bytes: expected.and_then(|stage| stage.disk_bytes),
+            ..StageOutcome::default()
+        });
+        cost.seconds += taken.seconds;
+        cost.bytes += taken.bytes;
     }
 
     pub fn outcome(&self, seconds: f64) -> Option<RunOutcome> {
@@ -84,9 +82,9 @@ impl Total {
         self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
     }
 
-    pub fn take_keys(&mut self, pipeline: &Pipeline, plans: &[crate::plan::StagePlan]) {
-        for (spec, plan) in pipeline.stages.iter().zip(plans) {
-            if let Some(keyed) = &plan.keyed {
+    pub fn take_keys(&mut self, pipeline: &Pipeline, known: &[impl Known]) {
+        for (spec, known) in pipeline.stages.iter().zip(known) {
+            if let Some(keyed) = known.keyed() {
                 self.keys.insert(spec.name.clone(), keyed.digest);
             }
         }

@@ -8,9 +8,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use stage_core::event::Event;
-
-use super::schedule::Schedule;
+use super::hands::Hands;
+use crate::engine::StopFlag;
 use crate::units;
 
 /// The time without a sign of life after which a worker is killed.
@@ -60,35 +59,30 @@ impl Life {
     }
 }
 
-impl Schedule<'_> {
-    /// Kills workers that would keep the run from ending.
-    pub fn watch_workers(&mut self) {
-        let stop = &self.options.stop;
-        if !stop.is_requested() && !self.unable {
-            return;
-        }
+impl Watchdog {
+    /// Kills workers that would keep a stopping run from ending, and returns a message for each.
+    pub fn watch(&mut self, stop: &StopFlag, hands: &Hands) -> Vec<String> {
         let now = Instant::now();
         if stop.is_pressing() {
-            self.watchdog.pressed.get_or_insert(now);
+            self.pressed.get_or_insert(now);
         }
-        let pressed = self.watchdog.pressed;
-        let mut left = Vec::new();
-        for (device, process) in self.hands.busy_workers() {
+        let mut killed = Vec::new();
+        for (device, process) in hands.busy_workers() {
             let pulse = process.pulse();
-            let life = self.watchdog.lives.entry(device.to_owned()).or_insert_with(|| {
+            let life = self.lives.entry(device.to_owned()).or_insert_with(|| {
                 process.wake();
                 Life::new(pulse, now)
             });
             life.see(pulse, now);
-            if let (Some(why), false) = (life.verdict(pressed, now), life.is_abandoned) {
+            if let (Some(why), false) = (life.verdict(self.pressed, now), life.is_abandoned) {
                 life.is_abandoned = true;
                 process.abandon();
-                left.push(format!(
+                killed.push(format!(
                     "the worker for `{device}` {why} and is killed: its work is left for the next run"
                 ));
             }
         }
-        left.into_iter().for_each(|message| (self.sink)(Event::Note { stage: None, message }));
+        killed
     }
 }
 

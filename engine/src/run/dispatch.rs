@@ -1,0 +1,256 @@
+//! Hands out work: to executors that are free, under claims that exclude other processes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cache::{Claim, Digest};
+use stage_core::StageError;
+use stage_core::event::Event;
+
+use super::arrived;
+use super::batch::{Batch, Full};
+use super::board::State;
+use super::item_stage::Queued;
+use super::message::{GatherTask, ItemTask, JobHandle, Task};
+use super::schedule::{InFlight, Schedule, TICK};
+use super::training::{Pace, Training, steps_done};
+use crate::engine::EngineError;
+use crate::pipeline::{StageId, StageSpec, StageWork};
+
+/// The items of a task, and their claims.
+type Taken = (Vec<Queued>, Vec<Claim>);
+
+impl Schedule<'_> {
+    /// Hands out work as long as executors are free.
+    pub fn dispatch(&mut self) -> Result<(), EngineError> {
+        loop {
+            // Outputs that turned out to be known may have passed to a stage without work, or ended
+            // one, without a message.
+            let moved = self.hand_out()?;
+            if !self.finish_complete()? && !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if anything was taken off a queue.
+    fn hand_out(&mut self) -> Result<bool, EngineError> {
+        let mut moved = false;
+        for id in self.pipeline.ids().rev() {
+            let spec = self.pipeline.stage(id);
+            while self.may_work(id) && self.hands.is_free(spec.kind, &spec.policy.device) {
+                let handed = match self.board[id].state() {
+                    State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id)?,
+                    State::RunsItems => self.hand_out_items(id)?,
+                    _ => false,
+                };
+                if !handed {
+                    break;
+                }
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn may_work(&self, id: StageId) -> bool {
+        !self.is_barred(id) && !self.is_probed(id)
+    }
+
+    /// Tests if a stage would run on a GPU.
+    pub fn is_on_gpu(&self, id: StageId) -> bool {
+        let spec = self.pipeline.stage(id);
+        self.hands.is_on_gpu(spec.kind, &spec.policy.device)
+    }
+
+    /// Tests if a stage has to wait: for another week, or, if GPU time is counted or paid from a
+    /// budget, for all its inputs.
+    pub fn is_barred(&self, id: StageId) -> bool {
+        let session = &self.pipeline.session;
+        let is_thrifty = session.budget.is_some() || session.gpu_hours_per_week.is_some();
+        (self.allowance.bars_gpus() || (is_thrifty && !self.upstream_is_done(id)))
+            && self.is_on_gpu(id)
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+
+    fn hand_out_whole(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let keyed = self.board[id].keyed.clone();
+        let claim = match &keyed {
+            Some(keyed) => self.store.cache().claim(&keyed.digest)?,
+            None => None,
+        };
+        if keyed.is_some() && claim.is_none() {
+            if self.board.is(id, State::AwaitsExecutor) {
+                self.board.advance(id, State::AwaitsClaim)?;
+            }
+            return Ok(false);
+        }
+        if self.take_finished(id)? {
+            return Ok(true);
+        }
+        let spec = self.pipeline.stage(id);
+        let training = self.training(id)?;
+        if let Some(training) = &training {
+            self.begin_training(id, steps_done(&self.store, &training.key)?);
+        }
+        let ports =
+            arrived::gather_sources(self.pipeline, self.board.runs(), &self.planner.assets, spec);
+        let ticket = self.ticket();
+        let task = Task::Gather(Box::new(GatherTask {
+            ticket,
+            job: Arc::new(self.job_handle(id)?),
+            outputs: spec.kind.outputs,
+            ports: Arc::new(ports),
+            policy: spec.policy.clone(),
+            training,
+            own_key: keyed.map(|keyed| keyed.key.without_inputs().digest()),
+        }));
+        self.board.advance(id, State::RunsTask)?;
+        self.send(id, task, (Vec::new(), claim.into_iter().collect()))?;
+        Ok(true)
+    }
+
+    fn send(&mut self, id: StageId, task: Task, taken: Taken) -> Result<(), EngineError> {
+        let spec = self.pipeline.stage(id);
+        let (items, claims) = taken;
+        let in_flight = InFlight { stage: id, items, claims, started: Instant::now() };
+        self.in_flight.insert(task.ticket(), in_flight);
+        self.hands.hand_out(spec.kind, &spec.policy.device, task).map_err(EngineError::Thread)
+    }
+
+    /// The identity of a training task. The choice of a parent is recorded before the work begins,
+    /// so that a later run continues from the same one.
+    fn training(&self, id: StageId) -> Result<Option<Training>, EngineError> {
+        let spec = self.pipeline.stage(id);
+        let keyed = self.board[id].keyed.as_ref().filter(|_| spec.work == StageWork::Train);
+        let Some(keyed) = keyed else { return Ok(None) };
+        let chosen = self.planner.choose_parent(spec, keyed);
+        let parent = chosen.and_then(|()| self.planner.parent(spec, keyed));
+        let first = self.allowance.first(self.store.cache(), self.is_on_gpu(id));
+        Ok(Some(Training {
+            key: keyed.digest,
+            pipeline: self.pipeline.name.clone(),
+            run: self.run,
+            parent: parent.map_err(|error| error.at(spec.name.clone()))?,
+            is_probe: self.options.probe.is_some(),
+            pace: Pace::until(first.map(|(_, deadline)| deadline)),
+        }))
+    }
+
+    fn hand_out_items(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let spec = self.pipeline.stage(id);
+        let Some((items, claims)) = self.take_items(id, spec)? else { return Ok(false) };
+        if items.is_empty() {
+            return Ok(true);
+        }
+        let ticket = self.ticket();
+        let Some(stage) = self.board[id].items_mut() else { return Ok(false) };
+        stage.running += items.len();
+        let names = &stage.reads;
+        let task = Task::Items(ItemTask {
+            ticket,
+            job: stage.job.clone(),
+            items: items.iter().map(|queued| names.see(&queued.item).to_item()).collect(),
+        });
+        self.send(id, task, (items, claims))?;
+        Ok(true)
+    }
+
+    /// Takes the next items of a stage from its queue: as many as make a task, without those with
+    /// known outcomes. None if there are none.
+    fn take_items(&mut self, id: StageId, spec: &StageSpec) -> Result<Option<Taken>, EngineError> {
+        let picked = self.pick(id, spec)?;
+        if picked.is_empty() {
+            return Ok(None);
+        }
+        // Looked up after claiming, so that commits of others are seen.
+        let keys: Vec<Digest> = picked.iter().map(|(queued, _)| queued.key).collect();
+        let known = self.store.known_items(&keys)?;
+        let (mut items, mut claims) = (Vec::new(), Vec::new());
+        for ((queued, claim), record) in picked.into_iter().zip(known) {
+            match (record, claim) {
+                (Some(record), _) => self.resolve_known(id, queued, record)?,
+                (None, Some(claim)) => {
+                    claims.push(claim);
+                    items.push(queued);
+                }
+                (None, None) => {
+                    if let Some(stage) = self.board[id].items_mut() {
+                        stage.elsewhere.push_back(queued);
+                    }
+                }
+            }
+        }
+        Ok(Some((items, claims)))
+    }
+
+    /// Takes items off the queue and claims them, unless another process has them. A claim of this
+    /// run is kept until its outcome is durable; the outcome is known before that.
+    fn pick(
+        &mut self,
+        id: StageId,
+        spec: &StageSpec,
+    ) -> Result<Vec<(Queued, Option<Claim>)>, EngineError> {
+        let Some(stage) = self.board[id].items_mut() else { return Ok(Vec::new()) };
+        let full = Full::of(spec, stage, self.engine.threads);
+        let most = self.options.probe.unwrap_or(u64::MAX);
+        let (mut picked, mut batch) = (Vec::new(), Batch::default());
+        while let Some(next) = stage.queue.peek() {
+            if full.is_reached(batch, next.weight) || batch.items >= most {
+                break;
+            }
+            let Some(queued) = stage.queue.pop() else { break };
+            if let Some(followers) = self.followers.get_mut(&queued.key) {
+                followers.push((id, queued));
+                continue;
+            }
+            let claim = self.store.cache().claim(&queued.key)?;
+            if claim.is_some() {
+                batch.bytes += queued.weight;
+                batch.items += 1;
+                self.followers.insert(queued.key, Vec::new());
+            }
+            picked.push((queued, claim));
+        }
+        Ok(picked)
+    }
+
+    /// Work that other processes do: waits briefly and takes over what is finished. False if there
+    /// is nothing to wait for.
+    pub fn wait_elsewhere(&mut self) -> Result<bool, EngineError> {
+        if !self.may_start() {
+            return Ok(false);
+        }
+        let (mut waiting, mut any_queued) = (None, false);
+        for id in self.pipeline.ids().filter(|id| self.may_work(*id)).collect::<Vec<_>>() {
+            let run = &mut self.board[id];
+            if let Some(stage) = run.items_mut() {
+                waiting = stage.elsewhere.front().map(|queued| queued.key).or(waiting);
+                stage.queue.extend(stage.elsewhere.drain(..));
+            }
+            if run.state() == State::AwaitsClaim {
+                waiting = run.keyed.as_ref().map(|keyed| keyed.digest).or(waiting);
+            }
+            any_queued |= run.has_pending_work();
+        }
+        let Some(key) = waiting else { return Ok(any_queued) };
+        let what = "another run that works on the same items".to_owned();
+        self.tell(Event::Waiting { what });
+        self.store.cache().wait_for(&key, TICK)?;
+        Ok(true)
+    }
+
+    /// A job for a stage with known input artifacts.
+    pub fn job_handle(&mut self, id: StageId) -> Result<JobHandle, EngineError> {
+        let spec = self.pipeline.stage(id);
+        let at = |error: StageError| EngineError::Stage { stage: spec.name.clone(), error };
+        let mut setup = self.engine.setup(self.pipeline, spec).map_err(at)?;
+        setup.artifacts = self.artifacts(id);
+        setup.files = self.planner.files[id.0].clone();
+        Ok(JobHandle::new(self.ticket() as u32, spec.kind, setup))
+    }
+}
