@@ -16,6 +16,7 @@ use crate::packs::{PackFiles, ShortPacks};
 use crate::pending::Pending;
 use crate::recover::{Missing, recover};
 use crate::staging::{self, StagingDir};
+use crate::stat::Stored;
 use crate::{CacheError, Digest, lost_packs, misplaced};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     claims: Arc<Claims>,
     /// The folder in which large objects wait for the next commit.
     waiting_room: Mutex<Option<StagingDir>>,
+    pub stat: Mutex<Option<Stored>>,
 }
 
 impl std::fmt::Debug for Cache {
@@ -95,6 +97,7 @@ impl Cache {
             forgotten: Mutex::default(),
             claims: Arc::new(claims),
             waiting_room: Mutex::default(),
+            stat: Mutex::default(),
             fs,
             layout,
             access,

@@ -363,3 +363,70 @@ fn of_two_that_save_at_once_both_are_kept() {
     let index = StatIndex::load(&cache).unwrap();
     assert!(index.section(&KEY).is_some() && index.section(&OTHER).is_some());
 }
+
+fn opened(fs: &MemoryFs) -> Cache {
+    Cache::open("/cache".into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap()
+}
+
+fn memo(fs: &MemoryFs) -> Vec<u8> {
+    fs.read("/cache/stat.idx".into()).unwrap()
+}
+
+/// The entries of the section, as a process that has just begun finds them.
+fn found(fs: &MemoryFs) -> Option<Vec<StatEntry>> {
+    let index = StatIndex::load(&opened(fs)).unwrap();
+    index.section(&KEY).map(|section| section.iter().collect())
+}
+
+fn put(cache: &Cache, entries: &[StatEntry]) {
+    let mut index = StatIndex::load(cache).unwrap();
+    index.put_section(KEY, entries.to_vec());
+    index.save(cache).unwrap();
+}
+
+#[test]
+fn a_damaged_change_leaves_those_before_it_and_is_written_over() {
+    let fs = MemoryFs::new();
+    let path = Utf8Path::new("/cache/stat.idx");
+    let mut entries = vec![file("a", 1), file("b", 1), file("c", 1)];
+    let (mut states, mut lengths) = (Vec::new(), Vec::new());
+    for at in 0..3 {
+        entries[at].digest = Digest::from_bytes([at as u8 + 7; 32]);
+        put(&opened(&fs), &entries);
+        states.push(entries.clone());
+        lengths.push(memo(&fs).len());
+    }
+    let bytes = memo(&fs);
+    let cut = |length: usize| bytes[..length].to_vec();
+    let flipped = |at: usize| {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 4;
+        bytes
+    };
+    for at in lengths[0]..bytes.len() {
+        let whole = lengths.iter().filter(|length| **length <= at).count();
+        for damaged in [cut(at), flipped(at)] {
+            fs.overwrite(path, &damaged).unwrap();
+            assert_eq!(found(&fs).as_ref(), Some(&states[whole - 1]), "byte {at}");
+            let next = vec![file("a", 5), file("b", 1), file("c", 1)];
+            put(&opened(&fs), &next);
+            assert_eq!(found(&fs), Some(next), "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn what_another_process_appends_is_seen() {
+    let fs = MemoryFs::new();
+    let (one, other) = (opened(&fs), opened(&fs));
+    for content in 1..5 {
+        let (own, others) = ([file("a", content)], [file("a", content + 100)]);
+        for (cache, entries) in [(&one, own), (&other, others)] {
+            put(cache, &entries);
+            for cache in [&one, &other] {
+                let index = StatIndex::load(cache).unwrap();
+                assert_eq!(index.section(&KEY).unwrap().get(0).as_ref(), entries.first());
+            }
+        }
+    }
+}

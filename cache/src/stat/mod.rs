@@ -2,20 +2,21 @@
 //! never the truth: losing it only costs hashing.
 
 mod check;
+mod file;
 mod row;
 mod section;
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use camino::Utf8Path;
 
 use crate::cache::Cache;
-use crate::fs::{Fs, Metadata, Open, beside};
+use crate::fs::{Fs, Metadata, Open};
 use crate::objects::hash_up_to;
 use crate::{CacheError, Digest};
 
 pub use check::{check, check_through, differing};
+pub(crate) use file::Stored;
 pub use section::Section;
 
 /// The subject of an entry.
@@ -142,11 +143,6 @@ pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), Ca
     Ok((digest, StatEntry::new(path.to_string(), &after, hashed_ns, digest, What::File)))
 }
 
-const MARK: &[u8; 16] = b"throstle stat 2\n";
-/// Mark, checksum, number of sections.
-const HEAD: usize = 16 + 32 + 4;
-const SECTION_HEAD: usize = 32 + 8 + 8;
-
 /// The memo of a cache: sections of entries, each under a digest that the engine chooses.
 #[derive(Debug, Default)]
 pub struct StatIndex {
@@ -156,17 +152,10 @@ pub struct StatIndex {
 }
 
 impl StatIndex {
-    /// Reads the memo; an empty one if it is missing or broken.
+    /// Reads the memo; an empty one if it is missing or broken. A process reads an unchanged file
+    /// only once.
     pub fn load(cache: &Cache) -> Result<StatIndex, CacheError> {
-        let bytes = match cache.fs().read(&cache.0.layout.stat_index) {
-            Ok(bytes) => Bytes::from(bytes),
-            Err(error) if error.is_not_found() || error.is_a_folder() => {
-                return Ok(StatIndex::default());
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let sections = parse(&bytes).unwrap_or_default();
-        Ok(StatIndex { sections, changed: BTreeMap::new() })
+        Ok(StatIndex { sections: file::load(cache)?, changed: BTreeMap::new() })
     }
 
     /// Writes the memo if it changed. Sections that others saved meanwhile stay.
@@ -177,14 +166,14 @@ impl StatIndex {
         cache.0.require_writable()?;
         // No other process may save between reading and writing.
         let (merged, written) = cache.0.ledger().alone(|| {
-            let mut merged = StatIndex::load(cache)?.sections;
+            let mut merged = file::load(cache)?;
             for (key, kept) in &self.changed {
                 match self.sections.get(key).filter(|_| *kept) {
                     Some(section) => _ = merged.insert(*key, section.clone()),
                     None => _ = merged.remove(key),
                 }
             }
-            let written = write(cache, &merged);
+            let written = file::save(cache, &merged);
             Ok((merged, written))
         })?;
         // Failing to store it loses only time.
@@ -217,57 +206,4 @@ impl StatIndex {
     pub fn lookup(&self, path: &str) -> Option<StatEntry> {
         self.sections.values().find_map(|section| section.find(path))
     }
-}
-
-fn parse(bytes: &Bytes) -> Option<BTreeMap<Digest, Section>> {
-    let body = bytes.get(48..)?;
-    if bytes[..16] != *MARK || Digest::of(body).as_bytes()[..] != bytes[16..48] {
-        return None;
-    }
-    let count = u32::from_le_bytes(bytes.get(48..HEAD)?.try_into().ok()?) as usize;
-    let mut sections = BTreeMap::new();
-    for index in 0..count {
-        let start = HEAD + index * SECTION_HEAD;
-        let head = bytes.get(start..start + SECTION_HEAD)?;
-        let key = Digest::from_bytes(head[..32].try_into().ok()?);
-        let offset = u64::from_le_bytes(head[32..40].try_into().ok()?) as usize;
-        let length = u64::from_le_bytes(head[40..].try_into().ok()?) as usize;
-        let end = offset.checked_add(length).filter(|end| *end <= bytes.len())?;
-        sections.insert(key, Section::parse(bytes.slice(offset..end))?);
-    }
-    Some(sections)
-}
-
-fn write(cache: &Cache, sections: &BTreeMap<Digest, Section>) -> Result<(), CacheError> {
-    let mut bytes = vec![0u8; 48];
-    bytes.extend_from_slice(&(sections.len() as u32).to_le_bytes());
-    let mut offset = HEAD + sections.len() * SECTION_HEAD;
-    for (key, section) in sections {
-        let length = section.as_bytes().len();
-        bytes.extend_from_slice(key.as_bytes());
-        bytes.extend_from_slice(&(offset as u64).to_le_bytes());
-        bytes.extend_from_slice(&(length as u64).to_le_bytes());
-        offset += length;
-    }
-    for section in sections.values() {
-        bytes.extend_from_slice(section.as_bytes());
-    }
-    bytes[..16].copy_from_slice(MARK);
-    let check = Digest::of(&bytes[48..]);
-    bytes[16..48].copy_from_slice(check.as_bytes());
-    put_in_place(cache, &bytes)
-}
-
-/// Not synced: a memo that a power cut damages fails its checksum and is rebuilt.
-fn put_in_place(cache: &Cache, bytes: &[u8]) -> Result<(), CacheError> {
-    let (fs, path) = (cache.fs(), &cache.0.layout.stat_index);
-    let fresh = beside(path);
-    let written = fs
-        .open(&fresh, Open::CreateNew)
-        .and_then(|file| file.write_all_at(bytes, 0))
-        .and_then(|()| fs.rename(&fresh, path));
-    written.map_err(|error| {
-        let _ = fs.remove_file(&fresh);
-        CacheError::while_writing(error, path, bytes.len() as u64)
-    })
 }

@@ -10,13 +10,27 @@ use bytes::Bytes;
 
 use super::row::{DIGEST, ENTRY, NAME, Row, STATS, push_row, stats_of};
 use super::{NewContent, StatEntry, What};
-use crate::Digest;
+use crate::{Digest, Hasher};
 
 const COUNTS: usize = 12;
 const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
 /// The largest number of new contents that are looked up one by one.
 const FEW: usize = 64;
+
+/// The number of bytes that are hashed at a time.
+const PIECE: usize = 64 << 10;
+
+/// Rows that replace others: the index (u32) and all but the name of each.
+#[derive(Debug, Default)]
+pub(super) struct NewRows {
+    pub count: u32,
+    pub bytes: Vec<u8>,
+}
+
+impl NewRows {
+    pub const ROW: usize = 4 + ENTRY - NAME.end;
+}
 
 /// The entries of one section, sorted by folder and then by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,10 +105,7 @@ impl Section {
             }
             row.by_digest() && row.what() == What::File && entry.what == What::File
         })?;
-        let is_one_file = |content: &NewContent| {
-            let rows = (0..self.count).filter_map(|index| self.row(index));
-            rows.filter(|row| row.0[DIGEST..] == content.old.as_bytes()[..]).count() == 1
-        };
+        let is_one_file = |content: &NewContent| self.of_content(&content.old).count() == 1;
         contents.iter().all(is_one_file).then(|| (replaced.with_content(), contents))
     }
 
@@ -123,21 +134,68 @@ impl Section {
     /// Computes its digest. For each entry: the length of its path (u64), the path, the kind (u8),
     /// the digest.
     fn with_content(self) -> Section {
-        let mut entered = Vec::with_capacity(self.bytes.len());
+        let mut hasher = Hasher::new();
+        // Less memory than for all of them, which a process would have to be given first.
+        let mut entered = Vec::with_capacity(2 * PIECE);
         for row in (0..self.count).filter_map(|index| self.row(index)) {
-            let (dir, name) = self.parts(&row);
-            let between = if dir.is_empty() || dir == "/" { "" } else { "/" };
+            let (dir, (start, size)) = (self.dir_bytes(row.dir()), row.name());
+            let (name, between) = (self.text_bytes(start, size), between(dir));
             let length = dir.len() + between.len() + name.len();
             entered.extend_from_slice(&(length as u64).to_le_bytes());
             for part in [dir, between, name] {
-                entered.extend_from_slice(part.as_bytes());
+                entered.extend_from_slice(part);
             }
             entered.push(row.what() as u8);
             entered.extend_from_slice(&row.0[DIGEST..]);
+            if entered.len() >= PIECE {
+                hasher.update(&entered);
+                entered.clear();
+            }
         }
+        let content = hasher.update(&entered).finish();
         let mut bytes = Vec::from(self.bytes);
-        bytes[COUNTS..HEAD].copy_from_slice(Digest::of(&entered).as_bytes());
+        bytes[COUNTS..HEAD].copy_from_slice(content.as_bytes());
         Section { bytes: Bytes::from(bytes), ..self }
+    }
+
+    /// The rows that differ from those of a section with the same paths; None if its paths are
+    /// others, or if the rows take more than this number of bytes.
+    pub(super) fn rows_unlike(&self, old: &Section, most: u64) -> Option<NewRows> {
+        let mut rows = NewRows::default();
+        if self.bytes.as_ptr() == old.bytes.as_ptr() && self.bytes.len() == old.bytes.len() {
+            return Some(rows);
+        }
+        if !self.has_paths_of(old) {
+            return None;
+        }
+        for index in 0..self.count {
+            let (own, other) = (self.row(index)?, old.row(index)?);
+            if own.0 != other.0 {
+                rows.count += 1;
+                rows.bytes.extend_from_slice(&(index as u32).to_le_bytes());
+                rows.bytes.extend_from_slice(&own.0[NAME.end..]);
+                if rows.bytes.len() as u64 > most {
+                    return None;
+                }
+            }
+        }
+        Some(rows)
+    }
+
+    /// Puts such rows into the bytes of a section; None if they do not fit.
+    pub(super) fn renew(bytes: &mut [u8], content: &Digest, rows: &[u8]) -> Option<()> {
+        let number =
+            |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+        let (count, dirs) = (number(0)?, number(4)?);
+        let first = HEAD.checked_add(dirs.checked_mul(DIR)?)?;
+        bytes.get_mut(COUNTS..HEAD)?.copy_from_slice(content.as_bytes());
+        for row in rows.chunks_exact(NewRows::ROW) {
+            let index = u32::from_le_bytes(row[..4].try_into().ok()?) as usize;
+            let start = first + index.min(count) * ENTRY;
+            let end = (index < count).then_some(start + ENTRY)?;
+            bytes.get_mut(start + NAME.end..end)?.copy_from_slice(&row[4..]);
+        }
+        Some(())
     }
 
     /// None if the parts do not fill the bytes exactly.
@@ -188,6 +246,13 @@ impl Section {
     /// The digest of an entry, without the rest of it.
     pub fn digest(&self, index: usize) -> Option<Digest> {
         Some(self.row(index)?.digest())
+    }
+
+    /// The indices of all entries with this digest.
+    pub fn of_content(&self, digest: &Digest) -> impl Iterator<Item = usize> {
+        (0..self.count).filter(|index| {
+            self.row(*index).is_some_and(|row| row.0[DIGEST..] == digest.as_bytes()[..])
+        })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = StatEntry> {
@@ -278,22 +343,25 @@ impl Section {
     }
 
     pub(super) fn dir(&self, index: usize) -> &str {
+        std::str::from_utf8(self.dir_bytes(index)).unwrap_or_default()
+    }
+
+    fn dir_bytes(&self, index: usize) -> &[u8] {
         let head = self.bytes.get(HEAD + index * DIR..HEAD + index * DIR + DIR).unwrap_or(&[0; 8]);
         let number = |at: usize| {
             u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
         };
-        self.text(number(0), number(4))
+        self.text_bytes(number(0), number(4))
     }
 
     pub(super) fn name(&self, row: &Row<'_>) -> &str {
         let (offset, length) = row.name();
-        self.text(offset, length)
+        std::str::from_utf8(self.text_bytes(offset, length)).unwrap_or_default()
     }
 
-    fn text(&self, offset: usize, length: usize) -> &str {
+    fn text_bytes(&self, offset: usize, length: usize) -> &[u8] {
         let start = HEAD + self.dirs * DIR + self.count * ENTRY + offset;
-        let bytes = self.bytes.get(start..start + length).unwrap_or_default();
-        std::str::from_utf8(bytes).unwrap_or_default()
+        self.bytes.get(start..start + length).unwrap_or_default()
     }
 
     /// Folder and name.
@@ -305,12 +373,17 @@ impl Section {
         let (dir, name) = self.parts(row);
         let mut path = String::with_capacity(dir.len() + 1 + name.len());
         path.push_str(dir);
-        if !dir.is_empty() && dir != "/" {
+        if !between(dir.as_bytes()).is_empty() {
             path.push('/');
         }
         path.push_str(name);
         path
     }
+}
+
+/// The bytes between a folder and a name in it.
+fn between(dir: &[u8]) -> &'static [u8] {
+    if dir.is_empty() || dir == b"/" { b"" } else { b"/" }
 }
 
 /// Folder and name of a path.
