@@ -1,13 +1,14 @@
 //! Reads and stores objects for the engine: the cache first, then the user's own files.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::record::{ITEM, ItemRecord, decode};
 use crate::world::Unchanged;
 use bytes::Bytes;
 use cache::fs::Open;
-use cache::stat::{StatEntry, StatIndex, What};
+use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Blob, Chunk, Dataset, Item, NewValue, StageError, Value};
@@ -21,15 +22,20 @@ struct Inner {
     base: Utf8PathBuf,
     /// Objects of a plan on a read-only cache.
     memory: Mutex<HashMap<Digest, Bytes>>,
-    /// The locations of unchanged sources by content; filled once, when the cache first lacks a
-    /// blob.
+    /// The locations of unchanged sources by content; filled once, when the cache has lacked
+    /// several blobs.
     sources: OnceLock<Vec<Place>>,
+    /// The number of blobs that were looked for without it.
+    searches: AtomicUsize,
     index: Arc<StatIndex>,
 }
 
 /// A file with some content in the stat index: the start of its digest, the section, and the entry
 /// in it.
 type Place = (u64, u32, u32);
+
+/// The number of blobs for which all sections are searched: a table of them costs more.
+const SEARCHES: usize = 4;
 
 /// The outcome of an item, and one of its missing objects.
 pub type ItemState = (Option<ItemRecord>, Option<Digest>);
@@ -75,6 +81,7 @@ impl Store {
             base: base.to_owned(),
             memory: Mutex::default(),
             sources: OnceLock::new(),
+            searches: AtomicUsize::new(0),
             index,
         }))
     }
@@ -189,6 +196,14 @@ impl Store {
     /// The files outside the cache that had this content when they were last seen.
     fn sources(&self, digest: &Digest) -> Vec<StatEntry> {
         let sections = || self.0.index.sections().map(|(_, section)| section);
+        let is_file = |entry: &StatEntry| entry.what == What::File && entry.digest == *digest;
+        if self.0.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES {
+            let found = |section: &Section| {
+                let found = section.of_content(digest).filter_map(|at| section.get(at));
+                found.filter(is_file).collect::<Vec<StatEntry>>()
+            };
+            return sections().flat_map(found).collect();
+        }
         let places = self.0.sources.get_or_init(|| {
             let mut places = Vec::new();
             for (number, section) in sections().enumerate() {
@@ -203,8 +218,7 @@ impl Store {
         let places = places[first..].iter().take_while(|(own, _, _)| *own == start);
         let entry = |(_, section, at): &Place| {
             let section = sections().nth(*section as usize)?;
-            let entry = section.get(*at as usize);
-            entry.filter(|entry| entry.what == What::File && entry.digest == *digest)
+            section.get(*at as usize).filter(is_file)
         };
         places.filter_map(entry).collect()
     }

@@ -17,6 +17,8 @@ use crate::item::{Blob, Fields, Item, Value};
 /// The largest average number of items in a bucket.
 const BUCKET_ITEMS: usize = 512;
 const FORMAT: u8 = 1;
+/// The number of places in a chunk that are searched at a time.
+const BLOCK: usize = 64;
 /// Data sets of this size are encoded on two threads.
 const WORTH_A_THREAD: usize = 4_096;
 
@@ -205,9 +207,19 @@ impl Chunk {
     /// Tests if an encoded chunk may name a blob: "no" is certain, "yes" may be a coincidence. Much
     /// faster than decoding it.
     pub fn may_name(bytes: &[u8], digest: &Digest) -> bool {
-        let mut start = [0; 8];
-        start.copy_from_slice(&digest.as_bytes()[..8]);
-        bytes.windows(8).any(|window| window == start)
+        const START: usize = 8;
+        let start = &digest.as_bytes()[..START];
+        let places = (bytes.len() + 1).saturating_sub(START);
+        // Two bytes are compared in many places at a time, and all of them where these occur.
+        (0..places).step_by(BLOCK).any(|from| {
+            let to = (from + BLOCK).min(places);
+            let pairs = bytes[from..to].iter().zip(&bytes[from + 1..=to]);
+            let begins = |found: bool, (one, two): (&u8, &u8)| {
+                found | ((*one == start[0]) & (*two == start[1]))
+            };
+            pairs.fold(false, begins)
+                && bytes[from..to + START - 1].windows(START).any(|window| window == start)
+        })
     }
 
     /// Replaces the contents of blobs, given by digest and size, everywhere. All at once, since two
@@ -316,6 +328,21 @@ mod tests {
         let bytes = recordings([b"first", b"second"]).encode();
         assert!(Chunk::may_name(&bytes, &Digest::of(b"second")));
         assert!(!Chunk::may_name(&bytes, &Digest::of(b"third")));
+    }
+
+    #[test]
+    fn a_blob_is_found_in_every_place() {
+        let digest = Digest::of(b"first");
+        for length in 8..200 {
+            for at in 0..=length - 8 {
+                let mut bytes = vec![digest.as_bytes()[0]; length];
+                bytes[at..at + 8].copy_from_slice(&digest.as_bytes()[..8]);
+                assert!(Chunk::may_name(&bytes, &digest), "at {at} of {length}");
+                bytes[at + 7] ^= 1;
+                assert!(!Chunk::may_name(&bytes, &digest), "at {at} of {length}");
+            }
+        }
+        (0..8).for_each(|length| assert!(!Chunk::may_name(&vec![0; length], &digest)));
     }
 
     #[test]
