@@ -20,8 +20,8 @@ use crate::record::PortValue;
 use crate::store::{ReadError, Store};
 
 /// The number of buckets that are sampled from a data set, of 250 to 500 items each. Clips of one
-/// corpus have similar lengths: a few thousand predict the total within a few percent.
-const READ: usize = 16;
+/// corpus have similar lengths: a thousand predict the total within a few percent.
+const READ: usize = 4;
 
 /// The assumed number of clips if nothing is known about the recordings.
 const CLIPS: f64 = 1000.0;
