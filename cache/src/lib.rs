@@ -27,7 +27,6 @@ mod materialise;
 mod misplaced;
 mod objects;
 mod packs;
-mod page_buffer;
 mod pending;
 mod rebuild;
 mod records;

@@ -10,7 +10,6 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::cache::{Cache, Shared};
 use crate::fs::{Fs, FsError, FsFile, FsResult, Open, beside};
 use crate::packs::payload_at;
-use crate::page_buffer::{PAGE, to_page};
 use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest, Hasher};
@@ -313,11 +312,8 @@ pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
 /// read.
 pub(crate) fn hash_up_to(file: &dyn FsFile, size: u64) -> FsResult<(Digest, u64)> {
     let mut buffer = BUFFER.take();
-    buffer.resize(PIECE + PAGE, 0);
-    // The system copies from whole pages. A large buffer by itself starts sixteen bytes after the
-    // start of a page, which takes a fifth longer.
-    let start = to_page(&buffer);
-    let result = hash_pieces(file, size, &mut buffer[start..start + PIECE]);
+    buffer.resize(PIECE, 0);
+    let result = hash_pieces(file, size, &mut buffer);
     BUFFER.set(buffer);
     result
 }

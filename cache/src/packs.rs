@@ -9,10 +9,12 @@ use crate::CacheError;
 use crate::entry::{Entry, HEADER, Header, MOST_RECORD, PACK_MARK};
 use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
 use crate::layout::Layout;
-use crate::page_buffer::PageBuffer;
 
 /// A pack of this size gets no more entries.
 pub(crate) const ROLL: u64 = 256 << 20;
+/// The number of bytes written at a time: they fit the caches of a core when the system copies
+/// them.
+const CHUNK: usize = 256 << 10;
 /// Some machines allow a process only 64 open files.
 const MOST_OPEN: usize = 16;
 
@@ -136,10 +138,10 @@ impl OpenPack {
     }
 
     fn append_all(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
-        let mut buffer = PageBuffer::new(self.end);
-        let mut position = self.end;
+        let mut buffer = Vec::with_capacity(2 * CHUNK);
+        let (mut written, mut position) = (self.end, self.end);
         if position == 0 {
-            buffer.end().extend_from_slice(PACK_MARK);
+            buffer.extend_from_slice(PACK_MARK);
             position = PACK_MARK.len() as u64;
         }
         let mut taken = 0;
@@ -147,13 +149,17 @@ impl OpenPack {
             if position >= ROLL {
                 break;
             }
-            entry.encode(self.number, position, buffer.end());
+            entry.encode(self.number, position, &mut buffer);
             placed.push((self.number, position, entry.clone()));
             position += entry.size();
             taken += 1;
-            buffer.write_pages(&*self.file)?;
+            if buffer.len() >= CHUNK {
+                self.file.write_all_at(&buffer, written)?;
+                written = position;
+                buffer.clear();
+            }
         }
-        buffer.write_all(&*self.file)?;
+        self.file.write_all_at(&buffer, written)?;
         self.end = position;
         Ok(taken)
     }
