@@ -15,7 +15,7 @@ use crate::rows::{Known, KnownValue, Location};
 use crate::{Digest, Table};
 
 const OBJECTS: TableDefinition<&[u8; 32], &[u8; 12]> = TableDefinition::new("objects");
-const RECORDS: TableDefinition<&[u8; 33], &[u8]> = TableDefinition::new("records");
+const RECORDS: TableDefinition<&[u8; 33], &[u8]> = TableDefinition::new("records 2");
 const PACKS: TableDefinition<u32, u64> = TableDefinition::new("packs");
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const SEQUENCE: &str = "sequence";
@@ -101,7 +101,7 @@ impl View {
     pub fn record(&self, table: Table, key: &Digest) -> IndexResult<Option<Known>> {
         let key = record_key(table, key);
         match self.records.get(&key).map_err(broken)? {
-            Some(value) => Known::decode(&key, value.value()).map(Some),
+            Some(value) => Known::decode(value.value()).map(Some),
             None => Ok(None),
         }
     }
@@ -129,7 +129,7 @@ impl View {
         for row in self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)? {
             let (key, value) = row.map_err(broken)?;
             let (table, digest) = split_key(key.value());
-            each(table, digest, Known::decode(key.value(), value.value())?)?;
+            each(table, digest, Known::decode(value.value())?)?;
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl<'t> Tables<'t> {
     pub fn record(&self, table: Table, key: &Digest) -> IndexResult<Option<Known>> {
         let key = record_key(table, key);
         match self.records.get(&key).map_err(broken)? {
-            Some(value) => Known::decode(&key, value.value()).map(Some),
+            Some(value) => Known::decode(value.value()).map(Some),
             None => Ok(None),
         }
     }
@@ -221,7 +221,7 @@ impl<'t> Tables<'t> {
             return Ok(());
         }
         let key = record_key(table, key);
-        self.records.insert(&key, known.encode(&key).as_slice()).map_err(broken)?;
+        self.records.insert(&key, known.encode().as_slice()).map_err(broken)?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::entry::{HEADER, checksum};
+use crate::entry::HEADER;
 use crate::index::{IndexFailure, IndexResult};
 
 /// The location of an object.
@@ -73,15 +73,17 @@ pub(crate) enum KnownValue {
     Gone,
 }
 
+/// The offset of the kind of value in a row, behind sequence, pack and offset.
+const KIND: usize = 16;
+
 impl Known {
     /// The order of two states of a key, the same for all processes.
     pub fn order(&self) -> (u64, u32, u32) {
         (self.sequence, self.pack, self.offset)
     }
 
-    pub fn encode(&self, key: &[u8; 33]) -> Vec<u8> {
-        let mut bytes = vec![0u8; 8];
-        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::from(self.sequence.to_le_bytes());
         bytes.extend_from_slice(&self.pack.to_le_bytes());
         bytes.extend_from_slice(&self.offset.to_le_bytes());
         match &self.value {
@@ -95,26 +97,24 @@ impl Known {
             }
             KnownValue::Gone => bytes.push(2),
         }
-        let check = checksum(&[key, &bytes[8..]]);
-        bytes[..8].copy_from_slice(&check);
         bytes
     }
 
-    pub fn decode(key: &[u8; 33], bytes: &[u8]) -> IndexResult<Known> {
-        let wrong = || IndexFailure::Broken("a record fails its checksum".to_owned());
-        if bytes.len() < 25 || checksum(&[key, &bytes[8..]]) != bytes[..8] {
+    pub fn decode(bytes: &[u8]) -> IndexResult<Known> {
+        let wrong = || IndexFailure::Broken("a record has no valid row".to_owned());
+        if bytes.len() <= KIND {
             return Err(wrong());
         }
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        let value = match bytes[24] {
-            0 => KnownValue::Here(Bytes::copy_from_slice(&bytes[25..])),
-            1 if bytes.len() == 29 => KnownValue::InPack { length: word(25) },
+        let value = match bytes[KIND] {
+            0 => KnownValue::Here(Bytes::copy_from_slice(&bytes[KIND + 1..])),
+            1 if bytes.len() == KIND + 5 => KnownValue::InPack { length: word(KIND + 1) },
             2 => KnownValue::Gone,
             _ => return Err(wrong()),
         };
-        let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
-        Ok(Known { sequence, pack: word(16), offset: word(20), value })
+        let sequence = u64::from(word(0)) | u64::from(word(4)) << 32;
+        Ok(Known { sequence, pack: word(8), offset: word(12), value })
     }
 }
