@@ -115,15 +115,17 @@ impl Section {
         entries: &[StatEntry],
         mut agree: impl FnMut(&Row<'_>, &StatEntry) -> bool,
     ) -> Option<Section> {
-        let mut bytes = self.bytes.to_vec();
-        let mut expected = 0;
+        let (mut places, mut expected) = (Vec::with_capacity(entries.len()), 0);
         for entry in entries {
             let index = self.position_near(&entry.path, expected)?;
             expected = index + 1;
-            let row = self.row(index)?;
-            if !agree(&row, entry) {
+            if !agree(&self.row(index)?, entry) {
                 return None;
             }
+            places.push(index);
+        }
+        let mut bytes = self.bytes.to_vec();
+        for (index, entry) in places.into_iter().zip(entries) {
             let start = HEAD + self.dirs * DIR + index * ENTRY;
             bytes[start + STATS..start + DIGEST].copy_from_slice(&stats_of(entry));
             bytes[start + DIGEST..start + ENTRY].copy_from_slice(entry.digest.as_bytes());
@@ -165,18 +167,12 @@ impl Section {
         if self.bytes.as_ptr() == old.bytes.as_ptr() && self.bytes.len() == old.bytes.len() {
             return Some(rows);
         }
-        if !self.has_paths_of(old) {
-            return None;
-        }
-        for index in 0..self.count {
-            let (own, other) = (self.row(index)?, old.row(index)?);
-            if own.0 != other.0 {
-                rows.count += 1;
-                rows.bytes.extend_from_slice(&(index as u32).to_le_bytes());
-                rows.bytes.extend_from_slice(&own.0[NAME.end..]);
-                if rows.bytes.len() as u64 > most {
-                    return None;
-                }
+        for index in self.unlike(old)? {
+            rows.count += 1;
+            rows.bytes.extend_from_slice(&(index as u32).to_le_bytes());
+            rows.bytes.extend_from_slice(&self.row(index)?.0[NAME.end..]);
+            if rows.bytes.len() as u64 > most {
+                return None;
             }
         }
         Some(rows)
@@ -275,13 +271,13 @@ impl Section {
     /// Pairs of entries with different contents in two sections.
     pub fn changes_from(&self, old: &Section) -> Vec<(Option<StatEntry>, Option<StatEntry>)> {
         let mut changes = Vec::new();
-        if self.has_paths_of(old) {
+        if let Some(unlike) = self.unlike(old) {
             let differs = |index: &usize| match (old.row(*index), self.row(*index)) {
                 (Some(a), Some(b)) => a.stands_for() != b.stands_for(),
                 _ => true,
             };
             let both = |index| (old.get(index), self.get(index));
-            return (0..self.count).filter(differs).map(both).collect();
+            return unlike.into_iter().filter(differs).map(both).collect();
         }
         let (mut before, mut now) = (0, 0);
         loop {
@@ -305,17 +301,25 @@ impl Section {
         }
     }
 
-    /// Tests quickly if both sections have the same paths at the same positions.
-    fn has_paths_of(&self, other: &Section) -> bool {
+    /// The rows that differ from those of a section with the same paths at the same positions; None
+    /// if the paths differ.
+    fn unlike(&self, other: &Section) -> Option<Vec<usize>> {
         let rows = HEAD + self.dirs * DIR;
         let text = rows + self.count * ENTRY;
-        (self.count, self.dirs) == (other.count, other.dirs)
+        let is_alike = (self.count, self.dirs) == (other.count, other.dirs)
             && self.bytes.get(HEAD..rows) == other.bytes.get(HEAD..rows)
-            && self.bytes.get(text..) == other.bytes.get(text..)
-            && (0..self.count).all(|index| match (self.row(index), other.row(index)) {
-                (Some(a), Some(b)) => a.0[NAME] == b.0[NAME],
-                _ => false,
-            })
+            && self.bytes.get(text..) == other.bytes.get(text..);
+        if !is_alike {
+            return None;
+        }
+        let mut unlike = Vec::new();
+        for index in 0..self.count {
+            let (own, others) = (self.row(index)?, other.row(index)?);
+            if own.0 != others.0 {
+                (own.0[NAME] == others.0[NAME]).then(|| unlike.push(index))?;
+            }
+        }
+        Some(unlike)
     }
 
     /// The index of the entry for a path.
