@@ -1,30 +1,12 @@
 //! Languages by their codes.
 
+use super::cleaners;
+
 /// A language code: `en`, `pt-BR`, `zh`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Language(String);
 
-/// The largest number of characters that the original synthesises at once, by language; 250 for all
-/// others.
-const CHARACTER_LIMITS: [(&str, usize); 17] = [
-    ("en", 250),
-    ("de", 253),
-    ("fr", 273),
-    ("es", 239),
-    ("it", 213),
-    ("pt", 203),
-    ("pl", 224),
-    ("zh", 82),
-    ("ar", 166),
-    ("cs", 186),
-    ("ru", 182),
-    ("nl", 251),
-    ("tr", 226),
-    ("ja", 71),
-    ("hu", 224),
-    ("ko", 95),
-    ("hi", 150),
-];
+/// The most characters of a piece in languages that the original does not support.
 const OTHER_LIMIT: usize = 250;
 /// Of a language tag after BCP 47.
 const LONGEST_CODE: usize = 35;
@@ -58,8 +40,7 @@ impl Language {
 
     /// The model may cut off longer texts.
     pub fn character_limit(&self) -> usize {
-        let known = CHARACTER_LIMITS.iter().find(|(code, _)| *code == self.0);
-        known.map_or(OTHER_LIMIT, |(_, limit)| *limit)
+        cleaners::character_limit(self.code()).unwrap_or(OTHER_LIMIT)
     }
 }
 

@@ -1,17 +1,11 @@
 //! Numbers with decimals as words.
 
 use super::spelling::{before_noun, by_rules, cardinal, point};
+use super::words;
 
 /// What Russian calls the places behind the point, without their ending, and Hungarian whole.
 const RUSSIAN: [&str; 6] = ["десят", "сот", "тысячн", "десятитысячн", "стотысячн", "миллионн"];
 const HUNGARIAN: [&str; 3] = ["tized", "század", "ezred"];
-
-/// Numbers of two digits in the feminine of Arabic.
-#[rustfmt::skip]
-const ARABIC: &str = "\
-    1/100 >{a};20 عشرون;21 >{a} و عشرون;30 ثلاثون;31 >{a} و ثلاثون;40 أربعون;\
-    41 >{a} و أربعون;50 خمسون;51 >{a} و خمسون;60 ستون;61 >{a} و ستون;70 سبعون;\
-    71 >{a} و سبعون;80 ثمانون;81 >{a} و ثمانون;90 تسعون;91 >{a} و تسعون";
 
 /// None where the language has no words for so many decimals.
 pub fn decimal(number: u64, digits: &str, code: &str) -> Option<String> {
@@ -60,7 +54,8 @@ fn russian(number: u64, digits: &str) -> Option<String> {
 /// Hundredths; nothing is said of none, neither before nor behind the comma.
 fn arabic(number: u64, digits: &str) -> Option<String> {
     let hundredths = format!("{digits}00").get(..2)?.parse().ok()?;
-    let words = || by_rules(ARABIC, hundredths, "ar");
+    let feminine = &words::of("ar")?.numbers.as_ref()?.feminine;
+    let words = || by_rules(feminine, hundredths, "ar");
     let whole = cardinal(number, "ar")?;
     match (number, hundredths) {
         (_, 0) => Some(whole),

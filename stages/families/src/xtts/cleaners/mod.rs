@@ -9,6 +9,7 @@ mod numbers;
 mod ordinals;
 mod spelling;
 mod symbols;
+mod words;
 
 use super::language::Language;
 
@@ -35,9 +36,14 @@ impl Uncleanable {
 pub fn clean(text: &str, language: &Language) -> Result<String, Uncleanable> {
     match language.code() {
         "ja" => japanese(text),
-        code if symbols::words(code).is_some() => Ok(multilingual(text, code)),
+        code if words::of(code).is_some() => Ok(multilingual(text, code)),
         _ => Ok(basic(text)),
     }
+}
+
+/// The most characters that the original synthesises at once, if it supports the language.
+pub fn character_limit(code: &str) -> Option<usize> {
+    words::of(code).map(|words| words.characters)
 }
 
 /// For languages that the original does not support: straight quotes dropped, lower case, single

@@ -1,0 +1,69 @@
+//! The words of a language for its cleaning, from `languages.toml`, which describes them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    pub characters: usize,
+    #[serde(default)]
+    pub signs: Vec<String>,
+    #[serde(default)]
+    pub abbreviations: BTreeMap<String, String>,
+    pub numbers: Option<Numbers>,
+    pub ordinals: Option<Ordinals>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numbers {
+    pub rules: String,
+    /// Words for numbers before a noun.
+    #[serde(default)]
+    pub attributes: String,
+    /// The word for the decimal point.
+    pub point: String,
+    #[serde(default)]
+    pub feminine: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ordinals {
+    pub marks: Vec<String>,
+    /// Numbers from here on are read as cardinals.
+    pub limit: u64,
+    pub rules: Option<String>,
+    #[serde(default)]
+    pub exact: String,
+    #[serde(default)]
+    pub endings: String,
+}
+
+static ALL: LazyLock<BTreeMap<String, Words>> =
+    LazyLock::new(|| toml::from_str(include_str!("languages.toml")).unwrap_or_default());
+
+/// None for languages that the original does not support.
+pub fn of(code: &str) -> Option<&'static Words> {
+    ALL.get(code)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_file_has_the_languages_of_the_original() {
+        let all: BTreeMap<String, Words> = toml::from_str(include_str!("languages.toml")).unwrap();
+        assert_eq!(all.len(), 17);
+        let has = |what: fn(&Words) -> bool| all.values().filter(|words| what(words)).count();
+        assert_eq!(has(|words| words.signs.len() == super::super::symbols::SIGNS.len()), 16);
+        assert_eq!(has(|words| words.numbers.is_some()), 14);
+        assert_eq!(has(|words| words.ordinals.is_some()), 13);
+        assert_eq!(has(|words| !words.abbreviations.is_empty()), 12);
+    }
+}
