@@ -113,3 +113,28 @@ fn numbers_that_the_vocabulary_replaces_are_noted() {
     let is_note = |(note, _): &(String, u64)| note.starts_with("`gpt_start_text_token` of");
     assert!(output.notes.iter().any(is_note), "{:?}", output.notes);
 }
+
+/// The trainer writes `best_model_N.pth`, copies the newest to `best_model.pth`, and saves
+/// `checkpoint_N.pth` on the way.
+#[test]
+fn of_the_folder_of_a_trainer_the_newest_best_state_is_taken_or_else_the_newest() {
+    let (_, files) = published();
+    let taken = |states: &[&'static str]| {
+        let mut own = files.clone();
+        let (_, weights) = own.remove(0);
+        own.extend(states.iter().map(|name| (*name, weights.clone())));
+        let output = import(&mut Bench::default(), &own, &[]).map_err(|error| error.to_string())?;
+        let notes = output.notes.into_iter().map(|(note, _)| note);
+        Ok::<_, String>(notes.last().unwrap_or_default())
+    };
+    let all = ["checkpoint_9000.pth", "best_model_900.pth", "best_model_1200.pth"];
+    assert_eq!(taken(&all).unwrap(), "taken: `best_model_1200.pth`");
+    let latest = ["best_model_900.pth", "best_model.pth"];
+    assert_eq!(taken(&latest).unwrap(), "taken: `best_model.pth`");
+    let saved = ["checkpoint_900.pth", "checkpoint_1000.pth"];
+    assert_eq!(taken(&saved).unwrap(), "taken: `checkpoint_1000.pth`");
+    let error = taken(&["best_model_900.pth", "other.pth"]).unwrap_err();
+    assert!(error.contains("choose one with `file`"), "{error}");
+    let error = taken(&["a/best_model_1.pth", "b/best_model_2.pth"]).unwrap_err();
+    assert!(error.contains("choose one with `file`"), "{error}");
+}

@@ -46,6 +46,15 @@ pub trait Exporter: Sync {
         Recipes::new()
     }
 
+    /// Notes on a model that the original project cannot load, with the reason.
+    fn limits(
+        &self,
+        _model: &Fields,
+        _context: &mut dyn Context,
+    ) -> Result<Vec<String>, StageError> {
+        Ok(Vec::new())
+    }
+
     /// All other files.
     ///
     /// # Errors

@@ -30,6 +30,12 @@ pub trait Importer: Sync {
         &[]
     }
 
+    /// The names of the states in the folder of a trainer, without step and extension, such as
+    /// `checkpoint` of `checkpoint_500.pth`; the better ones first.
+    fn states(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Prefixes of tensor names in every file of the family, without tool prefixes: all prefixes of
     /// one of these lists.
     fn marks(&self) -> &'static [&'static [&'static str]];

@@ -49,7 +49,7 @@ XTTS v2 models are `model.pth` of the release or a checkpoint of its trainer, wi
 read if they exist; copies of tensors, filters and the optimizer's state are left out. Sizes that
 `config.json` does not give follow from the tensors.",
     work: Work::Gather,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
     inputs: &[InputPort {
         name: "asset",
         reads: FieldSet::All,
@@ -88,7 +88,8 @@ read if they exist; copies of tensors, filters and the optimizer's state are lef
             default: Default::Absent,
             doc: "The weight file in the asset. Required if there are several and none is \
                 `model.safetensors` or `model.pth` (for `fish-dac` these names begin with \
-                `codec`).",
+                `codec`); of the folder of a trainer of XTTS, the newest `best_model` is taken, or \
+                else the newest `checkpoint`, which a note names.",
             ..Parameter::BASE
         },
         Parameter {
@@ -146,7 +147,7 @@ where transformers expects plain weights, in f32 unless `dtype` says otherwise, 
 is left out unless `discriminator` is set. The licence of the model is in the head of `README.md`,
 where `model.import` finds it.",
     work: Work::Gather,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
     inputs: &[InputPort {
         name: "model",
         reads: FieldSet::All,

@@ -5,7 +5,7 @@ use stage_core::{Context, Fields, NewValue, StageError};
 
 use super::import::{DVAE_FILE, MEL_STATS_FILE, SPEAKERS_FILE};
 use super::tensors::{DVAE_PREFIX, MEL_STATS};
-use super::{Config, Xtts};
+use super::{Config, DecoderConfig, DvaeConfig, GptConfig, Xtts};
 use crate::artifact::{self, CONFIG, CONFIG_KIND, VOCABULARY};
 use crate::export::{Exporter, Format, Recipe, Recipes, copies};
 use crate::import::CONFIG_FILE;
@@ -40,6 +40,11 @@ impl Exporter for Xtts {
         (file == MODEL_FILE).then_some(MODEL_KEY)
     }
 
+    fn limits(&self, model: &Fields, context: &mut dyn Context) -> Result<Vec<String>, StageError> {
+        let Some(own) = model.blob(CONFIG) else { return Ok(Vec::new()) };
+        Ok(limits(&Config::parse(&context.read(own)?)?))
+    }
+
     fn descriptions(
         &self,
         model: &Fields,
@@ -52,5 +57,47 @@ impl Exporter for Xtts {
         let file = config.published_file(given.as_deref())?;
         values.push((CONFIG_FILE.to_owned(), NewValue::bytes(CONFIG_KIND, file)));
         Ok(values)
+    }
+}
+
+/// The parts with sizes that the code of the original fixes, and other ones here.
+fn limits(config: &Config) -> Vec<String> {
+    let own = Config::published();
+    let told = |gpt: &GptConfig| [gpt.latents, gpt.perceiver_layers, gpt.conditioning_layers];
+    let (waves, dvae) = (&config.decoder, &config.dvae);
+    let fixed = DecoderConfig {
+        input_width: waves.input_width,
+        speaker_width: waves.speaker_width,
+        speaker_in_each_layer: waves.speaker_in_each_layer,
+        sample_rate: waves.sample_rate,
+        hop: waves.hop,
+        ..own.decoder
+    };
+    let parts = [
+        ("the conditioning", told(&config.gpt) == told(&own.gpt)),
+        ("the decoder", *waves == fixed),
+        ("the speaker encoder", config.speaker_encoder == own.speaker_encoder),
+        ("the DVAE", DvaeConfig { codes: dvae.codes, ..own.dvae } == *dvae),
+    ];
+    let others = parts.iter().filter(|(_, is_same)| !is_same);
+    let note = |part: &str| format!("the original cannot load it: {part} has sizes of its own");
+    others.map(|(part, _)| note(part)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_the_original_cannot_be_told_are_noted() {
+        assert_eq!(limits(&Config::published()), [""; 0]);
+        let mut config = Config::published();
+        (config.gpt.layers, config.gpt.width, config.decoder.input_width) = (2, 64, 64);
+        config.dvae.codes = 32;
+        assert_eq!(limits(&config), [""; 0], "`config.json` says these");
+        let told = limits(&Config::small(40)).join("; ");
+        for part in ["the decoder", "the speaker encoder", "the DVAE"] {
+            assert!(told.contains(&format!("cannot load it: {part} has")), "{told}");
+        }
     }
 }

@@ -34,6 +34,10 @@ impl Importer for Xtts {
         &[DVAE_FILE, MEL_STATS_FILE, SPEAKERS_FILE]
     }
 
+    fn states(&self) -> &'static [&'static str] {
+        &["best_model", "checkpoint"]
+    }
+
     fn marks(&self) -> &'static [&'static [&'static str]] {
         &[
             &["gpt.conditioning_encoder.", "hifigan_decoder."],

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
@@ -26,46 +25,107 @@ pub struct TextTokens {
     pub stop: i64,
 }
 
-#[derive(Deserialize)]
-struct Published {
-    model_args: Option<ModelArgs>,
-    audio: Option<Audio>,
-    languages: Option<Vec<String>>,
-    temperature: Option<f64>,
-    length_penalty: Option<f64>,
-    repetition_penalty: Option<f64>,
-    top_k: Option<i64>,
-    top_p: Option<f64>,
-    gpt_cond_len: Option<f64>,
-    gpt_cond_chunk_len: Option<f64>,
-    max_ref_len: Option<f64>,
+/// Where a value of the file is in a configuration.
+enum Field {
+    Count(fn(&mut Config) -> &mut i64),
+    /// The vocabulary decides it, whatever the file says.
+    OfVocabulary(fn(&mut Config) -> &mut i64),
+    Number(fn(&mut Config) -> &mut f64),
+    /// The original computes counts of samples from these and needs whole numbers.
+    Seconds(fn(&mut Config) -> &mut f64),
+    Flag(fn(&mut Config) -> &mut bool),
+    /// The perceiver, which all models of the second version have.
+    Always,
 }
 
-#[derive(Default, Deserialize)]
-struct Audio {
-    sample_rate: Option<i64>,
-    output_sample_rate: Option<i64>,
+/// Values by their part of the file and their names there.
+const FIELDS: [(&str, &str, Field); 29] = [
+    ("", "temperature", Field::Number(|config| &mut config.sampling.temperature)),
+    ("", "length_penalty", Field::Number(|config| &mut config.sampling.length_penalty)),
+    ("", "repetition_penalty", Field::Number(|config| &mut config.sampling.repetition_penalty)),
+    ("", "top_k", Field::Count(|config| &mut config.sampling.top_k)),
+    ("", "top_p", Field::Number(|config| &mut config.sampling.top_p)),
+    ("", "gpt_cond_len", Field::Seconds(|config| &mut config.sampling.conditioning_seconds)),
+    (
+        "",
+        "gpt_cond_chunk_len",
+        Field::Seconds(|config| &mut config.sampling.conditioning_chunk_seconds),
+    ),
+    ("", "max_ref_len", Field::Seconds(|config| &mut config.sampling.max_reference_seconds)),
+    (MODEL, "gpt_max_audio_tokens", Field::Count(|config| &mut config.gpt.max_audio_tokens)),
+    (MODEL, "gpt_max_text_tokens", Field::Count(|config| &mut config.gpt.max_text_tokens)),
+    (MODEL, "gpt_layers", Field::Count(|config| &mut config.gpt.layers)),
+    (MODEL, "gpt_n_model_channels", Field::Count(|config| &mut config.gpt.width)),
+    (MODEL, HEADS, Field::Count(|config| &mut config.gpt.heads)),
+    (MODEL, "gpt_number_text_tokens", Field::OfVocabulary(|config| &mut config.gpt.text_tokens)),
+    (MODEL, "gpt_start_text_token", Field::OfVocabulary(|config| &mut config.gpt.start_text_token)),
+    (MODEL, "gpt_stop_text_token", Field::OfVocabulary(|config| &mut config.gpt.stop_text_token)),
+    (MODEL, "gpt_num_audio_tokens", Field::Count(|config| &mut config.gpt.audio_tokens)),
+    (MODEL, "gpt_start_audio_token", Field::Count(|config| &mut config.gpt.start_audio_token)),
+    (MODEL, "gpt_stop_audio_token", Field::Count(|config| &mut config.gpt.stop_audio_token)),
+    (MODEL, "gpt_code_stride_len", Field::Count(|config| &mut config.gpt.code_stride)),
+    (MODEL, "gpt_use_perceiver_resampler", Field::Always),
+    (MODEL, "input_sample_rate", Field::Count(|config| &mut config.gpt.sample_rate)),
+    (MODEL, "output_sample_rate", Field::Count(|config| &mut config.decoder.sample_rate)),
+    (MODEL, "output_hop_length", Field::Count(|config| &mut config.decoder.hop)),
+    (MODEL, "decoder_input_dim", Field::Count(|config| &mut config.decoder.input_width)),
+    (MODEL, "d_vector_dim", Field::Count(|config| &mut config.decoder.speaker_width)),
+    (
+        MODEL,
+        "cond_d_vector_in_each_upsampling_layer",
+        Field::Flag(|config| &mut config.decoder.speaker_in_each_layer),
+    ),
+    (AUDIO, "sample_rate", Field::Count(|config| &mut config.gpt.sample_rate)),
+    (AUDIO, "output_sample_rate", Field::Count(|config| &mut config.decoder.sample_rate)),
+];
+
+const MODEL: &str = "model_args";
+const AUDIO: &str = "audio";
+const HEADS: &str = "gpt_n_heads";
+
+impl Field {
+    fn read(&self, config: &mut Config, name: &str, given: &Value) -> Result<(), FormatError> {
+        let wrong = |expected: &str| refused(format!("`{name}` is {given}, expected {expected}"));
+        match self {
+            Field::OfVocabulary(_) => {}
+            Field::Count(of) => {
+                *of(config) = given.as_i64().ok_or_else(|| wrong("a whole number"))?
+            }
+            Field::Number(of) | Field::Seconds(of) => {
+                *of(config) = given.as_f64().ok_or_else(|| wrong("a number"))?;
+            }
+            Field::Flag(of) => {
+                *of(config) = given.as_bool().ok_or_else(|| wrong("true or false"))?
+            }
+            Field::Always if given == &json!(false) => {
+                return Err(FormatError::Unsupported {
+                    message: "the model has no perceiver: it is XTTS v1, and v2 is read here"
+                        .to_owned(),
+                });
+            }
+            Field::Always => {}
+        }
+        Ok(())
+    }
+
+    fn written(&self, config: &mut Config) -> Value {
+        match self {
+            Field::Count(of) | Field::OfVocabulary(of) => json!(of(config)),
+            Field::Number(of) => json!(of(config)),
+            Field::Seconds(of) => whole(*of(config)),
+            Field::Flag(of) => json!(of(config)),
+            Field::Always => json!(true),
+        }
+    }
 }
 
-/// Names that have other meanings elsewhere in the file are left out.
-#[derive(Default, Deserialize)]
-struct ModelArgs {
-    gpt_max_audio_tokens: Option<i64>,
-    gpt_max_text_tokens: Option<i64>,
-    gpt_layers: Option<i64>,
-    gpt_n_model_channels: Option<i64>,
-    gpt_n_heads: Option<i64>,
-    gpt_num_audio_tokens: Option<i64>,
-    gpt_start_audio_token: Option<i64>,
-    gpt_stop_audio_token: Option<i64>,
-    gpt_code_stride_len: Option<i64>,
-    gpt_use_perceiver_resampler: Option<bool>,
-    input_sample_rate: Option<i64>,
-    output_sample_rate: Option<i64>,
-    output_hop_length: Option<i64>,
-    decoder_input_dim: Option<i64>,
-    d_vector_dim: Option<i64>,
-    cond_d_vector_in_each_upsampling_layer: Option<bool>,
+/// A value of the file; null is none.
+fn given<'a>(file: &'a Map<String, Value>, part: &str, name: &str) -> Option<&'a Value> {
+    let value = match part {
+        "" => file.get(name),
+        part => file.get(part)?.get(name),
+    };
+    value.filter(|value| !value.is_null())
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {
@@ -132,60 +192,62 @@ impl Config {
         shapes: &Shapes,
         tokens: TextTokens,
     ) -> Result<Config, FormatError> {
-        let _is_object = Config::published_values(json)?;
-        let file: Published = parsed(json)?;
+        let (file, seen) = (parsed::<Map<String, Value>>(json)?, Seen(shapes));
+        if let Some(part) = [MODEL, AUDIO]
+            .iter()
+            .find(|part| file.get(**part).is_some_and(|part| !part.is_object() && !part.is_null()))
+        {
+            return Err(refused(format!("`{part}` is no table")));
+        }
         let mut config = Config::published();
-        config.take_model_args(file.model_args.unwrap_or_default())?;
-        let audio = file.audio.unwrap_or_default();
-        set(&mut config.gpt.sample_rate, audio.sample_rate);
-        set(&mut config.decoder.sample_rate, audio.output_sample_rate);
-        set(&mut config.languages, file.languages);
-        let sampling = &mut config.sampling;
-        set(&mut sampling.temperature, file.temperature);
-        set(&mut sampling.length_penalty, file.length_penalty);
-        set(&mut sampling.repetition_penalty, file.repetition_penalty);
-        set(&mut sampling.top_k, file.top_k);
-        set(&mut sampling.top_p, file.top_p);
-        set(&mut sampling.conditioning_seconds, file.gpt_cond_len);
-        set(&mut sampling.conditioning_chunk_seconds, file.gpt_cond_chunk_len);
-        set(&mut sampling.max_reference_seconds, file.max_ref_len);
-        config.gpt.text_tokens = tokens.rows;
-        config.gpt.start_text_token = tokens.start;
-        config.gpt.stop_text_token = tokens.stop;
-        config.complete(&Seen(shapes));
+        config.complete_gpt(&seen, given(&file, MODEL, HEADS).is_some())?;
+        for (part, name, field) in &FIELDS {
+            if let Some(given) = given(&file, part, name) {
+                field.read(&mut config, name, given)?;
+            }
+        }
+        if let Some(languages) = given(&file, "", "languages") {
+            config.languages = serde_json::from_value(languages.clone())
+                .map_err(|error| refused(format!("`languages`: {error}")))?;
+        }
+        let TextTokens { rows, start, stop } = tokens;
+        let is_said = |name: &str| given(&file, MODEL, name).is_some();
+        let gpt = &mut config.gpt;
+        (gpt.text_tokens, gpt.start_text_token, gpt.stop_text_token) = (rows, start, stop);
+        if !is_said("gpt_start_audio_token") {
+            gpt.start_audio_token = gpt.audio_tokens.saturating_sub(2);
+        }
+        if !is_said("gpt_stop_audio_token") {
+            gpt.stop_audio_token = gpt.audio_tokens.saturating_sub(1);
+        }
+        if !is_said("decoder_input_dim") {
+            config.decoder.input_width = gpt.width;
+        }
+        gpt.conditioning_heads = gpt.heads;
+        config.speaker_encoder.width = config.decoder.speaker_width;
+        config.complete(&seen);
         config.check()?;
         Ok(config)
     }
 
-    fn take_model_args(&mut self, args: ModelArgs) -> Result<(), FormatError> {
-        if args.gpt_use_perceiver_resampler == Some(false) {
-            return Err(FormatError::Unsupported {
-                message: "the model has no perceiver: it is XTTS v1, and v2 is read here"
-                    .to_owned(),
-            });
+    /// Sizes of the GPT that the file need not say.
+    fn complete_gpt(&mut self, seen: &Seen, has_heads: bool) -> Result<(), FormatError> {
+        let (gpt, own) = (&mut self.gpt, |name: &str| format!("{GPT_PREFIX}{name}"));
+        let published = gpt.width;
+        set(&mut gpt.layers, seen.count(&own("gpt.h."), ""));
+        set(&mut gpt.width, seen.size(&own("mel_embedding.weight"), 1));
+        set(&mut gpt.audio_tokens, seen.size(&own("mel_embedding.weight"), 0));
+        let positions =
+            |name: &str| seen.size(&own(&format!("{name}_pos_embedding.emb.weight")), 0);
+        set(&mut gpt.max_text_tokens, positions("text").map(|rows| rows - 2));
+        set(&mut gpt.max_audio_tokens, positions("mel").map(|rows| rows - 3));
+        match gpt.width == published || has_heads {
+            true => Ok(()),
+            false => Err(refused(format!(
+                "`{HEADS}` of `{MODEL}` is missing: the GPT is {} wide, that of XTTS v2 {published}",
+                gpt.width
+            ))),
         }
-        let (gpt, decoder) = (&mut self.gpt, &mut self.decoder);
-        set(&mut gpt.max_audio_tokens, args.gpt_max_audio_tokens);
-        set(&mut gpt.max_text_tokens, args.gpt_max_text_tokens);
-        set(&mut gpt.layers, args.gpt_layers);
-        set(&mut gpt.width, args.gpt_n_model_channels);
-        set(&mut gpt.heads, args.gpt_n_heads);
-        set(&mut gpt.audio_tokens, args.gpt_num_audio_tokens);
-        gpt.start_audio_token = gpt.audio_tokens - 2;
-        gpt.stop_audio_token = gpt.audio_tokens - 1;
-        set(&mut gpt.start_audio_token, args.gpt_start_audio_token);
-        set(&mut gpt.stop_audio_token, args.gpt_stop_audio_token);
-        set(&mut gpt.code_stride, args.gpt_code_stride_len);
-        set(&mut gpt.sample_rate, args.input_sample_rate);
-        gpt.conditioning_heads = gpt.heads;
-        decoder.input_width = gpt.width;
-        set(&mut decoder.input_width, args.decoder_input_dim);
-        set(&mut decoder.sample_rate, args.output_sample_rate);
-        set(&mut decoder.hop, args.output_hop_length);
-        set(&mut decoder.speaker_width, args.d_vector_dim);
-        set(&mut decoder.speaker_in_each_layer, args.cond_d_vector_in_each_upsampling_layer);
-        self.speaker_encoder.width = decoder.speaker_width;
-        Ok(())
     }
 
     /// Completes it from the tensors.
@@ -262,76 +324,33 @@ impl Config {
             Some(json) => serde_json::from_slice(&finite(json, b"null")).map_err(failed)?,
             None => Map::new(),
         };
-        let sampling = &self.sampling;
-        let own = json!({
-            "model": "xtts",
-            "languages": self.languages,
-            "temperature": sampling.temperature,
-            "length_penalty": sampling.length_penalty,
-            "repetition_penalty": sampling.repetition_penalty,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "gpt_cond_len": whole(sampling.conditioning_seconds),
-            "gpt_cond_chunk_len": whole(sampling.conditioning_chunk_seconds),
-            "max_ref_len": whole(sampling.max_reference_seconds),
-        });
-        overlay(&mut file, own);
-        for (name, own) in [("model_args", self.model_args()), ("audio", self.audio())] {
-            let part = file.entry(name).or_insert_with(|| json!({}));
-            if !part.is_object() {
-                *part = json!({});
-            }
-            if let Some(part) = part.as_object_mut() {
-                overlay(part, own);
-            }
+        file.insert("model".to_owned(), json!("xtts"));
+        file.insert("languages".to_owned(), json!(self.languages));
+        let mut own = self.clone();
+        for (part, name, field) in &FIELDS {
+            let value = field.written(&mut own);
+            let place = match *part {
+                "" => Some(&mut file),
+                part => object(file.entry(part).or_insert_with(|| json!({}))),
+            };
+            place.map(|place| place.insert((*name).to_owned(), value));
         }
         serde_json::to_vec_pretty(&file).map_err(failed)
     }
-
-    fn model_args(&self) -> Value {
-        let (gpt, decoder) = (&self.gpt, &self.decoder);
-        json!({
-            "gpt_max_audio_tokens": gpt.max_audio_tokens,
-            "gpt_max_text_tokens": gpt.max_text_tokens,
-            "gpt_layers": gpt.layers,
-            "gpt_n_model_channels": gpt.width,
-            "gpt_n_heads": gpt.heads,
-            "gpt_number_text_tokens": gpt.text_tokens,
-            "gpt_start_text_token": gpt.start_text_token,
-            "gpt_stop_text_token": gpt.stop_text_token,
-            "gpt_num_audio_tokens": gpt.audio_tokens,
-            "gpt_start_audio_token": gpt.start_audio_token,
-            "gpt_stop_audio_token": gpt.stop_audio_token,
-            "gpt_code_stride_len": gpt.code_stride,
-            "gpt_use_perceiver_resampler": true,
-            "input_sample_rate": gpt.sample_rate,
-            "output_sample_rate": decoder.sample_rate,
-            "output_hop_length": decoder.hop,
-            "decoder_input_dim": decoder.input_width,
-            "d_vector_dim": decoder.speaker_width,
-            "cond_d_vector_in_each_upsampling_layer": decoder.speaker_in_each_layer,
-        })
-    }
-
-    fn audio(&self) -> Value {
-        json!({
-            "sample_rate": self.gpt.sample_rate,
-            "output_sample_rate": self.decoder.sample_rate,
-        })
-    }
 }
 
-/// The original computes sample counts from these and needs integers.
+/// A table, in the place of anything else.
+fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut()
+}
+
 fn whole(seconds: f64) -> Value {
     match seconds.fract() == 0.0 && seconds.abs() < 1e9 {
         true => json!(seconds as i64),
         false => json!(seconds),
-    }
-}
-
-fn overlay(file: &mut Map<String, Value>, own: Value) {
-    if let Value::Object(own) = own {
-        file.extend(own);
     }
 }
 
@@ -409,6 +428,22 @@ mod tests {
         assert!(read(br#"{"zeta": Infinity}"#).is_ok());
         for file in [&br#"{"temperature": NaN}"#[..], br#"{"audio": {"sample_rate": Infinity}}"#] {
             assert!(read(file).unwrap_err().to_string().contains("\"not finite\""));
+        }
+    }
+
+    #[test]
+    fn sizes_that_the_file_does_not_say_are_those_of_the_tensors() {
+        let config = Config::small(40);
+        let read = |file: &[u8]| Config::read_published(file, &shapes(&config), tokens(&config));
+        let said = br#"{"model_args": {"gpt_n_heads": 4, "input_sample_rate": 22050}}"#;
+        let own = read(said).unwrap();
+        assert_eq!((own.gpt, own.decoder), (config.gpt.clone(), config.decoder.clone()));
+        for file in [&br#"{"model_args": {}}"#[..], b"{}"] {
+            let told = read(file).unwrap_err().to_string();
+            assert!(told.contains("`gpt_n_heads` of `model_args` is missing"), "{told}");
+        }
+        for file in [&br#"{"model_args": 3}"#[..], br#"{"model_args": {"gpt_layers": "x"}}"#] {
+            assert!(read(file).is_err());
         }
     }
 

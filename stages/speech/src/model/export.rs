@@ -76,7 +76,8 @@ impl GatherJob for Export {
             values.push(((*name).to_owned(), NewValue::blob(blob)));
             tensors += recipes.len() as u64;
         }
-        let notes = vec![("tensors".to_owned(), tensors)];
+        let limits = exporter.limits(model, context)?.into_iter().map(|note| (note, 1));
+        let notes = [("tensors".to_owned(), tensors)].into_iter().chain(limits).collect();
         let output = GatherOutput::default().with("files", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }

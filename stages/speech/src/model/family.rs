@@ -1,5 +1,7 @@
 //! Detects the family of a weight file, and selects the weight file of an asset.
 
+use std::cmp::Reverse;
+
 use stage_core::{Fields, StageError};
 use stage_families::import::Importer;
 use stage_families::{FAMILIES, Family};
@@ -22,7 +24,8 @@ pub fn family_of(file: &WeightFile, path: &str) -> Result<&'static dyn Family, S
     })
 }
 
-/// The weight file: the requested one, the one with the published name, or the only one.
+/// The weight file: the requested one, the one with the published name, the only one, or the newest
+/// state of a trainer.
 pub fn weight_file<'a>(
     asset: &'a Fields,
     wanted: Option<&str>,
@@ -42,12 +45,7 @@ pub fn weight_file<'a>(
         files.extend(names().filter(has_ending));
     }
     let published = |name: &&&str| name.split_once('.').is_some_and(|(own, _)| own == stem);
-    let importers = || FAMILIES.iter().filter_map(|family| family.importer());
-    let is_companion = |path: &&str| {
-        let name = path.rsplit_once('/').map_or(*path, |(_, name)| name);
-        importers().any(|importer| importer.companions().contains(&name))
-    };
-    if !files.is_empty() && files.iter().all(is_companion) {
+    if !files.is_empty() && files.iter().all(|path| is_companion(path)) {
         let files = listed(files.iter().copied());
         let message = format!("the asset has no `{stem}.pth`, which {files} belong beside");
         return Err(StageError::failed(message));
@@ -58,11 +56,57 @@ pub fn weight_file<'a>(
             let names = listed(names());
             Err(StageError::failed(format!("the asset has no file of weights, but {names}")))
         }
-        (None, several) => {
+        (None, several) => newest(several).ok_or_else(|| {
             let several = listed(several.iter().copied());
-            Err(StageError::failed(format!(
+            StageError::failed(format!(
                 "the asset has several files of weights, {several}: choose one with `file`"
-            )))
-        }
+            ))
+        }),
     }
+}
+
+/// The best state in the folder of a trainer, or else the one after the most steps. None if there are
+/// other files of weights, or several folders.
+fn newest<'a>(files: &[&'a str]) -> Option<&'a str> {
+    let states = files.iter().filter(|path| !is_companion(path)).map(|path| state(path));
+    let states: Vec<State> = states.collect::<Option<_>>()?;
+    let is_one = states.iter().all(|state| state.folder == states[0].folder);
+    let newest = states.into_iter().filter(|_| is_one).max_by_key(|state| state.rank)?;
+    Some(newest.path)
+}
+
+struct State<'a> {
+    path: &'a str,
+    folder: &'a str,
+    /// The better kind first, then the later step; a file without a step is the last one.
+    rank: (Reverse<usize>, u64),
+}
+
+/// Tests if a file has the name of a state of a trainer.
+pub fn is_state(path: &str) -> bool {
+    state(path).is_some()
+}
+
+fn state(path: &str) -> Option<State<'_>> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (stem, _) = name.rsplit_once('.')?;
+    importers().find_map(|importer| {
+        importer.states().iter().enumerate().find_map(|(at, kind)| {
+            let step = match stem.strip_prefix(kind)?.strip_prefix('_') {
+                None if stem == *kind => u64::MAX,
+                step => step?.parse().ok()?,
+            };
+            Some(State { path, folder, rank: (Reverse(at), step) })
+        })
+    })
+}
+
+fn importers() -> impl Iterator<Item = &'static dyn Importer> {
+    FAMILIES.iter().filter_map(|family| family.importer())
+}
+
+/// Tests if a file belongs beside the weights and is none by itself.
+fn is_companion(path: &str) -> bool {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    importers().any(|importer| importer.companions().contains(&name))
 }

@@ -14,7 +14,7 @@ use stage_families::kinds::model as kinds;
 use stage_families::{Family, find};
 use stage_formats::{Dtype, FormatError};
 
-use super::family::{family_of, weight_file};
+use super::family::{family_of, is_state, weight_file};
 use crate::plain::{self, unknown_choice};
 
 pub const MODEL_CARD: &str = "README.md";
@@ -106,6 +106,9 @@ impl GatherJob for Import {
         let mut notes =
             vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
         notes.extend(told);
+        if self.file.is_none() && is_state(path) {
+            notes.push((format!("taken: `{path}`"), 1));
+        }
         let output = GatherOutput::default().with("model", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }
