@@ -94,6 +94,26 @@ pub struct Price {
     pub speed: f64,
 }
 
+/// Words in the names of GPUs of a compute capability below 8.0.
+const OLDER_GPUS: [&str; 10] =
+    ["t4", "v100", "p100", "p40", "k80", "m60", "rtx20", "2060", "2070", "2080"];
+
+impl Price {
+    /// False for GPUs that are known to be too old for bf16 and TF32, by their name in the table.
+    pub fn may_have_bf16(&self) -> bool {
+        let name = self.name.to_lowercase().replace([' ', '-', '_'], "");
+        !OLDER_GPUS.iter().any(|older| name.contains(older))
+    }
+}
+
+impl StageSpec {
+    /// The precision that only newer GPUs have, if the stage demands one.
+    pub fn newer_precision(&self) -> Option<&str> {
+        let precision = self.parameters.text("precision").ok()?;
+        ["bf16", "tf32"].contains(&precision).then_some(precision)
+    }
+}
+
 /// Assumptions of estimates about recordings that do not exist yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cache::fs::MemoryFs;
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};
-use engine::estimate::{Estimate, Fit, estimate};
+use engine::estimate::{Estimate, Fit, OnGpu, estimate};
 use engine::machine::Machine;
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::Pipeline;
@@ -178,13 +178,26 @@ fn the_largest_batch_that_fits_keeps_the_rows_of_a_step() {
     let advice = |set: &[&str]| stage(set, "finnish").advice.join("\n");
     let usual = advice(&[]);
     assert!(usual.contains("a100-40: batch = 8 fits into 40 GB, with accumulation = 1"), "{usual}");
-    assert!(usual.contains("t4: not even a batch of 1 fits into 15 GB"), "{usual}");
+    let half = advice(&["stage.finnish.precision=\"fp16\""]);
+    assert!(half.contains("t4: not even a batch of 1 fits into 15 GB"), "{half}");
     let large = advice(&["stage.finnish.batch=32", "prices.a100-40.vram=\"20GB\""]);
     let line = large.lines().find(|line| line.starts_with("a100-40")).unwrap();
     assert_eq!(
         line,
         "a100-40: batch = 4 fits into 20 GB, with accumulation = 16 for 64 rows a step"
     );
+}
+
+#[test]
+fn a_gpu_without_bf16_fits_no_training_in_bf16() {
+    let small = ["stage.finnish.batch=1", "prices.t4.vram=\"80GB\""];
+    let advice = |set: &[&str]| stage(set, "finnish").advice.join("\n");
+    let of_t4 = |row: &OnGpu| (row.name == "t4").then_some(row.fits);
+    assert_eq!(forecast(&small).gpus.iter().find_map(of_t4), Some(Fit::No));
+    let told = "t4: it has no bf16: use `precision = \"auto\"`";
+    assert!(advice(&small).contains(told), "{}", advice(&small));
+    let half = advice(&[&small[..], &["stage.finnish.precision=\"fp16\""]].concat());
+    assert!(half.contains("t4: ") && !half.contains(told), "{half}");
 }
 
 const GUIDE: &str = include_str!("../../docs/guides/finnish-fish.md");

@@ -210,7 +210,7 @@ impl Estimator<'_> {
         let bytes = self.weight_bytes(spec);
         StageEstimate {
             basis: Basis::Formula,
-            seconds: Some(Figure::within(bytes / WEIGHT_BYTES_PER_SECOND, 3.0)),
+            seconds: Some(Figure::within(weights.start + bytes / WEIGHT_BYTES_PER_SECOND, 3.0)),
             disk_bytes: Some(Figure::within(bytes * weights.written, 1.2)),
             ram_bytes: Some(
                 self.ram(spec, device) + Figure::within(bytes * in_memory(spec), RAM_SPREAD),

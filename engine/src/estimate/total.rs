@@ -136,6 +136,13 @@ impl Layout<'_> {
         }
     }
 
+    /// False if a stage demands a precision that the GPU does not have.
+    fn computes_on(&self, price: &Price) -> bool {
+        let is_open = |id: &StageId| self.is_gpu(*id) && self.stages[id.0].is_some();
+        let mut open = self.pipeline.ids().filter(is_open);
+        price.may_have_bf16() || open.all(|id| self.pipeline.stage(id).newer_precision().is_none())
+    }
+
     /// The time on a GPU of the table; the estimates here are for a speed of 1.
     pub fn on(&self, price: &Price) -> OnGpu {
         let layout = Layout { gpu_speed: self.gpu_speed * price.speed, ..*self };
@@ -148,6 +155,7 @@ impl Layout<'_> {
             gpu_seconds: layout.gpu(),
             money: money(seconds, price.per_hour),
             fits: match (vram.high <= size, vram.likely <= size) {
+                _ if !self.computes_on(price) => Fit::No,
                 (true, _) => Fit::Yes,
                 (false, true) => Fit::Tight,
                 (false, false) => Fit::No,

@@ -151,7 +151,7 @@ impl Estimator<'_> {
             estimate.disk_bytes = Some(self.state_bytes(spec, &plan, estimate.seconds));
         }
         if is_gpu {
-            estimate.advice = self.batch_advice(&plan, scale);
+            estimate.advice = self.batch_advice(spec, &plan, scale);
         }
         estimate.training = Some(Box::new(plan.expected));
         estimate
@@ -282,9 +282,15 @@ impl Estimator<'_> {
     }
 
     /// The largest batch that fits, and the accumulation that keeps the number of rows per step.
-    fn batch_advice(&self, plan: &Plan<'_>, scale: f64) -> Vec<String> {
+    fn batch_advice(&self, spec: &StageSpec, plan: &Plan<'_>, scale: f64) -> Vec<String> {
         let rows = plan.setting.rows * plan.accumulation;
         let of = |price: &crate::pipeline::Price| {
+            if let Some(precision) = spec.newer_precision().filter(|_| !price.may_have_bf16()) {
+                return format!(
+                    "{}: it has no {precision}: use `precision = \"auto\"`",
+                    price.name
+                );
+            }
             let size = units::bytes(price.vram_bytes);
             match plan.fitting(price.vram_bytes as f64, scale) {
                 0 => format!("{}: not even a batch of 1 fits into {size}", price.name),

@@ -71,6 +71,8 @@ impl Rates {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
+    /// Seconds beside those for the bytes.
+    pub start: f64,
     /// The share of the model that is written as new objects: 0 if all are kept.
     pub written: f64,
 }
