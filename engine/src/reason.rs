@@ -95,6 +95,12 @@ pub enum Reason {
     Resumes {
         run: u64,
     },
+    /// A run has begun other work under this name, and its checkpoint is not used.
+    LeavesCheckpoint {
+        run: u64,
+        /// The changed settings; empty if the inputs changed.
+        changed: Vec<Reason>,
+    },
     /// An earlier run stopped or failed before these were done.
     Unfinished {
         items: u64,
@@ -179,6 +185,14 @@ impl fmt::Display for Reason {
                 write!(formatter, "starts from scratch; before, it continued from {old}")
             }
             Resumes { run } => write!(formatter, "resumes from the checkpoint of run {run}"),
+            LeavesCheckpoint { run, changed } => {
+                let changed: Vec<String> = changed.iter().map(Reason::to_string).collect();
+                let why = match changed.is_empty() {
+                    true => "its inputs changed".to_owned(),
+                    false => changed.join(", "),
+                };
+                write!(formatter, "does not use the checkpoint of run {run}: {why}")
+            }
             Unfinished { items } => {
                 write!(formatter, "{items} items were left undone by an earlier run")
             }

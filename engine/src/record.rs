@@ -39,6 +39,9 @@ pub const CHECKPOINT: Table = Table(10);
 /// A stage of a pipeline and its key without a parent to the key of its parent.
 pub const PARENT: Table = Table(11);
 
+/// A training stage of a pipeline to the [`StageKey`] that its last training began under.
+pub const TRAINED_AS: Table = Table(31);
+
 /// A period of GPU work to [`crate::gpu_hours::UsageRecord`].
 pub const USAGE: Table = Table(12);
 /// A kind of stage, its parameters and a device to [`crate::measure::Measure`].
@@ -323,7 +326,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
-            MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF, PART,
+            MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF, PART, TRAINED_AS,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -202,3 +202,18 @@ fn every_kind_of_artifact_in_the_catalogue_is_described_and_can_be_had() {
         }
     }
 }
+
+#[test]
+fn a_port_beside_the_parameter_in_its_place_is_a_mistake() {
+    let messages = |lines: &str| {
+        let stages = "[stage.model]\nuse = \"xtts.init\"\n\n[stage.voice]\nuse = \"xtts.voice\"\n";
+        match load_text(&format!("{CORPUS}{stages}model = \"model\"\n{lines}")) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.iter().map(|one| one.message().to_owned()).collect(),
+        }
+    };
+    let both = messages("input = \"clips\"\nspeaker = \"Aino\"\n");
+    assert_eq!(both, ["`speaker` and `input` are both given"]);
+    assert_eq!(messages("input = \"clips\"\n"), [""; 0]);
+    assert_eq!(messages("speaker = \"Aino\"\n"), [""; 0]);
+}

@@ -120,6 +120,30 @@ fn training_in_the_worker_may_be_stopped_at_every_event() {
 }
 
 #[test]
+fn a_plan_tells_of_a_checkpoint_that_other_settings_leave_unused() {
+    let stopped = |number: usize| {
+        let lab = lab();
+        let ran = stopped_at(&lab, number).unwrap();
+        (ran.status == Status::Paused && checkpoint(&lab) > 0).then_some(lab)
+    };
+    let lab = (1..).find_map(stopped).unwrap();
+    let with = |line: &str| {
+        lab.write(
+            "pipeline.toml",
+            &MANIFEST.replace("retries = 2", &format!("retries = 2\n{line}")),
+        );
+        lab.reasons("model").join("; ")
+    };
+    assert_eq!(with(""), "resumes from the checkpoint of run 1");
+    let told = with("steps = 8");
+    let why = "does not use the checkpoint of run 1: ";
+    assert!(told.starts_with(why) && told.contains("`steps` changed from 6 to 8"), "{told}");
+    lab.write("data/new.txt", "new");
+    lab.run();
+    assert!(lab.run().nothing_executed());
+}
+
+#[test]
 fn training_may_be_stopped_again_and_again() {
     let (expected, lab) = (straight(), lab());
     let mut all = Vec::new();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::{Catalogue, Kind, Parameter, ParameterValue, Parameters, Work};
+use stage_core::{
+    Catalogue, InputPort, Kind, Mistake, Parameter, ParameterValue, Parameters, Work,
+};
 
 use super::export::WrittenExport;
 use super::nearest::{list, nearest, suggestion};
@@ -311,11 +313,20 @@ impl Draft {
         };
         let unknown = self.kind.parameters.iter().filter(|parameter| is_unknown(parameter));
         let unknown: Vec<&str> = unknown.map(|parameter| parameter.name).collect();
-        for mistake in (self.kind.check)(parameters, &unknown) {
+        let replaced = self.kind.inputs.iter().filter_map(|port| self.replaced(port, parameters));
+        for mistake in (self.kind.check)(parameters, &unknown).into_iter().chain(replaced) {
             let place = self.places.get(mistake.parameter).copied().unwrap_or(self.name.span);
             let problem = Problem::new("wrong_value", place, mistake.message);
             problems.add(problem.help_if(mistake.help));
         }
+    }
+
+    /// A port that is given beside the parameter in its place.
+    fn replaced(&self, port: &InputPort, parameters: &Parameters) -> Option<Mistake> {
+        let parameter = port.replaced_by.filter(|name| parameters.is_set(name))?;
+        let message = format!("`{parameter}` and `{}` are both given", port.name);
+        let help = Some("leave out one of them".to_owned());
+        self.ports.contains_key(port.name).then_some(Mistake { parameter, message, help })
     }
 
     /// Tests if the input of the port is unknown because of an error.

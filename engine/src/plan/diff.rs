@@ -187,7 +187,7 @@ pub fn compare_keys(
     reasons
 }
 
-fn compare_settings(old: &StageKey, new: &StageKey, reasons: &mut Vec<Reason>) {
+pub fn compare_settings(old: &StageKey, new: &StageKey, reasons: &mut Vec<Reason>) {
     if old.kind != new.kind {
         reasons.push(Reason::KindChanged { old: old.kind.clone(), new: new.kind.clone() });
         return;

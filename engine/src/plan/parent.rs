@@ -2,14 +2,17 @@
 
 use cache::Digest;
 use stage_core::catalogue::ON_CHANGE;
-use stage_core::key::StageKey;
+use stage_core::key::{InputKey, StageKey};
 use stage_core::{Fields, ParameterValue};
 
 use super::Keyed;
+use super::diff::compare_settings;
 use super::planner::{PlanError, Planner};
 use crate::pipeline::{StageSpec, StageWork};
 use crate::reason::Reason;
-use crate::record::{LastRecord, PARENT, PortValue, decode, encode, parent_key};
+use crate::record::{
+    LastRecord, PARENT, PortValue, TRAINED_AS, decode, encode, last_key, parent_key,
+};
 use crate::run::training::{checkpoints, is_there};
 
 impl Planner<'_> {
@@ -29,9 +32,10 @@ impl Planner<'_> {
         {
             return Ok(Some(parent));
         }
-        let Some(last) = last.filter(|last| last.key.kind == base.key.kind) else {
-            return Ok(None);
+        let fits = |last: &&LastRecord| {
+            last.key.kind == base.key.kind && meets_needs(spec, &last.key, &base.key)
         };
+        let Some(last) = last.filter(fits) else { return Ok(None) };
         if without_parent(&last.key) == base.key {
             return Ok(last.key.parent);
         }
@@ -53,8 +57,11 @@ impl Planner<'_> {
             || self.known(parent, &mut Vec::new())?.is_some())
     }
 
-    /// Stores the choice, so that the same inputs continue from the same parent.
+    /// Stores the choice, so that the same inputs continue from the same parent, and the key that
+    /// begins, so that a later plan can say why it does not resume.
     pub fn choose_parent(&self, spec: &StageSpec, keyed: &Keyed) -> Result<(), PlanError> {
+        let name = last_key(&self.pipeline.name, &spec.name);
+        self.store.cache().record(TRAINED_AS, &name, encode(&keyed.key))?;
         if let Some(parent) = &keyed.key.parent {
             let base = without_parent(&keyed.key).digest();
             let key = parent_key(&self.pipeline.name, &spec.name, &base);
@@ -79,21 +86,43 @@ impl Planner<'_> {
         Ok(artifacts.next().map(|fields| (parent, fields)))
     }
 
-    /// Adds a reason if the work was begun before.
+    /// Adds a reason if the work was begun before, or other work under this name.
     pub fn tell_of_checkpoint(
         &self,
+        spec: &StageSpec,
         keyed: &Keyed,
         reasons: &mut Vec<Reason>,
     ) -> Result<(), PlanError> {
-        let Some(record) = checkpoints(&self.store, &keyed.digest)? else { return Ok(()) };
-        for state in record.states {
-            if is_there(&self.store, state)?.is_some() {
-                reasons.retain(|reason| *reason != Reason::NeverRun);
-                reasons.push(Reason::Resumes { run: record.run });
-                break;
-            }
+        if let Some(run) = self.checkpoint_of(&keyed.digest)? {
+            reasons.retain(|reason| *reason != Reason::NeverRun);
+            reasons.push(Reason::Resumes { run });
+            return Ok(());
+        }
+        let name = last_key(&self.pipeline.name, &spec.name);
+        let begun = self.store.cache().get(TRAINED_AS, &name)?;
+        let begun = begun.and_then(|bytes| decode::<StageKey>(&bytes));
+        let Some(begun) = begun.filter(|begun| *begun != keyed.key) else { return Ok(()) };
+        let digest = begun.digest();
+        if let Some(run) = self.checkpoint_of(&digest)?
+            && self.known(&digest, &mut Vec::new())?.is_none()
+        {
+            let mut changed = Vec::new();
+            compare_settings(&begun, &keyed.key, &mut changed);
+            reasons.retain(|reason| *reason != Reason::NeverRun);
+            reasons.push(Reason::LeavesCheckpoint { run, changed });
         }
         Ok(())
+    }
+
+    /// The run that saved a checkpoint under this key, if its objects exist.
+    fn checkpoint_of(&self, key: &Digest) -> Result<Option<u64>, PlanError> {
+        let Some(record) = checkpoints(&self.store, key)? else { return Ok(None) };
+        for state in record.states {
+            if is_there(&self.store, state)?.is_some() {
+                return Ok(Some(record.run));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -101,6 +130,17 @@ fn continues(spec: &StageSpec) -> bool {
     let on_change = spec.parameters.get(ON_CHANGE.name);
     spec.work == StageWork::Train
         && matches!(on_change, ParameterValue::Text(text) if text == "continue")
+}
+
+/// Tests if the artifacts on the ports have what the weights of the earlier result need.
+fn meets_needs(spec: &StageSpec, before: &StageKey, now: &StageKey) -> bool {
+    spec.kind.inputs.iter().all(|port| {
+        let artifacts = |key: &StageKey| match key.inputs.get(port.name).map(Vec::as_slice) {
+            Some([InputKey::Artifact(fields)]) => fields.clone(),
+            _ => Fields::new(),
+        };
+        port.parent_needs.are_met(&artifacts(before), &artifacts(now))
+    })
 }
 
 fn without_parent(key: &StageKey) -> StageKey {

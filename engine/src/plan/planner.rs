@@ -207,7 +207,7 @@ impl<'a> Planner<'a> {
             None => self.reasons(spec, last.as_ref(), &keyed, &lost, 1),
         };
         if spec.work == StageWork::Train {
-            self.tell_of_checkpoint(&keyed, &mut reasons)?;
+            self.tell_of_checkpoint(spec, &keyed, &mut reasons)?;
         }
         let seconds = last.and_then(|last| self.seconds(&last)).unwrap_or(0.0);
         Ok(StagePlan {

@@ -1,6 +1,7 @@
 //! The description of a stage kind, for planning, checking and documentation.
 
 use crate::cost::Cost;
+use crate::item;
 use crate::parameter::{Parameter, Parameters};
 
 /// The type of work of a stage, which determines how the engine runs and counts it.
@@ -76,6 +77,28 @@ pub enum Fields {
     All,
 }
 
+/// The part of an artifact that must be the same as before for a training to continue from its
+/// earlier result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParentNeeds {
+    Nothing,
+    /// These fields: the weights of the result mean nothing beside others.
+    Fields(&'static [&'static str]),
+    Everything,
+}
+
+impl ParentNeeds {
+    pub fn are_met(&self, before: &item::Fields, now: &item::Fields) -> bool {
+        match self {
+            ParentNeeds::Nothing => true,
+            ParentNeeds::Fields(names) => {
+                names.iter().all(|name| before.get(name) == now.get(name))
+            }
+            ParentNeeds::Everything => before == now,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct InputPort {
     pub name: &'static str,
@@ -96,6 +119,10 @@ pub struct InputPort {
     /// The accepted kinds of artifacts, by the words of [`crate::artifact`] or custom words; empty:
     /// every kind.
     pub takes: &'static [&'static str],
+    /// For training stages with the parameter `on_change`.
+    pub parent_needs: ParentNeeds,
+    /// The parameter that takes the place of this port: only one of the two may be given.
+    pub replaced_by: Option<&'static str>,
     pub doc: &'static str,
 }
 
@@ -112,6 +139,8 @@ impl InputPort {
         many: false,
         optional: false,
         takes: &[],
+        parent_needs: ParentNeeds::Nothing,
+        replaced_by: None,
         doc: "",
     };
 

@@ -185,6 +185,15 @@ impl Parameters {
         !matches!(self.get(name), ParameterValue::Absent)
     }
 
+    /// The value of a parameter that may be absent.
+    pub fn if_set<'a, T>(
+        &'a self,
+        name: &str,
+        read: impl FnOnce(&'a Parameters, &str) -> Result<T, StageError>,
+    ) -> Result<Option<T>, StageError> {
+        self.is_set(name).then(|| read(self, name)).transpose()
+    }
+
     pub fn text(&self, name: &str) -> Result<&str, StageError> {
         match self.get(name) {
             ParameterValue::Text(text) => Ok(text),

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tch::{Kind, Tensor};
 
+use crate::autoregressive::Noise;
 use crate::codec::Codec;
 use crate::dac;
 use crate::error::TorchError;
@@ -22,7 +23,8 @@ use crate::lora_fixture;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
-use crate::train::adamw::AdamWSettings;
+use crate::train::adamw::{AdamW, AdamWSettings};
+use crate::train::{Losses, Phase, Trainee};
 use crate::vits;
 use crate::wav2vec2;
 use crate::weights::{self, Weights};
@@ -183,6 +185,71 @@ pub fn gradient_of(parameter: &Tensor) -> Tensor {
     match parameter.grad() {
         gradient if gradient.defined() => gradient,
         _ => parameter.zeros_like(),
+    }
+}
+
+/// The losses of a batch; its gradients are added to the outputs.
+pub fn gradients<T: Trainee>(
+    trainee: &mut T,
+    batch: &T::Batch,
+    outputs: &mut Outputs,
+) -> Result<Losses, TorchError> {
+    let losses = trainee.accumulate(batch, &Phase::only(&T::count(batch), 0))?;
+    for (name, parameter) in trainee.parameters() {
+        outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
+    }
+    Ok(losses)
+}
+
+/// Some optimiser steps on these batches in turn: their losses, and the weights after them.
+pub fn trained<T: Trainee>(
+    trainee: &mut T,
+    batches: &[T::Batch],
+    steps: &Steps,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let optimiser = AdamW::new(steps.settings(), trainee.parameters())?;
+    let mut optimiser = optimiser.with_decay(T::decays);
+    let mut curve = Vec::with_capacity(steps.steps);
+    for batch in batches.iter().cycle().take(steps.steps) {
+        for (_, mut parameter) in trainee.parameters() {
+            parameter.zero_grad();
+        }
+        let totals = T::count(batch);
+        let losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
+        curve.push(trainee.total(&losses.means(&totals)?));
+        let parameters = trainee.parameters();
+        let gradients = parameters.iter().map(|(_, parameter)| Some(gradient_of(parameter)));
+        optimiser.step(&gradients.collect::<Vec<_>>(), steps.lr, 1.0)?;
+    }
+    outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
+    for (name, parameter) in trainee.parameters() {
+        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
+    }
+    Ok(())
+}
+
+/// A tensor `input.NAME`.
+pub fn input<'a>(inputs: &'a Weights, name: &str) -> Result<&'a Tensor, TorchError> {
+    let tensor = inputs.get(&format!("input.{name}"));
+    tensor.ok_or_else(|| TorchError::Input(format!("there is no `input.{name}`")))
+}
+
+/// Recorded noise: [draws, entries].
+pub struct Recorded {
+    pub noise: Tensor,
+    pub taken: i64,
+}
+
+impl Noise for Recorded {
+    fn exponentials(&mut self, count: i64, entries: Option<&[i64]>) -> Vec<f32> {
+        let row = self.noise.get(self.taken);
+        self.taken += 1;
+        let row = match entries {
+            Some(entries) => row.index_select(0, &Tensor::from_slice(entries)),
+            None => row.narrow(0, 0, count),
+        };
+        Vec::try_from(row).unwrap_or_default()
     }
 }
 

@@ -40,6 +40,7 @@ pub mod stored;
 mod testing;
 mod threads;
 pub mod train;
+mod tune;
 mod utterance;
 pub mod vits;
 pub mod wav2vec2;

@@ -55,13 +55,12 @@ impl ModelLineage {
 }
 
 impl AdapterLineage {
-    pub fn of(adapters: &Fields) -> Result<AdapterLineage, StageError> {
-        AdapterLineage::read(adapters, artifact::LORA)
-    }
-
-    /// The lineage of adapters of a family.
-    pub fn read(adapters: &Fields, family: &str) -> Result<AdapterLineage, StageError> {
-        let maker = if family == artifact::LORA { "fish.lora" } else { "xtts.lora" };
+    /// The lineage of adapters of a family, from stages of this kind.
+    pub fn read(
+        adapters: &Fields,
+        family: &str,
+        maker: &str,
+    ) -> Result<AdapterLineage, StageError> {
         let not_adapters = |why: String| {
             StageError::with_help(
                 format!("what arrived on `adapters` are no adapters: {why}"),

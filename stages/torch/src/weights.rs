@@ -188,6 +188,16 @@ pub fn is_finite(tensor: &Tensor) -> Result<bool, TorchError> {
     Ok(tensor.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite())
 }
 
+/// The type with this name in parameters; None for other words, such as `auto`.
+pub fn kind_named(name: &str) -> Option<Kind> {
+    match name {
+        "f32" => Some(Kind::Float),
+        "bf16" => Some(Kind::BFloat16),
+        "fp16" => Some(Kind::Half),
+        _ => None,
+    }
+}
+
 /// The libtorch type for a type in a file, if there is one.
 pub fn kind_of(dtype: Dtype) -> Option<Kind> {
     match dtype {

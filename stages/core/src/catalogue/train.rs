@@ -81,7 +81,7 @@ pub fn given(parameters: &Parameters, unknown: &[&str], name: &str) -> bool {
     parameters.is_set(name) && !unknown.contains(&name)
 }
 
-/// A share that must be more than 0, for the `check` of a kind.
+/// A number that must be more than 0, for the `check` of a kind.
 pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -> Vec<Mistake> {
     let value = given(parameters, unknown, name).then(|| parameters.number(name));
     match value {
@@ -94,19 +94,28 @@ pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -
     }
 }
 
-/// Names in `devices` that are no devices, for the `check` of a kind.
-pub fn device_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+/// Mistakes in the parameters of every training: names in `devices` that are no devices, moments that
+/// never move, and a division by nothing where a gradient is 0.
+pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let names = match given(parameters, unknown, "devices") {
         true => parameters.texts("devices").unwrap_or_default(),
         false => Vec::new(),
     };
     let wrong = names.into_iter().find(|name| !is_device(name));
-    let mistake = wrong.map(|name| Mistake {
+    let device = wrong.map(|name| Mistake {
         parameter: "devices",
         message: format!("there is no device `{}`", name.escape_debug()),
         help: Some("use `cpu`, `cuda`, or `cuda:1` for the second GPU".to_owned()),
     });
-    mistake.into_iter().collect()
+    let still = ["beta_1", "beta_2"].into_iter().filter(|name| {
+        given(parameters, unknown, name) && parameters.number(name).is_ok_and(|beta| beta >= 1.0)
+    });
+    let still = still.map(|parameter| Mistake {
+        parameter,
+        message: format!("`{parameter}` is 1, expected less than 1"),
+        help: None,
+    });
+    device.into_iter().chain(still).chain(not_zero(parameters, unknown, "epsilon")).collect()
 }
 
 /// `cpu`, `cuda` or `cuda:1`.

@@ -1,15 +1,18 @@
 //! The kinds of the family `fish`: the text model of Fish Speech from weights to sentences.
 
 use crate::artifact;
-use stage_core::artifact::{self as words, ITEM};
+use crate::kinds::training::{
+    BATCH, CHARACTERS_PER_SECOND, LOG, MODEL_FIELDS, PRECISION, adapters, lora, validation,
+};
+use stage_core::artifact::ITEM;
 use stage_core::catalogue::train::{
-    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, device_mistakes, join,
-    not_zero, number,
+    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, not_zero,
+    number, training_mistakes,
 };
 use stage_core::cost::{Cost, Rates, Training, Weights};
 use stage_core::{
-    Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
-    Place, Role, Work,
+    Batching, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
+    ParentNeeds, Place, Work,
 };
 
 pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
@@ -29,10 +32,6 @@ const SPEECH: Rates = Rates {
              Fish Speech say, and as many on other large GPUs",
 };
 
-/// The fields of every model artifact, besides tensors and tokenizer files.
-const MODEL_FIELDS: &[(&str, FieldType)] =
-    &[("config", FieldType::Blob), ("family", FieldType::Text)];
-
 const MODEL_OUTPUT: OutputPort = OutputPort {
     name: "model",
     writes: MODEL_FIELDS,
@@ -48,8 +47,12 @@ const BASE_MODEL: InputPort = InputPort {
     reads: FieldSet::All,
     doc: "The model to begin from: of `model.import`, `fish.init`, `fish.finetune` or `fish.merge`.",
     takes: &[artifact::DUAL_AR],
+    parent_needs: ParentNeeds::Fields(&[artifact::TOKENIZER, artifact::SPECIAL_TOKENS]),
     ..InputPort::ARTIFACT
 };
+
+/// Adapters mean nothing beside another base.
+const ADAPTED: InputPort = InputPort { parent_needs: ParentNeeds::Everything, ..BASE_MODEL };
 
 const ADAPTERS: InputPort = InputPort {
     name: "adapters",
@@ -68,25 +71,6 @@ const CLIPS: InputPort = InputPort {
     may_read: MAY_READ,
     doc: "Clips with texts and with tokens as `vq.encode` makes them.",
     ..InputPort::DATASET
-};
-
-const VALIDATION: InputPort = InputPort {
-    name: "validation",
-    reads: FieldSet::These(CLIP),
-    may_read: MAY_READ,
-    optional: true,
-    doc: "Held-out clips. A clip that is also on `input` is not trained on.",
-    ..InputPort::DATASET
-};
-
-const LOG: OutputPort = OutputPort {
-    name: "log",
-    writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
-    doc: "`metrics`: losses, learning rate and passes by step, as JSON. `events`: the same and \
-        the parameters as an event file of TensorBoard, with one second per step, so that equal \
-        runs give equal files.",
-    gives: &[words::LOG],
-    ..OutputPort::ARTIFACT
 };
 
 const PROMPT_FORMAT: Parameter = choice(
@@ -123,7 +107,7 @@ default `intermediate` is 3 x `dim` and `head_dim` is `dim` / `heads`; the fast 
 as the slow ones.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
     inputs: &[InputPort {
         name: "codec",
         reads: FieldSet::All,
@@ -176,10 +160,10 @@ pub static FINETUNE: Kind = Kind {
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: false }),
-    inputs: &[CLIPS, VALIDATION, BASE_MODEL],
+    inputs: &[CLIPS, validation(CLIP, MAY_READ), BASE_MODEL],
     outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
     parameters: &FINETUNE_PARAMETERS,
-    check: device_mistakes,
+    check: training_mistakes,
     ..Kind::BASE
 };
 
@@ -199,35 +183,20 @@ off, the loss must equal that of the base to the bit.",
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: true }),
-    inputs: &[CLIPS, VALIDATION, BASE_MODEL, InputPort { optional: true, ..ADAPTERS }],
-    outputs: &[
-        OutputPort {
-            name: "adapters",
-            writes: &[("family", FieldType::Text), ("lineage", FieldType::Text)],
-            open: true,
-            doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: \
-                their base, rank and alpha, as JSON.",
-            gives: &[artifact::LORA],
-            ..OutputPort::ARTIFACT
-        },
-        LOG,
-        CHECKPOINTS,
-    ],
+    inputs: &[CLIPS, validation(CLIP, MAY_READ), ADAPTED, InputPort { optional: true, ..ADAPTERS }],
+    outputs: &[adapters(&[artifact::LORA]), LOG, CHECKPOINTS],
     parameters: &LORA_PARAMETERS,
-    check: device_mistakes,
+    check: training_mistakes,
     ..Kind::BASE
 };
 
 static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
-    [
-        PROMPT_FORMAT,
-        at_least_one(count("rank", 8, "The inner width of the adapters."), LARGEST),
-        number("alpha", 1e6, 16.0, "The output of the adapters is scaled by `alpha` / `rank`."),
-        number("dropout", 0.99, 0.01, "The dropout on the input of each adapter."),
-        Parameter {
-            name: "modules",
-            parameter_type: ParameterType::List(&ParameterType::Text),
-            default: Default::Texts(&[
+    join::<1, 4, 5>(
+        [PROMPT_FORMAT],
+        lora(
+            (8, 16.0),
+            ("dropout", 0.01),
+            &[
                 "embeddings",
                 "codebook_embeddings",
                 "output",
@@ -237,12 +206,9 @@ static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
                 "fast_output",
                 "fast_layers.*.attention.w*",
                 "fast_layers.*.feed_forward.w*",
-            ]),
-            doc: "Patterns of the modules that get an adapter; `*` stands for anything. The notes \
-                  have the number of matches of each; a pattern without matches is an error.",
-            ..Parameter::BASE
-        },
-    ],
+            ],
+        ),
+    ),
     TRAINING,
 );
 
@@ -254,7 +220,7 @@ The sum is made in f32 and rounded once. Adapters of another base are refused; s
 adapters would have to be merged one after the other.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
     inputs: &[BASE_MODEL, ADAPTERS],
     outputs: &[MODEL_OUTPUT],
     parameters: &[choice(
@@ -371,35 +337,18 @@ not.",
             "A sentence is cut off at this multiple of its expected \
             duration.",
         ),
-        Parameter {
-            parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
-            ..number("characters_per_second", 1000.0, 14.0, "The speaking rate of the language.")
-        },
+        CHARACTERS_PER_SECOND,
         Parameter {
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
             ..count("max_frames", 0, "The longest sentence, in frames; 0: no limit.")
         },
-        choice(
-            "precision",
-            &["auto", "f32", "bf16", "fp16"],
-            "The compute type; `auto`: the type of the stored model, and f32 on the CPU.",
-        ),
+        PRECISION,
         choice(
             "parity",
             &["corrected", "upstream"],
             "`upstream` samples as the original project does.",
         ),
-        Parameter {
-            role: Role::Execution,
-            ..at_least_one(
-                count(
-                    "batch",
-                    8,
-                    "Sentences that are spoken at once; halved if they do not fit into memory.",
-                ),
-                65_536,
-            )
-        },
+        BATCH,
         SEED,
     ],
     check: |parameters, unknown| not_zero(parameters, unknown, "top_p"),

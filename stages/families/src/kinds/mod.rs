@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod model;
+pub mod training;
 pub mod vq;
 
 use stage_core::Kind;

@@ -3,12 +3,12 @@
 use crate::artifact;
 use stage_core::artifact::LOG;
 use stage_core::catalogue::train::{
-    CHECKPOINTS, absent, at_least_one, choice, count, device_mistakes, number, shared,
+    CHECKPOINTS, absent, at_least_one, choice, count, number, shared, training_mistakes,
 };
 use stage_core::cost::{Cost, Training};
 use stage_core::{
-    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Place,
-    Work,
+    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
+    ParentNeeds, Place, Work,
 };
 
 const CLIP: &[(&str, FieldType)] = &[("text", FieldType::Text), ("audio", FieldType::Blob)];
@@ -83,6 +83,7 @@ losses that are not finite, and speaks one short text, which must not be silent.
             reads: FieldSet::All,
             doc: "The model to begin from: of `model.import`, `vits.init` or `vits.finetune`.",
             takes: &[artifact::VITS],
+            parent_needs: ParentNeeds::Fields(&[artifact::VOCABULARY]),
             ..InputPort::ARTIFACT
         },
         InputPort {
@@ -120,7 +121,7 @@ losses that are not finite, and speaks one short text, which must not be silent.
         CHECKPOINTS,
     ],
     parameters: &PARAMETERS,
-    check: device_mistakes,
+    check: training_mistakes,
     ..Kind::BASE
 };
 

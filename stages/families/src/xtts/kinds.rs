@@ -8,6 +8,7 @@ use stage_core::{
 
 use super::mistakes;
 use crate::artifact;
+use crate::kinds::training::MODEL_FIELDS;
 
 pub const KINDS: &[&Kind] = &[&INIT, &EXTEND];
 
@@ -17,7 +18,7 @@ const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Paramete
 
 const MODEL_OUTPUT: OutputPort = OutputPort {
     name: "model",
-    writes: &[("config", FieldType::Blob), ("family", FieldType::Text)],
+    writes: MODEL_FIELDS,
     open: true,
     doc: "The model: `config`, `vocab.json`, `lineage` (its origin, as JSON), and one field \
           `tensor/NAME` for each tensor.",
@@ -34,7 +35,7 @@ untrained: its DVAE makes codes without meaning and its decoder makes noise. Imp
 weights with `model.import` to train a voice.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.3, written: 1.0 }),
     inputs: &[],
     outputs: &[MODEL_OUTPUT],
     parameters: &[
@@ -83,7 +84,7 @@ capitals, and keep all else; spell out their numbers before. About 2000 pieces h
 with a script of their own well.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.3, written: 1.0 }),
     inputs: &[
         InputPort {
             reads: FieldSet::These(&[("text", FieldType::Text)]),

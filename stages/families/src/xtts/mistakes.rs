@@ -1,6 +1,6 @@
 //! Mistakes in the parameters of the stages of XTTS that `check` finds.
 
-use stage_core::catalogue::train::{device_mistakes, given, not_zero};
+use stage_core::catalogue::train::{given, not_zero, training_mistakes};
 use stage_core::{Mistake, ParameterValue, Parameters};
 use stage_formats::pattern::is_match;
 
@@ -33,7 +33,7 @@ fn shortened(text: &str) -> String {
 /// Both trainings.
 pub fn of_training(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let mut all = of_language(parameters, unknown);
-    all.extend(device_mistakes(parameters, unknown));
+    all.extend(training_mistakes(parameters, unknown));
     let seconds = |name: &str| match given(parameters, unknown, name) {
         true => parameters.seconds(name).ok(),
         false => None,
@@ -221,5 +221,16 @@ mod tests {
         let top = |share| found(of_synthesize, &[("top_p", ParameterValue::Number(share))]);
         assert_eq!(top(0.0), ["top_p"]);
         assert!(top(0.01).is_empty());
+    }
+
+    #[test]
+    fn moments_that_never_move_and_a_division_by_nothing_are_mistakes() {
+        let given = |name, value| found(of_training, &[(name, ParameterValue::Number(value))]);
+        for (name, wrong, right) in
+            [("beta_1", 1.0, 0.0), ("beta_2", 1.0, 0.999), ("epsilon", 0.0, 1e-12)]
+        {
+            assert_eq!(given(name, wrong), [name]);
+            assert!(given(name, right).is_empty(), "{name}");
+        }
     }
 }

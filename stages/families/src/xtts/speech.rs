@@ -1,15 +1,16 @@
 //! The synthesis kinds of the family `xtts`: voices from references, and sentences.
 
 use stage_core::artifact as words;
-use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count, number};
+use stage_core::catalogue::train::{SEED, absent, choice, count, number};
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter,
-    ParameterType, Parameters, Place, Role, Work,
+    ParameterType, Parameters, Place, Work,
 };
 
 use super::mistakes;
 use crate::artifact;
+use crate::kinds::training::{BATCH, CHARACTERS_PER_SECOND, PRECISION};
 
 pub const KINDS: &[&Kind] = &[&VOICE, &SYNTHESIZE];
 
@@ -64,6 +65,7 @@ Latents belong to the GPT that computed them: compute the voice again with the t
         InputPort {
             reads: FieldSet::These(CLIP),
             optional: true,
+            replaced_by: Some("speaker"),
             doc: "References as mono `audio/wav` at the rate of the model, 22,050 Hz.",
             ..InputPort::DATASET
         },
@@ -71,6 +73,7 @@ Latents belong to the GPT that computed them: compute the voice again with the t
             name: "reference",
             reads: FieldSet::These(CLIP),
             optional: true,
+            replaced_by: Some("speaker"),
             doc: "One reference, of `dataset.item`.",
             takes: &[words::ITEM],
             ..InputPort::ARTIFACT
@@ -150,7 +153,7 @@ A piece ends with the end token of the model, or at the number of codes that it 
 the time that synthesis took, and so the real-time factor.
 
 Sentences of `model.audition` carry their checkpoint with its decoder; then `model` is not needed.
-The voice is used as it is.",
+Adapters, of checkpoints or on `adapters`, need their base on `model`. The voice is used as it is.",
     place: Place::Worker,
     cost: Cost::Rates(SPEECH),
     batching: Batching::ByCount { parameter: "batch" },
@@ -169,6 +172,7 @@ The voice is used as it is.",
             takes: &[artifact::XTTS],
             ..InputPort::ARTIFACT
         },
+        InputPort { optional: true, ..super::tune::ADAPTERS },
         InputPort {
             name: "voice",
             reads: FieldSet::All,
@@ -199,13 +203,13 @@ The voice is used as it is.",
                   each.",
             ..Parameter::BASE
         },
-        left_to_the_model(number(
+        absent(number(
             "temperature",
             10.0,
             0.0,
             "The sampling temperature; near 0 the most likely is drawn. Default: that of the model.",
         )),
-        left_to_the_model(number(
+        absent(number(
             "top_p",
             1.0,
             0.0,
@@ -221,7 +225,7 @@ The voice is used as it is.",
                  the model.",
             )
         }),
-        left_to_the_model(Parameter {
+        absent(Parameter {
             parameter_type: ParameterType::Number { min: 0.01, max: 100.0 },
             ..number(
                 "repetition_penalty",
@@ -243,39 +247,17 @@ The voice is used as it is.",
                 "The largest number of codes of a piece. Default: all positions of the model.",
             )
         }),
-        Parameter {
-            parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
-            ..number("characters_per_second", 1000.0, 14.0, "The speaking rate of the language.")
-        },
-        choice(
-            "precision",
-            &["auto", "f32", "bf16", "fp16"],
-            "The compute type of the GPT; `auto`: the type of the stored model, and f32 on the CPU.",
-        ),
+        CHARACTERS_PER_SECOND,
+        Parameter { doc: "The compute type of the GPT; `auto`: the type of the stored model, and f32 on the CPU.", ..PRECISION },
         choice(
             "parity",
             &["corrected", "upstream"],
             "`upstream` samples as the original project does: code 1 and the start count as drawn \
              before the first code.",
         ),
-        Parameter {
-            role: Role::Execution,
-            ..at_least_one(
-                count(
-                    "batch",
-                    8,
-                    "Sentences, or pieces of long ones, that are spoken at once; fewer sentences \
-                     if they do not fit into memory.",
-                ),
-                65_536,
-            )
-        },
+        BATCH,
         SEED,
     ],
     check: mistakes::of_synthesize,
     ..Kind::BASE
 };
-
-const fn left_to_the_model(parameter: Parameter) -> Parameter {
-    Parameter { default: Default::Absent, ..parameter }
-}

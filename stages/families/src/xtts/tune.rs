@@ -1,17 +1,17 @@
 //! The training kinds of the family `xtts`: the whole GPT, adapters, and their merge.
 
-use stage_core::artifact as words;
 use stage_core::catalogue::train::{
     CHECKPOINTS, absent, at_least_one, choice, count, join, number, shared,
 };
 use stage_core::cost::{Cost, Training, Weights};
 use stage_core::{
-    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Place,
-    Work,
+    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
+    ParentNeeds, Place, Work,
 };
 
 use super::mistakes;
 use crate::artifact;
+use crate::kinds::training::{LOG, MODEL_FIELDS, adapters, lora, patterns, validation};
 
 pub const KINDS: &[&Kind] = &[&FINETUNE, &LORA, &MERGE];
 
@@ -28,24 +28,20 @@ const CLIPS: InputPort = InputPort {
     ..InputPort::DATASET
 };
 
-const VALIDATION: InputPort = InputPort {
-    name: "validation",
-    reads: FieldSet::These(CLIP),
-    may_read: MAY_READ,
-    optional: true,
-    doc: "Held-out clips. A clip that is also on `input` is not trained on.",
-    ..InputPort::DATASET
-};
-
 const BASE: InputPort = InputPort {
     name: "base",
     reads: FieldSet::All,
     doc: "The model to begin from.",
     takes: &[artifact::XTTS],
+    // Rows of another vocabulary stand for other tokens.
+    parent_needs: ParentNeeds::Fields(&[artifact::VOCABULARY]),
     ..InputPort::ARTIFACT
 };
 
-const ADAPTERS: InputPort = InputPort {
+/// Adapters mean nothing beside another base.
+const ADAPTED: InputPort = InputPort { parent_needs: ParentNeeds::Everything, ..BASE };
+
+pub(super) const ADAPTERS: InputPort = InputPort {
     name: "adapters",
     reads: FieldSet::All,
     doc: "Adapters of `xtts.lora`, trained on `base`.",
@@ -55,22 +51,11 @@ const ADAPTERS: InputPort = InputPort {
 
 const MODEL_OUTPUT: OutputPort = OutputPort {
     name: "model",
-    writes: &[("config", FieldType::Blob), ("family", FieldType::Text)],
+    writes: MODEL_FIELDS,
     open: true,
     doc: "The whole model: the trained GPT, and DVAE, decoder and speaker encoder as they were in \
           `base`.",
     gives: &[artifact::XTTS],
-    ..OutputPort::ARTIFACT
-};
-
-const LOG: OutputPort = OutputPort {
-    name: "log",
-    writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
-    doc: "`metrics`: losses, norms, learning rate and passes by step, as JSON. `events`: the same \
-          and the parameters as an event file of TensorBoard, under the names of the original \
-          project, such as `loss_mel_ce`. Its clock advances one second per step, so that equal \
-          runs give equal files.",
-    gives: &[words::LOG],
     ..OutputPort::ARTIFACT
 };
 
@@ -111,7 +96,7 @@ pub static FINETUNE: Kind = Kind {
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::XTTS, adapters: false }),
-    inputs: &[CLIPS, VALIDATION, BASE],
+    inputs: &[CLIPS, validation(CLIP, MAY_READ), BASE],
     outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
     parameters: &FINETUNE_PARAMETERS,
     check: mistakes::of_finetune,
@@ -132,20 +117,8 @@ loss must equal that of the base to the bit.",
     work: Work::Train,
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::XTTS, adapters: true }),
-    inputs: &[CLIPS, VALIDATION, BASE, InputPort { optional: true, ..ADAPTERS }],
-    outputs: &[
-        OutputPort {
-            name: "adapters",
-            writes: &[("family", FieldType::Text), ("lineage", FieldType::Text)],
-            open: true,
-            doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: their \
-                  base, rank and alpha, as JSON.",
-            gives: &[artifact::XTTS_LORA],
-            ..OutputPort::ARTIFACT
-        },
-        LOG,
-        CHECKPOINTS,
-    ],
+    inputs: &[CLIPS, validation(CLIP, MAY_READ), ADAPTED, InputPort { optional: true, ..ADAPTERS }],
+    outputs: &[adapters(&[artifact::XTTS_LORA]), LOG, CHECKPOINTS],
     parameters: &LORA_PARAMETERS,
     check: mistakes::of_training,
     ..Kind::BASE
@@ -159,7 +132,7 @@ The sum is made in f32 and rounded once, to the type of each tensor in the base.
 base are refused.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
     inputs: &[BASE, ADAPTERS],
     outputs: &[MODEL_OUTPUT],
     parameters: &[],
@@ -174,8 +147,8 @@ const fn with_count(name: &str, default: i64) -> Parameter {
     Parameter { default: Default::Integer(default), ..shared(name) }
 }
 
-const fn patterns(name: &'static str, default: Default, doc: &'static str) -> Parameter {
-    let parameter_type = ParameterType::List(&ParameterType::Text);
+const fn duration(name: &'static str, seconds: f64, doc: &'static str) -> Parameter {
+    let (parameter_type, default) = (ParameterType::Duration, Default::Seconds(seconds));
     Parameter { name, parameter_type, default, doc, ..Parameter::BASE }
 }
 
@@ -198,20 +171,8 @@ const SHARED: [Parameter; COMMON] = [
               `language`.",
         ..Parameter::BASE
     },
-    Parameter {
-        name: "min_seconds",
-        parameter_type: ParameterType::Duration,
-        default: Default::Seconds(0.5),
-        doc: "The shortest clip.",
-        ..Parameter::BASE
-    },
-    Parameter {
-        name: "max_seconds",
-        parameter_type: ParameterType::Duration,
-        default: Default::Seconds(11.6),
-        doc: "The longest clip.",
-        ..Parameter::BASE
-    },
+    duration("min_seconds", 0.5, "The shortest clip."),
+    duration("max_seconds", 11.6, "The longest clip."),
     at_least_one(count("max_text_tokens", 200, "Tokens of the longest text."), 100_000),
     choice(
         "sampling",
@@ -283,21 +244,15 @@ static FINETUNE_PARAMETERS: [Parameter; COMMON + 2] = join(
 );
 
 static LORA_PARAMETERS: [Parameter; COMMON + 4] = join(
-    [
-        at_least_one(count("rank", 16, "The inner width of the adapters."), 10_000_000),
-        number("alpha", 1e6, 32.0, "The output of the adapters is scaled by `alpha` / `rank`."),
-        number("lora_dropout", 0.99, 0.0, "The dropout on the input of each adapter."),
-        patterns(
-            "modules",
-            Default::Texts(&[
-                "gpt.gpt.h.*.attn.c_attn",
-                "gpt.gpt.h.*.attn.c_proj",
-                "gpt.gpt.h.*.mlp.c_fc",
-                "gpt.gpt.h.*.mlp.c_proj",
-            ]),
-            "Patterns of the modules that get an adapter; `*` stands for anything. The notes have \
-             the number of matches of each; a pattern without matches is an error.",
-        ),
-    ],
+    lora(
+        (16, 32.0),
+        ("lora_dropout", 0.0),
+        &[
+            "gpt.gpt.h.*.attn.c_attn",
+            "gpt.gpt.h.*.attn.c_proj",
+            "gpt.gpt.h.*.mlp.c_fc",
+            "gpt.gpt.h.*.mlp.c_proj",
+        ],
+    ),
     SHARED,
 );

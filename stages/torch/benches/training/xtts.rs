@@ -27,7 +27,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let weights = read("model.safetensors").moved(options.device(), Some(kind)).unwrap();
     let mut model = Gpt::load(&config, weights).unwrap();
     if let Some(dropout) = options.attention_dropout {
-        model.set_attention_dropout(dropout);
+        model.set_dropout(config.dropout, dropout);
     }
     let adapters = (options.rank > 0).then(|| {
         let patterns = vec!["gpt.gpt.h.*".to_owned()];

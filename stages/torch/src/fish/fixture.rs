@@ -4,16 +4,15 @@ use serde::Deserialize;
 use tch::{Kind, Tensor};
 
 use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
-use crate::autoregressive::{Drawn, Noise};
+use crate::autoregressive::Drawn;
 use crate::dual_ar::batch::Batch;
 use crate::dual_ar::generate::Sentence;
 use crate::dual_ar::model::{DualAr, Parity, Tokens};
 use crate::dual_ar::sampling::Sampling;
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs, Steps, gradient_of};
+use crate::fixture::{self, Outputs, Recorded, Steps};
 use crate::layers::Pass;
-use crate::train::adamw::AdamW;
-use crate::train::{Losses, Means, Phase, Totals, Trainee};
+use crate::train::{Losses, Means, Totals, Trainee};
 use crate::weights::Weights;
 use stage_families::dual_ar::Config;
 
@@ -43,13 +42,14 @@ pub fn outputs(
     generated(&model, &settings, inputs, &mut outputs)?;
     let memory = Memory { recompute: true, positions: 16, frames: 8 };
     let mut trainee = DualArTrainee::new(model, memory)?.train_all();
-    let batches = batches(inputs)?;
-    let Some((first, live)) = batches.first() else {
+    let (batches, live): (Vec<Batch>, Vec<Tensor>) = batches(inputs)?.into_iter().unzip();
+    let (Some(first), Some(live)) = (batches.first(), live.first()) else {
         return Err(TorchError::Input("there is no `input.0.tokens`".into()));
     };
     forward(&trainee, first, live, &mut outputs)?;
-    gradients(&mut trainee, first, &mut outputs)?;
-    steps(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    let losses = fixture::gradients(&mut trainee, first, &mut outputs)?;
+    add_losses(&losses, &DualArTrainee::count(first), &mut outputs)?;
+    fixture::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
     Ok(outputs)
 }
 
@@ -111,55 +111,10 @@ fn forward(
     Ok(())
 }
 
-fn gradients(
-    trainee: &mut DualArTrainee,
-    batch: &Batch,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
-    let totals = DualArTrainee::count(batch);
-    let losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
-    add_losses(&losses, &totals, outputs)?;
-    for (name, parameter) in trainee.parameters() {
-        outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
-    }
-    Ok(())
-}
-
 fn add_losses(losses: &Losses, totals: &Totals, outputs: &mut Outputs) -> Result<(), TorchError> {
     let Means(means) = losses.means(totals)?;
     for (name, mean) in means.iter().filter(|(name, _)| [BASE, SEMANTIC].contains(name)) {
         outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[*mean]));
-    }
-    Ok(())
-}
-
-fn steps(
-    trainee: &mut DualArTrainee,
-    batches: &[(Batch, Tensor)],
-    steps: &Steps,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
-    let mut optimiser =
-        AdamW::new(steps.settings(), trainee.parameters())?.with_decay(DualArTrainee::decays);
-    let mut curve = Vec::with_capacity(steps.steps);
-    for step in 0..steps.steps {
-        for (_, mut parameter) in trainee.parameters() {
-            parameter.zero_grad();
-        }
-        let (batch, _) = &batches[step % batches.len()];
-        let totals = DualArTrainee::count(batch);
-        let losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
-        curve.push(losses.means(&totals)?.total());
-        let gradients: Vec<Option<Tensor>> = trainee
-            .parameters()
-            .iter()
-            .map(|(_, parameter)| Some(gradient_of(parameter)))
-            .collect();
-        optimiser.step(&gradients, steps.lr, 1.0)?;
-    }
-    outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
-    for (name, parameter) in trainee.parameters() {
-        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
     }
     Ok(())
 }
@@ -171,14 +126,11 @@ fn generated(
     inputs: &Weights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let input = |name: &str| {
-        let tensor = inputs.get(&format!("input.{name}"));
-        tensor.ok_or_else(|| TorchError::Input(format!("there is no `input.{name}`")))
-    };
+    let input = |name: &str| fixture::input(inputs, name);
     let (prompt, forced, noise) = (input("prompt")?, input("forced")?, input("noise")?);
     cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs);
     let frames = noise.size()[0] as usize;
-    let mut noise = Fixed { noise: noise.flatten(0, 1), taken: 0 };
+    let mut noise = Recorded { noise: noise.flatten(0, 1), taken: 0 };
     let prompt = numbers(prompt)?;
     let sentence = Sentence { prompt: &prompt, most: frames, least: 0, noise: &mut noise };
     let drawn = model.draw(vec![sentence], &settings.sampling)?;
@@ -215,22 +167,4 @@ fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Output
     outputs.insert("cache.logits".into(), Tensor::stack(&logits, 0));
     outputs.insert("cache.hidden".into(), Tensor::stack(&hidden, 0));
     outputs.insert("cache.fast_logits".into(), fast);
-}
-
-/// Recorded noise: [draws, entries].
-struct Fixed {
-    noise: Tensor,
-    taken: i64,
-}
-
-impl Noise for Fixed {
-    fn exponentials(&mut self, count: i64, entries: Option<&[i64]>) -> Vec<f32> {
-        let row = self.noise.get(self.taken);
-        self.taken += 1;
-        let row = match entries {
-            Some(entries) => row.index_select(0, &Tensor::from_slice(entries)),
-            None => row.narrow(0, 0, count),
-        };
-        Vec::try_from(row).unwrap_or_default()
-    }
 }

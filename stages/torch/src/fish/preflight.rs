@@ -1,26 +1,19 @@
-//! Checks before hours of training: the base is trained, training and synthesis agree, and a step
-//! can be made, saved, and resumed. Each refusal gives the problem and advice.
+//! Checks before hours of training: the base is trained, and training and synthesis agree. Each
+//! refusal gives the problem and advice.
 
-use stage_core::{Context, StageError};
+use stage_core::StageError;
 use tch::Tensor;
 
-use super::DualArTrainee;
-use super::clip::{Clips, script};
+use super::clip::{Clip, script};
 use super::model::Model;
 use crate::codec::Codes;
-use crate::dual_ar::{Batch, DualAr, Parity, PromptFormat, Sampling, Seeded, Sentence, Stop};
+use crate::dual_ar::{DualAr, Parity, PromptFormat, Sampling, Seeded, Sentence, Stop};
 use crate::error::TorchError;
 use crate::layers::Pass;
-use crate::train::frozen::{check_frozen, frozen};
 use crate::train::losses::Means;
-use crate::train::run::{Data, Purpose};
-use crate::train::{Settings, Trainee, rehearsal};
 
 /// A trained base has less than this share of the loss of an untrained one.
 const KNOWING: f64 = 0.6;
-
-/// The number of checked clips.
-const CLIPS: usize = 8;
 
 /// The relative tolerance between two ways to the same state: small differences in half precision,
 /// while a missing factor gives far larger ones.
@@ -32,30 +25,9 @@ const FRAMES: usize = 4;
 pub struct Preflight<'a> {
     pub model: &'a Model,
     pub parity: Parity,
-    pub clips: Clips,
 }
 
-impl<'a> Preflight<'a> {
-    /// Selects a few clips.
-    pub fn new(model: &'a Model, parity: Parity, clips: &Clips) -> Preflight<'a> {
-        Preflight { model, parity, clips: clips.sample(CLIPS) }
-    }
-
-    /// The losses on the chosen clips.
-    pub fn losses(&self, trainee: &DualArTrainee) -> Result<Means, StageError> {
-        let data = self.clips.data(&self.model.vocabulary);
-        let rows: Vec<Vec<usize>> = (0..self.clips.clips.len()).map(|clip| vec![clip]).collect();
-        let batch: Batch = data.batch(&rows, Purpose::HeldOut)?;
-        let means = trainee.evaluate(&batch)?.means(&DualArTrainee::count(&batch))?;
-        match means.total().is_finite() {
-            true => Ok(means),
-            false => Err(StageError::with_help(
-                format!("the loss of the base is {}", means.total()),
-                "its weights are damaged, or too large for the precision: try `precision = \"f32\"`",
-            )),
-        }
-    }
-
+impl Preflight<'_> {
     /// The loss of a model with equal probabilities for all tokens.
     pub fn uniform(&self) -> f64 {
         let config = &self.model.config;
@@ -95,8 +67,7 @@ impl<'a> Preflight<'a> {
     }
 
     /// Refuses a training with other states than synthesis.
-    pub fn check_passes(&self, model: &DualAr) -> Result<(), StageError> {
-        let Some(clip) = self.clips.clips.first() else { return Ok(()) };
+    pub fn check_passes(&self, model: &DualAr, clip: &Clip) -> Result<(), StageError> {
         if self.parity == Parity::Upstream || !model.config().scale_codebook_embeddings {
             return Ok(());
         }
@@ -127,35 +98,6 @@ impl<'a> Preflight<'a> {
         ))
     }
 
-    /// Refuses adapters that change the model before training.
-    pub fn check_adapters(&self, without: &Means, with: &Means) -> Result<(), StageError> {
-        match without == with {
-            true => Ok(()),
-            false => Err(StageError::with_help(
-                format!(
-                    "fresh adapters change the loss of the base from {} to {}",
-                    without.total(),
-                    with.total()
-                ),
-                "the base was changed when they were attached; this is a defect: please report it",
-            )),
-        }
-    }
-
-    /// Makes two steps, and again with a stop, a save and a reload between them; then everything is
-    /// as before.
-    pub fn rehearse(
-        &self,
-        replicas: &mut [DualArTrainee],
-        settings: &Settings,
-        context: &mut dyn Context,
-    ) -> Result<(), StageError> {
-        let before = frozen(replicas[0].model().tensors())?;
-        let data = self.clips.data(&self.model.vocabulary);
-        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings, context)?;
-        check_frozen(&before, &frozen(replicas[0].model().tensors())?)
-    }
-
     /// Synthesises a few frames.
     pub fn speak(&self, model: &DualAr) -> Result<Stop, StageError> {
         let script = script(&self.model.vocabulary);
@@ -182,13 +124,17 @@ mod tests {
 
     use super::*;
     use crate::dual_ar::Spoken;
-    use crate::fish::Memory;
-    use crate::fish::clip::Clip;
+    use crate::fish::clip::Clips;
     use crate::fish::testing::{config, vocabulary};
+    use crate::fish::{DualArTrainee, Memory};
     use crate::lineage::ModelLineage;
     use crate::lora::{self, LoraSettings};
+    use crate::train::Trainee;
     use crate::train::clips::UnusableClips;
+    use crate::train::frozen::{check_frozen, frozen};
     use crate::train::notes::Notes;
+    use crate::tune::NetTrainee;
+    use crate::tune::preflight::{check_adapters, losses};
 
     fn model() -> Model {
         let (fields, config_text) = (Fields::new(), String::new());
@@ -202,20 +148,11 @@ mod tests {
         loaded.with_parity(parity)
     }
 
-    fn preflight(model: &Model, parity: Parity) -> Preflight<'_> {
+    fn clip(model: &Model) -> Clip {
         let spoken = Spoken { text: "sana", codes: &[1, 2, 3, 4, 5, 6] };
         let columns = script(&model.vocabulary).clip(PromptFormat::Interleave, &spoken).unwrap();
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
-        let clip = Clip { id: "one".into(), columns, length, begin: "sana".into() };
-        let (held_out, notes) = (vec![false], Notes::default());
-        let clips = Clips {
-            clips: vec![clip],
-            held_out,
-            aside: UnusableClips::default(),
-            left_out: 0,
-            notes,
-        };
-        Preflight { model, parity, clips }
+        Clip { id: "one".into(), columns, length, begin: "sana".into() }
     }
 
     #[test]
@@ -223,9 +160,11 @@ mod tests {
         let model = model();
         let (correct, upstream) = (Parity::Correct, Parity::Upstream);
         for parity in [correct, upstream] {
-            preflight(&model, parity).check_passes(&loaded(&model, parity)).unwrap();
+            let preflight = Preflight { model: &model, parity };
+            preflight.check_passes(&loaded(&model, parity), &clip(&model)).unwrap();
         }
-        let error = preflight(&model, correct).check_passes(&loaded(&model, upstream)).unwrap_err();
+        let preflight = Preflight { model: &model, parity: correct };
+        let error = preflight.check_passes(&loaded(&model, upstream), &clip(&model)).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("training sees other states than synthesis: they"), "{text}");
         assert_eq!(error.help(), Some("train with `parity = \"corrected\"`"));
@@ -257,14 +196,18 @@ mod tests {
     #[test]
     fn adapters_that_change_the_loss_before_they_have_learnt_are_refused() {
         let model = model();
-        let preflight = preflight(&model, Parity::Correct);
-        let base = DualArTrainee::new(loaded(&model, Parity::Correct), Memory::default()).unwrap();
-        let without = preflight.losses(&base).unwrap();
-        preflight.check_adapters(&without, &without).unwrap();
-        let other = loaded(&model, Parity::Upstream);
-        let other = DualArTrainee::new(other, Memory::default()).unwrap();
-        let with = preflight.losses(&other).unwrap();
-        let error = preflight.check_adapters(&without, &with).unwrap_err().to_string();
+        let (clips, held_out) = (vec![clip(&model)], vec![false]);
+        let (aside, notes) = (UnusableClips::default(), Notes::default());
+        let clips = Clips { clips, held_out, aside, left_out: 0, notes };
+        let data = clips.data(&model.vocabulary);
+        let of = |parity: Parity| {
+            let trainee = DualArTrainee::new(loaded(&model, parity), Memory::default()).unwrap();
+            losses(&trainee, &data, 1).unwrap()
+        };
+        let without = of(Parity::Correct);
+        check_adapters(&without, &without).unwrap();
+        let with = of(Parity::Upstream);
+        let error = check_adapters(&without, &with).unwrap_err().to_string();
         assert!(error.starts_with("fresh adapters change the loss of the base from "), "{error}");
     }
 }

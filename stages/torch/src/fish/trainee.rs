@@ -16,6 +16,7 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::scramble;
 use crate::train::{Losses, Phase, Totals, Trainee, adamw};
+use crate::tune::NetTrainee;
 
 /// The loss of tokens and the loss of codes.
 pub const BASE: &str = "base";
@@ -78,10 +79,6 @@ impl DualArTrainee {
 
     pub fn model(&self) -> &DualAr {
         &self.model
-    }
-
-    pub fn model_mut(&mut self) -> &mut DualAr {
-        &mut self.model
     }
 
     pub fn into_model(self) -> DualAr {
@@ -176,6 +173,18 @@ impl DualArTrainee {
         (&sum * weight).backward();
         let gradient = chain.backward(forward, &x.grad());
         (sum.detach(), gradient.unwrap_or_else(|| states.zeros_like()))
+    }
+}
+
+impl NetTrainee for DualArTrainee {
+    type Net = DualAr;
+
+    fn model(&self) -> &DualAr {
+        &self.model
+    }
+
+    fn model_mut(&mut self) -> &mut DualAr {
+        &mut self.model
     }
 }
 

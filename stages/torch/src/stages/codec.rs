@@ -13,6 +13,7 @@ use crate::griffin_lim;
 use crate::machine::{Machine, free_memory, gpu_memory_used, parse_device};
 use crate::mel_rvq::MelRvq;
 use crate::stored;
+use crate::tune::Base;
 use crate::xtts::artifact::Model as XttsModel;
 use crate::xtts::codec::DvaeCodec;
 

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stage_core::{
-    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
-    StageError,
+    Context, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage, StageError,
 };
 use stage_families::dual_ar::kinds as fish;
 
@@ -15,10 +14,12 @@ use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Sentence, Speech, S
 use crate::error::{TorchError, guarded};
 use crate::fish::clip::script;
 use crate::fish::plan;
-use crate::fish::voice::{Source, Voice, Voices};
+use crate::fish::voice::{Voice, Voices};
+use crate::loaded::Loaded;
 use crate::machine::Machine;
 use crate::measure::{Expectation, SpeakingRate};
 use crate::npy;
+use crate::tune::Source;
 use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 
 pub struct FishSynthesize {
@@ -52,37 +53,23 @@ impl FishSynthesize {
         let how = CodecUse::new(&self.machine, &setup.device)?;
         let codec = open_codec(setup, how, context)?;
         let format = codec.format();
-        let kind = match parameters.text("precision")? {
-            "f32" => Some(tch::Kind::Float),
-            "bf16" => Some(tch::Kind::BFloat16),
-            "fp16" => Some(tch::Kind::Half),
-            _ if device.is_cuda() => None,
-            _ => Some(tch::Kind::Float),
-        };
         let parity = plan::parity(parameters)?;
         let frames_per_second = f64::from(format.rate) / format.hop as f64;
-        let source = Source {
-            base: port(setup, "model").cloned(),
-            adapters: port(setup, "adapters").cloned(),
-            reference: port(setup, "reference").cloned(),
-            codec: format,
-            device,
-            kind,
-            parity,
-        };
+        let reference =
+            setup.artifacts.get("reference").and_then(|artifacts| artifacts.first()).cloned();
+        let source = Source::of(setup, device)?;
+        let loaded = Loaded::default();
+        let voices = Voices { source, reference, codec: format, parity, loaded };
+        voices.check(context)?;
         Ok(SynthesizeJob {
             machine: self.machine.clone(),
-            voices: Voices::new(source, context)?,
+            voices,
             codec,
             sampling: sampling(parameters, parity)?,
             expectation: expectation(parameters, frames_per_second)?,
             seed: parameters.integer("seed")? as u64,
         })
     }
-}
-
-fn port<'a>(setup: &'a Setup, name: &str) -> Option<&'a Fields> {
-    setup.artifacts.get(name)?.first()
 }
 
 fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageError> {

@@ -5,11 +5,9 @@ mod asr_tests;
 mod asr_transcribe;
 pub mod codec;
 mod fish_init;
-mod fish_merge;
 mod fish_synthesize;
 #[cfg(test)]
 mod fish_tests;
-mod fish_tune;
 mod fresh;
 #[cfg(test)]
 mod trial;
@@ -28,11 +26,9 @@ mod xtts_extend;
 #[cfg(test)]
 mod xtts_file_tests;
 mod xtts_init;
-mod xtts_merge;
 mod xtts_synthesize;
 #[cfg(test)]
 mod xtts_tests;
-mod xtts_tune;
 #[cfg(test)]
 mod xtts_tune_tests;
 mod xtts_voice;
@@ -41,18 +37,18 @@ use stage_core::{Blob, Context, Fields, Item, Reject, Setup, Stage, StageError};
 
 use self::codec::CodecUse;
 use crate::codec::Codec;
+use crate::fish::tune::FishTuning;
 use crate::machine::Machine;
+use crate::tune::stage as tune;
+use crate::xtts::tune::GptTuning;
 
 /// All stages of this crate, on one machine.
 pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
-    vec![
+    let own: Vec<Box<dyn Stage>> = vec![
         Box::new(vq_fit::VqFit),
         Box::new(vq_encode::VqEncode { machine: machine.clone() }),
         Box::new(vq_decode::VqDecode { machine: machine.clone() }),
         Box::new(fish_init::FishInit),
-        Box::new(fish_tune::FishFinetune { machine: machine.clone() }),
-        Box::new(fish_tune::FishLora { machine: machine.clone() }),
-        Box::new(fish_merge::FishMerge),
         Box::new(fish_synthesize::FishSynthesize { machine: machine.clone() }),
         Box::new(vits_init::VitsInit),
         Box::new(vits_spectrogram::VitsSpectrogram),
@@ -60,13 +56,12 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
         Box::new(xtts_init::XttsInit),
         Box::new(xtts_extend::XttsExtend),
-        Box::new(xtts_tune::XttsFinetune { machine: machine.clone() }),
-        Box::new(xtts_tune::XttsLora { machine: machine.clone() }),
-        Box::new(xtts_merge::XttsMerge),
         Box::new(xtts_voice::XttsVoice { machine: machine.clone() }),
         Box::new(xtts_synthesize::XttsSynthesize { machine: machine.clone() }),
         Box::new(asr_transcribe::AsrTranscribe { machine: machine.clone() }),
-    ]
+    ];
+    let (fish, xtts) = (tune::stages::<FishTuning>(machine), tune::stages::<GptTuning>(machine));
+    own.into_iter().chain(fish).chain(xtts).collect()
 }
 
 /// The codec on the port `codec` of an item stage.

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use stage_core::{
-    Default as Preset, Fields, GatherInput, GatherOutput, Job, Kind, Output, ParameterValue,
-    Parameters, PortInput, PortOutput, Setup, Stage, StageError,
+    Default as Preset, Fields, GatherInput, GatherOutput, Job, Kind, NewValue, Output,
+    ParameterValue, Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
 };
+use stage_formats::checkpoint;
 
 use super::all;
 use crate::machine::Machine;
@@ -78,6 +79,14 @@ pub fn gathered(
     let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("no gather") };
     let ports = ports.into_iter().map(|(port, input)| (port.to_owned(), vec![input])).collect();
     job.run(GatherInput { ports }, bench)
+}
+
+/// The checkpoint that a sentence of `model.audition` brings, from a model or adapters.
+pub fn weights_of(fields: &Fields, bench: &mut Bench) -> Value {
+    let kept = fields.iter().map(|(name, value)| (name.to_string(), NewValue::Kept(value.clone())));
+    let checkpoint = checkpoint::item(4, None, kept.collect()).unwrap();
+    let output = Output { values: checkpoint.values, notes: Vec::new() };
+    bench.keep_all(output).get(checkpoint::WEIGHTS).cloned().unwrap()
 }
 
 pub fn artifact_of(fields: &Fields) -> PortInput {

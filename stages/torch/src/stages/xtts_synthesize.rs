@@ -6,16 +6,16 @@ use stage_core::{
     Blob, Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
-use stage_families::artifact;
 use stage_families::xtts::{Language, SamplingConfig, Tokenizer, pieces, speech};
 use tch::Device;
 
 use crate::autoregressive::{Seeded, Stop};
 use crate::error::{TorchError, guarded};
-use crate::loaded::{Loaded, brought};
+use crate::loaded::Loaded;
 use crate::machine::Machine;
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
+use crate::tune::Source;
 use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 use crate::xtts::artifact::Model;
 use crate::xtts::decode::{Sampling, Sentence};
@@ -38,13 +38,9 @@ impl Stage for XttsSynthesize {
 }
 
 struct SynthesizeJob {
-    /// The model on the port; needed for sentences without weights of their own.
-    base: Option<Fields>,
+    source: Source,
     voice: Fields,
     loaded: Loaded<Speaker>,
-    device: Device,
-    /// The compute type of the GPT; None: the stored one.
-    kind: Option<tch::Kind>,
     settings: ManifestSettings,
     pace: SpeakingRate,
     seed: u64,
@@ -97,22 +93,12 @@ struct Spoken {
 impl XttsSynthesize {
     fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
         let parameters = &setup.parameters;
-        let port = |name: &str| setup.artifacts.get(name).and_then(|artifacts| artifacts.first());
-        let device = self.machine.open(&setup.device)?;
-        let kind = match parameters.text("precision")? {
-            "f32" => Some(tch::Kind::Float),
-            "bf16" => Some(tch::Kind::BFloat16),
-            "fp16" => Some(tch::Kind::Half),
-            _ if device.is_cuda() => None,
-            _ => Some(tch::Kind::Float),
-        };
+        let voice = setup.artifacts.get("voice").and_then(|artifacts| artifacts.first());
         let missing = || StageError::failed("no voice arrived on port `voice`");
         let job = SynthesizeJob {
-            base: port("model").cloned(),
-            voice: port("voice").ok_or_else(missing)?.clone(),
+            source: Source::of(setup, self.machine.open(&setup.device)?)?,
+            voice: voice.ok_or_else(missing)?.clone(),
             loaded: Loaded::default(),
-            device,
-            kind,
             settings: ManifestSettings::of(parameters)?,
             pace: SpeakingRate {
                 characters_per_second: parameters.number("characters_per_second")?,
@@ -120,9 +106,8 @@ impl XttsSynthesize {
             seed: parameters.integer("seed")? as u64,
             batch: parameters.integer("batch")?.max(1) as usize,
         };
-        if let Some(base) = &job.base {
-            // Checked before the first sentence, and without loading the model.
-            let model = Model::read("model", Some(base), context)?;
+        // Checked before the first sentence, and without loading the model.
+        if let Some(model) = job.source.base::<Model>(context)? {
             Voice::read("voice", Some(&job.voice), &model.config, Device::Cpu, context)?;
         }
         Ok(job)
@@ -131,18 +116,9 @@ impl XttsSynthesize {
 
 impl ManifestSettings {
     fn of(parameters: &Parameters) -> Result<ManifestSettings, StageError> {
-        let number = |name: &str| match parameters.is_set(name) {
-            true => parameters.number(name).map(Some),
-            false => Ok(None),
-        };
-        let count = |name: &str| match parameters.is_set(name) {
-            true => parameters.integer(name).map(Some),
-            false => Ok(None),
-        };
-        let language = match parameters.is_set("language") {
-            true => Some(parameters.text("language")?.to_owned()),
-            false => None,
-        };
+        let number = |name: &str| parameters.if_set(name, Parameters::number);
+        let count = |name: &str| parameters.if_set(name, Parameters::integer);
+        let language = parameters.if_set("language", Parameters::text)?.map(str::to_owned);
         Ok(ManifestSettings {
             language,
             temperature: number("temperature")?,
@@ -189,29 +165,20 @@ impl SynthesizeJob {
         weights: Option<&Blob>,
         context: &mut dyn Context,
     ) -> Result<Speaker, StageError> {
-        let brought = brought(weights, context)?;
-        let model = Model::read("model", brought.as_ref().or(self.base.as_ref()), context)?;
-        let kind = match self.kind {
-            Some(kind) => kind,
-            None => model.kind(context)?,
-        };
-        let vocabulary = model.fields.blob(artifact::VOCABULARY);
-        let vocabulary =
-            vocabulary.ok_or_else(|| Model::refused("model", "it has no vocabulary"))?;
-        let tokenizer = Tokenizer::read(&context.read(vocabulary)?).map_err(TorchError::from)?;
+        let (model, gpt): (Model, Gpt) = self.source.load(weights, context)?;
+        let device = self.source.device;
         let sampling = self.settings.sampling(&model.config.sampling);
         sampling.check()?;
-        let gpt = &model.config.gpt;
-        let most = gpt.max_generated_tokens();
+        let most = model.config.gpt.max_generated_tokens();
         Ok(Speaker {
-            tokenizer,
-            voice: Voice::read("voice", Some(&self.voice), &model.config, self.device, context)?,
+            tokenizer: model.tokenizer("model", context)?,
+            voice: Voice::read("voice", Some(&self.voice), &model.config, device, context)?,
             sampling,
-            most_text_tokens: gpt.max_text_tokens.max(0) as usize,
+            most_text_tokens: model.config.gpt.max_text_tokens.max(0) as usize,
             most_codes: self.settings.most_codes.unwrap_or(most).clamp(1, most) as usize,
             sample_rate: model.config.decoder.sample_rate as u32,
-            gpt: model.gpt(self.device, kind, context)?,
-            decoder: model.decoder(self.device, context)?,
+            decoder: model.decoder(device, context)?,
+            gpt,
         })
     }
 

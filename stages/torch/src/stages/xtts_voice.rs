@@ -12,6 +12,7 @@ use tch::Device;
 use super::check_rate;
 use crate::error::{TorchError, guarded};
 use crate::machine::Machine;
+use crate::tune::Base;
 use crate::wave;
 use crate::xtts::artifact::Model;
 use crate::xtts::voice::{LATENTS, Listening, VECTOR, VoiceEncoder};
@@ -53,10 +54,7 @@ impl VoiceJob {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let model = Model::read("model", input.artifact("model"), context)?;
-        let speaker = match self.parameters.is_set("speaker") {
-            true => Some(self.parameters.text("speaker")?),
-            false => None,
-        };
+        let speaker = self.parameters.if_set("speaker", Parameters::text)?;
         let has_references =
             ["input", "reference"].iter().any(|port| input.ports.contains_key(*port));
         let tensors = match speaker {
@@ -95,14 +93,11 @@ impl VoiceJob {
 
     fn listening(&self, model: &Model) -> Result<Listening, StageError> {
         let own = &model.config.sampling;
-        let seconds = |name: &str, own: f64| match self.parameters.is_set(name) {
-            true => self.parameters.number(name),
-            false => Ok(own),
-        };
+        let seconds = |name: &str| self.parameters.if_set(name, Parameters::number);
         Ok(Listening {
-            conditioning: seconds("conditioning_seconds", own.conditioning_seconds)?,
-            chunk: seconds("chunk_seconds", own.conditioning_chunk_seconds)?,
-            reference: seconds("max_reference_seconds", own.max_reference_seconds)?,
+            conditioning: seconds("conditioning_seconds")?.unwrap_or(own.conditioning_seconds),
+            chunk: seconds("chunk_seconds")?.unwrap_or(own.conditioning_chunk_seconds),
+            reference: seconds("max_reference_seconds")?.unwrap_or(own.max_reference_seconds),
         })
     }
 }

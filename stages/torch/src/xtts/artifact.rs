@@ -1,12 +1,13 @@
-//! A model as an artifact, for synthesis and encoding; its tensors are still in the store, and each
-//! part is read by itself.
+//! A model as an artifact; its tensors are still in the store, and each part is read by itself.
 
 use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
+use stage_families::import::CONFIG_FILE;
 use stage_families::xtts::{
     Config, DECODER_PREFIX, DVAE_PREFIX, GPT_PREFIX, MEL_STATS, SPEAKER_ENCODER_PREFIX,
+    SPEAKERS_FILE, Tokenizer, tune as kinds,
 };
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 use super::codec::DvaeCodec;
 use super::decoder::WaveformDecoder;
@@ -16,12 +17,13 @@ use super::speaker_encoder::SpeakerEncoder;
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::stored;
+use crate::tune::{Base, Kinds, Net};
 use crate::weights::Weights;
 
 const FAMILY: Family = Family {
     name: artifact::XTTS,
     title: "XTTS model",
-    advice: "give it a stage of the kind `model.import`, `xtts.init` or `xtts.finetune`",
+    advice: "give it a stage of the kind `model.import`, `xtts.init`, `xtts.finetune` or `xtts.merge`",
 };
 
 #[derive(Debug)]
@@ -30,8 +32,36 @@ pub struct Model {
     pub config: Config,
 }
 
-impl Model {
-    pub fn read(
+impl Net for Gpt {
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        Gpt::tensors(self)
+    }
+}
+
+impl Base for Model {
+    type Net = Gpt;
+
+    const PREFIX: &'static str = GPT_PREFIX;
+    const CARRIED: &'static [&'static str] = &[
+        artifact::FAMILY,
+        artifact::CONFIG,
+        CONFIG_FILE,
+        artifact::VOCABULARY,
+        SPEAKERS_FILE,
+        artifact::LICENSE,
+    ];
+
+    fn kinds() -> Kinds {
+        Kinds {
+            finetune: &kinds::FINETUNE,
+            lora: &kinds::LORA,
+            merge: &kinds::MERGE,
+            adapters: artifact::XTTS_LORA,
+            lora_dropout: "lora_dropout",
+        }
+    }
+
+    fn read(
         port: &str,
         fields: Option<&Fields>,
         context: &mut dyn Context,
@@ -39,6 +69,34 @@ impl Model {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let config = Config::parse(&arrived.file(artifact::CONFIG, context)?)?;
         Ok(Model { fields: arrived.fields.clone(), config })
+    }
+
+    fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    fn net(&self, weights: Weights) -> Result<Gpt, TorchError> {
+        Gpt::load(&self.config.gpt, weights)
+    }
+}
+
+impl Model {
+    pub fn tokenizer(
+        &self,
+        port: &str,
+        context: &mut dyn Context,
+    ) -> Result<Tokenizer, StageError> {
+        let arrived = Arrived::on(port, Some(&self.fields), &FAMILY)?;
+        let tokenizer = Tokenizer::read(&arrived.file(artifact::VOCABULARY, context)?)?;
+        let (tokens, rows) = (tokenizer.text_tokens().rows, self.config.gpt.text_tokens);
+        match tokens > rows {
+            false => Ok(tokenizer),
+            true => {
+                let why =
+                    format!("its vocabulary has {tokens} tokens, and its embedding {rows} rows");
+                Err(arrived.refused(&why))
+            }
+        }
     }
 
     /// The error for an unusable artifact, with the reason.
@@ -70,24 +128,6 @@ impl Model {
 
     pub fn has_dvae(&self) -> bool {
         artifact::tensors(&self.fields).any(|(name, _)| name.starts_with(DVAE_PREFIX))
-    }
-
-    /// The stored type of the GPT's tensors: that of the largest one.
-    pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
-        let own = artifact::tensors(&self.fields).filter(|(name, _)| name.starts_with(GPT_PREFIX));
-        let largest = own.max_by_key(|(_, blob)| blob.size);
-        let (_, blob) = largest.ok_or_else(|| Model::refused("model", "it has no GPT"))?;
-        Ok(stored::recall(blob, context)?.kind())
-    }
-
-    pub fn gpt(
-        &self,
-        device: Device,
-        kind: Kind,
-        context: &mut dyn Context,
-    ) -> Result<Gpt, StageError> {
-        let weights = self.tensors(&[GPT_PREFIX], context)?.moved(device, Some(kind))?;
-        Ok(Gpt::load(&self.config.gpt, weights)?)
     }
 
     pub fn decoder(

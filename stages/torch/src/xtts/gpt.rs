@@ -93,10 +93,11 @@ impl Gpt {
         })
     }
 
-    /// Sets the attention dropout instead of that of the configuration. With 0, a fused kernel
-    /// computes attention.
-    pub fn set_attention_dropout(&mut self, probability: f64) {
-        self.gpt.set_attention_dropout(probability);
+    /// Sets both dropouts instead of those of the configuration. Without that of attention, a fused
+    /// kernel computes it.
+    pub fn set_dropout(&mut self, probability: f64, attention: f64) {
+        self.embedding_dropout.probability = probability;
+        self.gpt.set_dropout(probability, attention);
     }
 
     pub fn config(&self) -> &GptConfig {

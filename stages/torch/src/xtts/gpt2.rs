@@ -44,7 +44,7 @@ pub struct Mlp {
 /// A dropout layer; each has its own random numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
-    probability: f64,
+    pub probability: f64,
     place: u64,
 }
 
@@ -62,10 +62,12 @@ impl Gpt2 {
         self.h.iter().fold(x.shallow_clone(), |x, block| block.forward(&x, mask, pass))
     }
 
-    /// Sets the attention dropout instead of that of the configuration.
-    pub fn set_attention_dropout(&mut self, probability: f64) {
-        for block in &mut self.h {
-            block.attn.attn_dropout.probability = probability;
+    /// Sets both dropouts instead of those of the configuration.
+    pub fn set_dropout(&mut self, probability: f64, attention: f64) {
+        for Block { attn, mlp, .. } in &mut self.h {
+            attn.attn_dropout.probability = attention;
+            attn.resid_dropout.probability = probability;
+            mlp.dropout.probability = probability;
         }
     }
 

@@ -7,12 +7,10 @@ use super::batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
 use super::decode::{Sampling, Sentence};
 use super::gpt::Gpt;
 use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
-use crate::autoregressive::Noise;
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs, Steps, gradient_of};
+use crate::fixture::{self, Outputs, Recorded, Steps};
 use crate::layers::Pass;
-use crate::train::adamw::AdamW;
-use crate::train::{Losses, Means, Phase, Trainee};
+use crate::train::Trainee;
 use crate::weights::Weights;
 use stage_families::xtts::GptConfig;
 
@@ -47,16 +45,15 @@ pub fn outputs(
     }
     let [first, second] = TRAINED.map(|name| clips(inputs, name));
     let (first, second) = (first?, second?);
-    let noise = inputs.get("input.noise");
-    let noise = noise.ok_or_else(|| TorchError::Input("there is no `input.noise`".into()))?;
+    let noise = fixture::input(inputs, "noise")?;
     decoded(trainee.model(), &second[0], &settings.sampling, noise, &mut outputs)?;
     let pack = |clips: &[Clip]| {
         let packer = packer(trainee.model().config(), Parity::Correct, Layout::Packed);
         packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), Purpose::Training)
     };
     let batches = [pack(&first)?, pack(&second)?];
-    gradients(&mut trainee, &batches[0], &mut outputs)?;
-    steps(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    fixture::gradients(&mut trainee, &batches[0], &mut outputs)?;
+    fixture::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
     Ok(outputs)
 }
 
@@ -70,10 +67,7 @@ fn uncropped(clips: &[Clip]) -> Vec<Clip> {
 
 /// The clips of a batch.
 fn clips(inputs: &Weights, name: &str) -> Result<Vec<Clip>, TorchError> {
-    let part = |part: &str| {
-        let name = format!("input.{name}.{part}");
-        inputs.get(&name).ok_or_else(|| TorchError::Input(format!("there is no `{name}`")))
-    };
+    let part = |part: &str| fixture::input(inputs, &format!("{name}.{part}"));
     let text_lengths = numbers(part("text_lengths")?)?;
     let samples = numbers(part("wav_lengths")?)?;
     let (texts, codes) = (part("text_inputs")?, part("audio_codes")?);
@@ -165,50 +159,6 @@ fn live(batch: &Batch, config: &GptConfig) -> Result<Tensor, TorchError> {
     Ok(Tensor::f_from_slice(&columns)?)
 }
 
-fn gradients(
-    trainee: &mut GptTrainee,
-    batch: &Batch,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
-    trainee.accumulate(batch, &Phase::only(&GptTrainee::count(batch), 0))?;
-    for (name, parameter) in trainee.parameters() {
-        outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
-    }
-    Ok(())
-}
-
-fn steps(
-    trainee: &mut GptTrainee,
-    batches: &[Batch],
-    steps: &Steps,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
-    let optimiser = AdamW::new(steps.settings(), trainee.parameters())?;
-    let mut optimiser = optimiser.with_decay(GptTrainee::decays);
-    let mut curve = Vec::with_capacity(steps.steps);
-    for step in 0..steps.steps {
-        for (_, mut parameter) in trainee.parameters() {
-            parameter.zero_grad();
-        }
-        let batch = &batches[step % batches.len()];
-        let totals = GptTrainee::count(batch);
-        let losses: Losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
-        let means: Means = losses.means(&totals)?;
-        curve.push(trainee.total(&means));
-        let gradients: Vec<Option<Tensor>> = trainee
-            .parameters()
-            .iter()
-            .map(|(_, parameter)| Some(gradient_of(parameter)))
-            .collect();
-        optimiser.step(&gradients, steps.lr, 1.0)?;
-    }
-    outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
-    for (name, parameter) in trainee.parameters() {
-        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
-    }
-    Ok(())
-}
-
 /// The latents of a clip, its codes through the cache, codes drawn with the reference's noise, and
 /// the states of the second pass.
 fn decoded(
@@ -231,7 +181,7 @@ fn decoded(
     outputs.insert("cache.logits".into(), Tensor::f_cat(&logits, 0)?);
     for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
         let (latents, text, most) = (&latents, &clip.text[..], usize::MAX);
-        let mut noise = Fixed { noise: noise.shallow_clone(), taken: 0 };
+        let mut noise = Recorded { noise: noise.shallow_clone(), taken: 0 };
         let sentence = Sentence { latents, text, most, noise: &mut noise };
         let spoken = model.speak(vec![sentence], sampling, parity)?;
         outputs.insert(format!("sampled.{name}"), Tensor::from_slice(&spoken[0].codes));
@@ -239,17 +189,4 @@ fn decoded(
     outputs.insert("hidden".into(), model.hidden_states(&latents, &clip.text, &clip.codes)?);
     outputs.insert("latents".into(), latents);
     Ok(())
-}
-
-/// Recorded noise: [codes, entries].
-struct Fixed {
-    noise: Tensor,
-    taken: i64,
-}
-
-impl Noise for Fixed {
-    fn exponentials(&mut self, _: i64, _: Option<&[i64]>) -> Vec<f32> {
-        self.taken += 1;
-        Vec::try_from(self.noise.get(self.taken - 1)).unwrap_or_default()
-    }
 }

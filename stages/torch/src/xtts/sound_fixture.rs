@@ -12,7 +12,7 @@ use super::resample::resample;
 use super::speaker_encoder::SpeakerEncoder;
 use crate::codec::Codec;
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs};
+use crate::fixture::{self, Outputs, input};
 use crate::mel::to_vec;
 use crate::weights::Weights;
 
@@ -77,7 +77,8 @@ fn codes(
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let dvae = weights.take_module("dvae");
-    let stats = weights.remove("mel_stats").ok_or_else(|| missing("mel_stats"))?;
+    let stats = weights.remove("mel_stats");
+    let stats = stats.ok_or_else(|| TorchError::Model("there is no `mel_stats`".into()))?;
     let stats = stats.f_to_kind(Kind::Float)?;
     let conditioning = LogMel::conditioning(settings.sample_rate, &stats)?;
     let dvae_mel = LogMel::dvae(settings.sample_rate, &stats)?;
@@ -111,12 +112,4 @@ fn spoken(
         outputs.insert(format!("wave.{at}"), decoder.forward(&hidden, &speaker, *speed)?);
     }
     Ok(())
-}
-
-fn input<'a>(inputs: &'a Weights, name: &str) -> Result<&'a Tensor, TorchError> {
-    inputs.get(&format!("input.{name}")).ok_or_else(|| missing(name))
-}
-
-fn missing(name: &str) -> TorchError {
-    TorchError::Input(format!("there is no `{name}`"))
 }

@@ -13,6 +13,7 @@ use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::{Losses, Means, Phase, Totals, Trainee};
+use crate::tune::NetTrainee;
 
 /// The loss of the text and the loss of the codes, both before their weights.
 pub const TEXT: &str = "text";
@@ -59,10 +60,6 @@ impl GptTrainee {
 
     pub fn model(&self) -> &Gpt {
         &self.model
-    }
-
-    pub fn model_mut(&mut self) -> &mut Gpt {
-        &mut self.model
     }
 
     pub fn into_model(self) -> Gpt {
@@ -144,6 +141,18 @@ struct Head<'a> {
     name: &'static str,
     at: &'a Labels,
     logits: Box<Logits<'a>>,
+}
+
+impl NetTrainee for GptTrainee {
+    type Net = Gpt;
+
+    fn model(&self) -> &Gpt {
+        &self.model
+    }
+
+    fn model_mut(&mut self) -> &mut Gpt {
+        &mut self.model
+    }
 }
 
 impl Trainee for GptTrainee {

@@ -65,3 +65,20 @@ fn the_number_of_devices_changes_no_key() {
     project.run().assert_nothing_done();
     assert!(outputs(&project) == two);
 }
+
+#[test]
+fn adapters_of_another_base_are_continued_by_none() {
+    let adapters = TRAINED.replace("fish.finetune", "fish.lora").replace("model =", "adapters =");
+    let (base, other) = ("use = \"fish.init\"", "use = \"fish.init\"\nseed = 9");
+    let project = with(&adapters);
+    project.run();
+    project.replace(MANIFEST, base, other);
+    let ran = project.run();
+    assert_eq!(ran.executed(), [("base", 1), ("trained", 1)].into());
+    assert!(!project.why(&["trained"]).contains("continues"), "{}", project.why(&["trained"]));
+    let anew = outputs(&project);
+    let fresh = with(&adapters);
+    fresh.replace(MANIFEST, base, other);
+    fresh.run();
+    assert!(outputs(&fresh) == anew);
+}

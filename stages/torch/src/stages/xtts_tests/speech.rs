@@ -1,6 +1,6 @@
 //! Sentences.
 
-use stage_core::{Context, NewValue, ParameterValue};
+use stage_core::{Context, ParameterValue};
 use stage_formats::checkpoint;
 
 use super::*;
@@ -103,13 +103,8 @@ fn a_checkpoint_that_a_sentence_brings_speaks_it() {
     let (own, voice) = speaker(&mut bench);
     let other = model(&[("seed", whole(2))], &mut bench);
     let mut item = |model: &Fields| {
-        let fields =
-            model.iter().map(|(name, value)| (name.to_string(), NewValue::Kept(value.clone())));
-        let checkpoint = checkpoint::item(4, None, fields.collect()).unwrap();
-        let output = Output { values: checkpoint.values, notes: Vec::new() };
-        let weights = bench.keep_all(output).get(checkpoint::WEIGHTS).cloned().unwrap();
         let mut item = sentence("hello", "en");
-        item.fields.set(checkpoint::WEIGHTS, weights);
+        item.fields.set(checkpoint::WEIGHTS, weights_of(model, &mut bench));
         item
     };
     let items = [item(&own), item(&other)];

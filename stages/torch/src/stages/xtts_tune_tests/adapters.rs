@@ -81,3 +81,50 @@ fn adapters_fit_their_own_base_alone() {
     let weights = stored::weights(&adapters, &mut bench).unwrap();
     assert!(weights.iter().any(|(_, tensor)| tensor.abs().max().double_value(&[]) > 0.0));
 }
+
+/// As `model.audition` hands out the checkpoints of `xtts.lora`.
+#[test]
+fn adapters_that_a_sentence_brings_speak_with_their_base() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let wild = ("learning_rate", ParameterValue::Number(0.1));
+    let adapters = lora(&[wild], &base, &mut bench).unwrap().remove("adapters").unwrap();
+    let merged = merge(&base, &adapters, &mut bench).unwrap();
+    let clips = PortInput::Dataset {
+        stage: "clips".into(),
+        items: vec![clip(&mut bench, 5)],
+        rejects: Vec::new(),
+    };
+    let ports = vec![("model", artifact_of(&base)), ("input", clips)];
+    let voice = gather(&speech::VOICE, &[], ports, &mut bench).unwrap().remove("voice").unwrap();
+    let mut spoken = |ports: &[(&str, &Fields)], brought: Option<&Fields>| {
+        let written = [("max_codes", whole(6)), ("language", text("en"))];
+        let ports = [ports, &[("voice", &voice)]].concat().into_iter();
+        let setup = Setup {
+            parameters: parameters(&speech::SYNTHESIZE, &written),
+            artifacts: ports.map(|(port, own)| (port.to_owned(), vec![own.clone()])).collect(),
+            device: "cpu".into(),
+            ..Setup::default()
+        };
+        let mut item = Item::new("", [("text", Value::text("on aika"))].into_iter().collect());
+        if let Some(brought) = brought {
+            item.fields.set(checkpoint::WEIGHTS, weights_of(brought, &mut bench));
+        }
+        let Job::Item(job) = open(&speech::SYNTHESIZE, setup, &mut bench)? else { panic!() };
+        let said = job.process(&[item], &mut bench)?.remove(0).unwrap();
+        Ok::<_, StageError>(bench.keep_all(said).blob("audio").unwrap().digest)
+    };
+    let expected = spoken(&[("model", &merged)], None).unwrap();
+    assert_ne!(spoken(&[("model", &base)], None).unwrap(), expected, "adapters change the voice");
+    assert_eq!(spoken(&[("model", &base)], Some(&adapters)).unwrap(), expected);
+    assert_eq!(spoken(&[("model", &base), ("adapters", &adapters)], None).unwrap(), expected);
+    let error = spoken(&[], Some(&adapters)).unwrap_err();
+    assert!(
+        error.help().unwrap().starts_with("give `model` the base of the adapters"),
+        "{error:?}"
+    );
+    let error = spoken(&[("model", &merged)], Some(&adapters)).unwrap_err().to_string();
+    assert!(error.starts_with("the adapters were trained on the model "), "{error}");
+    let error = spoken(&[("model", &base)], Some(&voice)).unwrap_err().to_string();
+    assert!(error.starts_with("what arrived on `input` is no XTTS model: "), "{error}");
+}

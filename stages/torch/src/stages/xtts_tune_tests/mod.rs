@@ -15,9 +15,13 @@ use stage_core::{
 use stage_families::artifact;
 use stage_families::kinds::vq;
 use stage_families::xtts::kinds::INIT;
+use stage_families::xtts::speech;
 use stage_families::xtts::tune::{FINETUNE, LORA, MERGE};
+use stage_formats::checkpoint;
 
-use super::trial::{Ports, Written, artifact_of, gather, gathered, open, parameters, text, whole};
+use super::trial::{
+    Ports, Written, artifact_of, gather, gathered, open, parameters, text, weights_of, whole,
+};
 use crate::codec::Codes;
 use crate::npy;
 use crate::stored;

@@ -122,6 +122,29 @@ fn a_preflight_changes_nothing_in_what_comes_out() {
 }
 
 #[test]
+fn a_preflight_is_not_repeated_by_a_run_that_finds_no_checkpoint() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let items = clips(&mut bench);
+    let items = encoded(items, &base, &mut bench);
+    let looked = |bench: &Bench| {
+        bench.metrics.iter().filter(|(_, values)| values.contains_key("preflight/audio")).count()
+    };
+    // Three looks in the preflight, and the one before the first step.
+    bench.stop_after = Some(3);
+    let stopped = tune_on(&FINETUNE, items.clone(), &[PREFLIGHT], &base, &mut bench);
+    assert_eq!(stopped.unwrap_err(), StageError::Stopped);
+    assert_eq!((looked(&bench), bench.checkpoints.len()), (1, 0));
+    bench.stop_after = Some(1_000);
+    tune_on(&FINETUNE, items.clone(), &[PREFLIGHT], &base, &mut bench).unwrap();
+    assert_eq!(looked(&bench), 1);
+    let other = [PREFLIGHT, ("learning_rate", ParameterValue::Number(1e-4))];
+    bench.checkpoints.clear();
+    tune_on(&FINETUNE, items, &other, &base, &mut bench).unwrap();
+    assert_eq!(looked(&bench), 2);
+}
+
+#[test]
 fn codes_of_another_dvae_are_refused_before_training() {
     let mut bench = Bench::default();
     let base = model(&mut bench);

@@ -6,10 +6,9 @@ use bytes::Bytes;
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Item, Reject, StageError};
-use stage_families::xtts::Language;
+use stage_families::xtts::{Language, Tokenizer};
 use tch::Tensor;
 
-use super::base::Base;
 use super::crop::{crop, padded};
 use crate::error::TorchError;
 use crate::npy;
@@ -19,9 +18,6 @@ use crate::train::run::{Data, Purpose};
 use crate::wave;
 use crate::xtts::mel::LogMel;
 use crate::xtts::{self, Batch, GptConfig, Layout, Packer, Parity};
-
-/// For the draw of held-out clips.
-pub const SALT: &str = "xtts";
 
 /// The data of a training clip; its audio stays in its stored form.
 #[derive(Clone, Debug)]
@@ -52,7 +48,8 @@ pub struct Limits {
 }
 
 pub struct Reading<'a> {
-    pub base: &'a Base,
+    pub tokenizer: &'a Tokenizer,
+    pub gpt: &'a GptConfig,
     pub limits: &'a Limits,
 }
 
@@ -100,12 +97,11 @@ impl Reading<'_> {
         let codes = npy::read(&context.read(tokens)?);
         let codes = codes.and_then(|codes| self.codes(&codes, samples));
         let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
-        let gpt = &self.base.config.gpt;
         let digest = id(text, &language, &tokens.digest, &audio.digest);
         let clip = Clip {
             id: digest.to_string(),
             key: digest.start(),
-            length: columns(gpt, ids.len(), codes.len()),
+            length: columns(self.gpt, ids.len(), codes.len()),
             text: ids,
             codes,
             audio: bytes,
@@ -116,8 +112,8 @@ impl Reading<'_> {
     }
 
     fn ids(&self, text: &str, language: &Language) -> Result<Vec<i64>, Reject> {
-        let ids = self.base.tokenizer.encode(text, language)?.ids;
-        let most = self.limits.max_text_tokens.min(self.base.config.gpt.max_text_tokens as usize);
+        let ids = self.tokenizer.encode(text, language)?.ids;
+        let most = self.limits.max_text_tokens.min(self.gpt.max_text_tokens as usize);
         match ids.len() > most {
             true => Err(Reject::new(
                 "text-too-long",
@@ -133,7 +129,7 @@ impl Reading<'_> {
 
     /// The number of samples of audio that the model can use.
     fn samples(&self, audio: &[u8]) -> Result<usize, Reject> {
-        let (wave, gpt) = (wave::read(audio)?, &self.base.config.gpt);
+        let (wave, gpt) = (wave::read(audio)?, self.gpt);
         if i64::from(wave.rate) != gpt.sample_rate {
             let rate = gpt.sample_rate;
             let advice = format!("put `audio.resample` with `rate = {rate}` before `vq.encode`");
@@ -163,15 +159,14 @@ impl Reading<'_> {
     }
 
     fn codes(&self, codes: &crate::codec::Codes, samples: usize) -> Result<Vec<i64>, TorchError> {
-        let gpt = &self.base.config.gpt;
-        let wanted = samples.div_ceil(gpt.code_stride as usize);
+        let wanted = samples.div_ceil(self.gpt.code_stride as usize);
         if codes.codebooks != 1 || codes.frames != wanted {
             return Err(TorchError::Input(format!(
                 "its tokens have {} codebooks of {} codes, and its audio takes one of {wanted}",
                 codes.codebooks, codes.frames
             )));
         }
-        let entries = gpt.start_audio_token;
+        let entries = self.gpt.start_audio_token;
         let values: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
         match values.iter().find(|code| **code >= entries) {
             None => Ok(values),
@@ -238,23 +233,22 @@ impl Trainable for Clip {
 
 /// Converts clips to batches.
 pub struct ClipData<'a> {
-    pub clips: &'a [Clip],
-    pub config: &'a GptConfig,
-    pub parity: Parity,
-    pub layout: Layout,
+    clips: &'a [Clip],
+    config: &'a GptConfig,
+    parity: Parity,
+    layout: Layout,
     mel: LogMel,
 }
 
 impl<'a> ClipData<'a> {
     pub fn new(
-        clips: &'a Clips,
-        base: &'a Base,
-        parity: Parity,
-        layout: Layout,
+        clips: &'a [Clip],
+        config: &'a GptConfig,
+        mel_stats: &Tensor,
+        (parity, layout): (Parity, Layout),
     ) -> Result<ClipData<'a>, TorchError> {
-        let config = &base.config.gpt;
-        let mel = LogMel::conditioning(config.sample_rate, &base.mel_stats)?;
-        Ok(ClipData { clips: &clips.clips, config, parity, layout, mel })
+        let mel = LogMel::conditioning(config.sample_rate, mel_stats)?;
+        Ok(ClipData { clips, config, parity, layout, mel })
     }
 
     fn clip(&self, clip: &Clip, purpose: Purpose) -> Result<xtts::Clip, TorchError> {

@@ -6,7 +6,6 @@
 use stage_core::{Context, StageError};
 use tch::Device;
 
-use super::base::Base;
 use super::clip::Clips;
 use crate::codec::Codec;
 use crate::wave;
@@ -17,8 +16,7 @@ const CLIPS: usize = 2;
 
 /// Refuses tokens if more than half of them differ: devices round differently, so that a few codes
 /// between two entries may. A base without a DVAE has nothing to compare with.
-pub fn check(base: &Base, clips: &Clips, context: &mut dyn Context) -> Result<(), StageError> {
-    let model = Model { fields: base.fields.clone(), config: base.config.clone() };
+pub fn check(model: &Model, clips: &Clips, context: &mut dyn Context) -> Result<(), StageError> {
     if !model.has_dvae() {
         return Ok(());
     }

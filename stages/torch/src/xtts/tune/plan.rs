@@ -9,7 +9,7 @@ use crate::train::order::Grouping;
 use crate::train::plan::{Rows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::settings::{FirstPhase, Settings};
-use crate::xtts::{GptConfig, Layout, Parity};
+use crate::xtts::{Layout, Parity};
 
 /// The parameters that are trained alone at first.
 const FIRST: [&str; 2] = ["gpt.text_embedding.*", "gpt.text_head.*"];
@@ -25,8 +25,8 @@ pub struct Plan {
     pub freeze: Vec<String>,
     train_first: ParameterValue,
     draws: bool,
-    dropout: f64,
-    attention_dropout: f64,
+    pub dropout: f64,
+    pub attention_dropout: f64,
 }
 
 impl Plan {
@@ -36,15 +36,9 @@ impl Plan {
         own: &str,
         facts: impl Fn(&str) -> DeviceFacts,
     ) -> Result<Plan, StageError> {
-        let language = match parameters.is_set("language") {
-            true => Some(parameters.text("language")?.to_owned()),
-            false => None,
-        };
+        let language = parameters.if_set("language", Parameters::text)?.map(str::to_owned);
         let dropout = parameters.number("dropout")?;
-        let freeze = match parameters.is_set("freeze") {
-            true => parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
-            false => Vec::new(),
-        };
+        let attention_dropout = parameters.if_set("attention_dropout", Parameters::number)?;
         Ok(Plan {
             training: TrainingPlan::read(parameters, own, facts)?,
             limits: Limits {
@@ -62,24 +56,12 @@ impl Plan {
                 false => Layout::Padded,
             },
             recompute: parameters.flag("gradient_checkpointing")?,
-            freeze,
+            freeze: parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
             train_first: parameters.get("train_first").clone(),
             draws: parameters.text("sampling")? == "upstream",
             dropout,
-            attention_dropout: match parameters.is_set("attention_dropout") {
-                true => parameters.number("attention_dropout")?,
-                false => dropout,
-            },
+            attention_dropout: attention_dropout.unwrap_or(dropout),
         })
-    }
-
-    /// The sizes of the model with the dropout of this training.
-    pub fn config(&self, config: &GptConfig) -> GptConfig {
-        GptConfig { dropout: self.dropout, ..config.clone() }
-    }
-
-    pub fn attention_dropout(&self) -> f64 {
-        self.attention_dropout
     }
 
     /// The course of the training and the settings of the trainer; `keep_kind` is the precision of

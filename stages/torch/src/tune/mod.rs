@@ -1,0 +1,207 @@
+//! A training of a network, of all its weights or of adapters: from the inputs on the ports to the
+//! result. A family states its part by [`Tuning`].
+
+mod base;
+pub mod preflight;
+mod source;
+pub mod stage;
+mod start;
+
+use stage_core::course::Course;
+use stage_core::{Blob, Context, GatherInput, Output, Parameters, StageError};
+use tch::Device;
+
+pub use self::base::{Base, Kinds, Net};
+pub use self::source::Source;
+use self::start::Start;
+use crate::error::TorchError;
+use crate::lineage;
+use crate::lora::LoraSettings;
+use crate::machine::Machine;
+use crate::train::clips::{Clips, Sides, Trainable};
+use crate::train::frozen::{check_frozen, frozen};
+use crate::train::losses::Means;
+use crate::train::plan::TrainingPlan;
+use crate::train::run::{Data, Job, Trained, train};
+use crate::train::{ContextHost, Settings, Trainee};
+
+/// The number of clips in a preflight.
+const CLIPS: usize = 8;
+
+/// The trained part.
+#[derive(Clone, Debug)]
+pub enum Method {
+    Whole,
+    Adapters(LoraSettings),
+}
+
+/// A network in training.
+pub trait NetTrainee: Trainee {
+    type Net: Net;
+
+    fn model(&self) -> &Self::Net;
+
+    fn model_mut(&mut self) -> &mut Self::Net;
+}
+
+/// The inputs of a training.
+pub struct Request<'a> {
+    pub parameters: &'a Parameters,
+    /// The device of the stage.
+    pub device: &'a str,
+    pub machine: &'a Machine,
+    pub input: &'a GatherInput,
+}
+
+/// The part of a family in its trainings.
+pub trait Tuning: Sized {
+    type Base: Base;
+    type Trainee: NetTrainee<Net = <Self::Base as Base>::Net>;
+    type Clip: Trainable + Clone;
+    type Data<'a>: Data<<Self::Trainee as Trainee>::Batch>
+    where
+        Self: 'a;
+
+    /// For the draw of held-out clips.
+    const SALT: &'static str;
+
+    /// Reads the parameters and the base.
+    fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<Self, StageError>;
+
+    fn base(&self) -> &Self::Base;
+
+    fn into_base(self) -> Self::Base;
+
+    fn plan(&self) -> &TrainingPlan;
+
+    /// Parameters of the network.
+    fn parameters(&self) -> i64;
+
+    fn clips(
+        &self,
+        sides: &Sides<'_>,
+        context: &mut dyn Context,
+    ) -> Result<Clips<Self::Clip>, StageError>;
+
+    /// The course of the training and the settings of the trainer; `keep_kind` is the precision of
+    /// the result.
+    fn settings(
+        &self,
+        clips: &Clips<Self::Clip>,
+        keep_kind: Option<tch::Kind>,
+    ) -> Result<(Course, Settings), StageError>;
+
+    /// Converts clips to batches.
+    fn data<'a>(&'a self, clips: &'a Clips<Self::Clip>) -> Result<Self::Data<'a>, TorchError>;
+
+    fn trainee(&self, net: <Self::Base as Base>::Net) -> Result<Self::Trainee, TorchError>;
+
+    /// Patterns of tensors that stay as they are.
+    fn frozen(&self) -> &[String] {
+        &[]
+    }
+
+    /// Refuses clips that do not belong to the base; a part of the preflight.
+    fn check(
+        &self,
+        _clips: &Clips<Self::Clip>,
+        _context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// Reports the losses of the base on a few clips, and refuses lost weights.
+    fn look(
+        &self,
+        trainee: &Self::Trainee,
+        losses: &Means,
+        clips: &Clips<Self::Clip>,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError>;
+
+    /// Synthesises a little; a part of the preflight.
+    fn speak(&self, _net: &<Self::Base as Base>::Net) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// The TensorBoard name of a figure: that of the original project if it is the same measure.
+    fn tag(name: &str) -> &str {
+        name
+    }
+}
+
+/// The result.
+pub struct Tuned<B> {
+    pub base: B,
+    /// The parent result, if training continued from one.
+    pub earlier: Option<B>,
+    /// Its digest, or that of earlier adapters.
+    pub parent: Option<String>,
+    pub trained: Trained<Blob>,
+    /// The trained tensors of the result, by name, and the names of the frozen ones.
+    pub weights: Vec<(String, Blob)>,
+    pub frozen: Vec<String>,
+    pub notes: Vec<(String, u64)>,
+}
+
+pub fn tune<T: Tuning>(
+    request: &Request<'_>,
+    method: &Method,
+    context: &mut dyn Context,
+) -> Result<Tuned<T::Base>, StageError> {
+    let tuning = T::read(request, context)?;
+    let plan = tuning.plan();
+    let sides = Sides::of(request.input, plan.validation_fraction, T::SALT)?;
+    let mut clips = tuning.clips(&sides, context)?;
+    let keep_kind = match method {
+        Method::Whole => Some(tuning.base().kind(context)?),
+        Method::Adapters(_) => None,
+    };
+    let (course, settings) = tuning.settings(&clips, keep_kind)?;
+    context.begins(&course);
+
+    let _kernels = plan.kernels.begin()?;
+    let threads = request.machine.share_threads(tuning.parameters(), plan.devices.len());
+    let start = Start::of(&tuning, method, request.input, context)?;
+    let sample = clips.sample(CLIPS);
+    let looked_at = preflight::identity(request, tuning.base().fields(), &sample);
+    let is_due = plan.preflight
+        && context.last_checkpoint()?.is_none()
+        && context.recall(&looked_at)?.is_none();
+    let sample = is_due.then_some(sample);
+    if sample.is_some() {
+        tuning.check(&clips, context)?;
+    }
+    let (mut replicas, found) = start.replicas(request.machine, sample.as_ref(), context)?;
+    found.iter().for_each(|(what, count)| clips.notes.add(what, *count));
+    if let Some(sample) = sample {
+        preflight::rehearse(&mut replicas, &tuning.data(&sample)?, &sample, &settings, context)?;
+        tuning.speak(replicas[0].model())?;
+        context.remember(&looked_at, Output::default())?;
+    }
+
+    let before = frozen(replicas[0].model().tensors())?;
+    let host = ContextHost::new(context, settings.steps).from(start.origin());
+    let trained = train_on(&tuning, &mut replicas, &clips, &settings, host)?;
+    check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
+    drop(threads);
+    let weights = trained.taken(plan.take_best)?;
+    let parent = start.continued().map(|fields| lineage::digest(fields).to_string());
+    let (earlier, notes) = (start.into_earlier(), clips.notes.close(&trained));
+    let frozen = before.into_iter().map(|(name, _)| name).collect();
+    Ok(Tuned { base: tuning.into_base(), earlier, parent, trained, weights, frozen, notes })
+}
+
+fn train_on<T: Tuning>(
+    tuning: &T,
+    replicas: &mut [T::Trainee],
+    clips: &Clips<T::Clip>,
+    settings: &Settings,
+    host: ContextHost<'_>,
+) -> Result<Trained<Blob>, StageError> {
+    let (data, order) = (tuning.data(clips)?, clips.order());
+    let device = |replica: &T::Trainee| Some(replica.parameters().first()?.1.device());
+    let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
+    let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
+    train(job, &mut host.on(&devices))
+}
