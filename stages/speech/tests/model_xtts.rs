@@ -114,6 +114,22 @@ fn numbers_that_the_vocabulary_replaces_are_noted() {
     assert!(output.notes.iter().any(is_note), "{:?}", output.notes);
 }
 
+#[test]
+fn a_configuration_without_sizes_is_completed_from_the_tensors() {
+    let (config, files) = published();
+    let read = |json: &str| {
+        let mut own = files.clone();
+        own.retain(|(name, _)| *name != "config.json");
+        own.push(("config.json", json.as_bytes().to_vec()));
+        import(&mut Bench::default(), &own, &[]).map_err(|error| error.to_string())
+    };
+    let output = read(r#"{"languages": ["en"], "model_args": {"gpt_n_heads": 4}}"#).unwrap();
+    let stored = config.to_json().unwrap();
+    assert_eq!(model(&output)["config"], stage_core::NewValue::bytes("model/config", stored));
+    let told = read(r#"{"model_args": {}}"#).map(drop).unwrap_err();
+    assert!(told.contains("`gpt_n_heads` of `model_args` is missing"), "{told}");
+}
+
 /// The trainer writes `best_model_N.pth`, copies the newest to `best_model.pth`, and saves
 /// `checkpoint_N.pth` on the way.
 #[test]

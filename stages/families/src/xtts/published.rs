@@ -241,6 +241,8 @@ impl Config {
             |name: &str| seen.size(&own(&format!("{name}_pos_embedding.emb.weight")), 0);
         set(&mut gpt.max_text_tokens, positions("text").map(|rows| rows - 2));
         set(&mut gpt.max_audio_tokens, positions("mel").map(|rows| rows - 3));
+        let speaker = format!("{DECODER_PREFIX}cond_layer.weight");
+        set(&mut self.decoder.speaker_width, seen.size(&speaker, 1));
         match gpt.width == published || has_heads {
             true => Ok(()),
             false => Err(refused(format!(
