@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cache::stat::StatIndex;
 use cache::{Cache, Digest};
 use engine::history;
-use engine::pipeline::{Reads, StageSpec, StageWork};
+use engine::pipeline::{ITEMS, Reads, StageSpec, StageWork};
 use engine::plan::reasons::beside_items;
 use engine::plan::{Keyed, StagePlan};
 use engine::reason::Reason;
@@ -23,9 +23,6 @@ use super::arguments;
 use super::error::{CliError, Exit};
 use super::plan::make;
 use super::project::{Program, Project};
-
-/// The port that the items of item stages arrive on.
-const ITEMS: &str = "input";
 
 pub fn why(
     program: &Program,

@@ -23,12 +23,14 @@ use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 use stage_core::{Blob, Fields, Item, StageError};
 
-use crate::engine::{EngineError, Sink};
+use crate::error::EngineError;
 use crate::leftovers;
+use crate::options::Sink;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
-use crate::plan::{Known, Planned, planner};
+use crate::plan::{Known, Planned};
 use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
+use crate::world;
 
 pub use paths::real;
 use paths::{Ground, fill, is_inside, plain};
@@ -98,7 +100,7 @@ pub fn export(
         }
     }
     if let Some(error) = unsaved {
-        sink(planner::unsaved(&error));
+        sink(world::unsaved(&error));
     }
     // Only a run that brought everything up to date knows which files are obsolete.
     if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {

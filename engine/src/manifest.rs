@@ -13,6 +13,7 @@ mod instance;
 mod mistake;
 mod nearest;
 mod node;
+mod options;
 mod order;
 mod overrides;
 mod page;
@@ -40,34 +41,11 @@ use crate::pipeline::Pipeline;
 
 pub use fields::declared;
 pub use nearest::{nearest, suggestion};
+pub use options::{FileKind, LoadOptions};
 pub use page::{kind_page, reference};
 pub use problem::{Problem, Problems, Span};
 pub use schema::schema;
 pub use unit::{duration, size};
-
-/// The context of a manifest beside its text.
-pub struct LoadOptions<'a> {
-    /// Overrides such as `stage.voice.rate=22050`, in order.
-    pub set: Vec<String>,
-    /// The value of an environment variable.
-    pub secrets: &'a dyn Fn(&str) -> Option<String>,
-    /// Tests if a path is in the folder of the cache, wherever it is.
-    pub is_in_cache: &'a dyn Fn(&Utf8Path) -> bool,
-}
-
-impl Default for LoadOptions<'_> {
-    fn default() -> Self {
-        LoadOptions { set: Vec::new(), secrets: &|_| None, is_in_cache: &|_| false }
-    }
-}
-
-/// The kind of file at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    File,
-    Folder,
-    Missing,
-}
 
 #[derive(Debug)]
 pub struct Loaded {

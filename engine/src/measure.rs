@@ -2,6 +2,7 @@
 //! of no key, and bounded in size: sums by kind, parameters and device, not observations.
 
 pub mod line;
+pub mod weight;
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};

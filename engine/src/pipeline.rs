@@ -13,6 +13,9 @@ use stage_core::{FieldType, Kind, Parameter, ParameterType, Parameters};
 
 pub use tolerance::Tolerance;
 
+/// The port that the items of an item stage arrive on.
+pub const ITEMS: &str = "input";
+
 /// The position of a stage in [`Pipeline::stages`]; its inputs come before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId(pub usize);

@@ -7,13 +7,15 @@ use cache::{Cache, CacheError, Digest};
 use stage_core::key::{ItemReads, chunk_key};
 use stage_core::{Item, Reject};
 
-use crate::engine::{Engine, EngineError, Sink};
+use crate::engine::Engine;
+use crate::error::{EngineError, PlanError};
 use crate::history;
-use crate::pipeline::{Pipeline, StageId, StageWork};
-use crate::plan::inputs::{ITEMS, arriving};
+use crate::options::Sink;
+use crate::pipeline::{ITEMS, Pipeline, StageId, StageWork};
+use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
-use crate::plan::planner::PlanError;
-use crate::plan::{PartialBucket, PartialItem, Planned, Planner};
+use crate::plan::planner::Planner;
+use crate::plan::{PartialBucket, PartialItem, Planned};
 use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, LastRecord, STAGE, decode};
 use crate::store::Store;
 

@@ -43,7 +43,8 @@ use crate::history;
 use crate::machine::Machine;
 use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId};
-use crate::plan::{Plan, Planner};
+use crate::plan::Plan;
+use crate::plan::planner::Planner;
 use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key};
 
 use board::Board;
@@ -56,9 +57,6 @@ use schedule::{Ending, Schedule};
 use scratch::Scratch;
 use total::Total;
 use watchdog::Watchdog;
-
-pub(crate) use item_stage::item_weight;
-pub(crate) use meter::threads_of;
 
 /// The number of times that a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::record::{ITEM, ItemRecord, decode};
-use crate::world::Unchanged;
+use crate::unchanged::Unchanged;
 use bytes::Bytes;
 use cache::fs::Open;
 use cache::stat::{Section, StatEntry, StatIndex, What};

@@ -6,10 +6,7 @@ use cache::{CacheError, Digest};
 use stage_core::key::chunk_key;
 use stage_core::{Bucket, Chunk, Dataset, DatasetError, Item, Reject};
 
-use crate::pipeline::StageSpec;
-use crate::plan::items::ItemCounts;
-use crate::plan::{ItemPlan, ItemWork};
-use crate::record::{CHUNK, ChunkRecord, PortValue, StageRecord, encode};
+use crate::record::{CHUNK, ChunkRecord, PortValue, encode};
 use crate::store::Store;
 
 /// A bucket of an item stage in which every item is decided.
@@ -72,44 +69,4 @@ pub enum WriteError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-}
-
-/// The outcome of an item stage without work: only tables are written.
-pub fn settle(
-    store: &Store,
-    spec: &StageSpec,
-    work: &ItemWork,
-    counts: &ItemCounts,
-    seconds: f64,
-) -> Result<StageRecord, CacheError> {
-    let mut buckets = work.closed.clone();
-    let job = work.job.unwrap_or(Digest::from_bytes([0; 32]));
-    for bucket in &work.open {
-        let mut closed = ClosedBucket {
-            number: bucket.number,
-            chunk: bucket.chunk,
-            items: Vec::new(),
-            rejects: Vec::new(),
-        };
-        for item in &bucket.items {
-            match item {
-                ItemPlan::Known(item) => closed.items.push(item.clone()),
-                ItemPlan::Rejected(id, reject) => {
-                    closed.rejects.push((id.clone(), reject.clone()));
-                }
-                ItemPlan::Todo { .. } | ItemPlan::Pending(_) => {}
-            }
-        }
-        buckets.extend(close_bucket(store, &job, closed)?);
-    }
-    let value = close_dataset(store, work.bits, buckets)?;
-    let port = spec.kind.outputs.first().map_or("output", |port| port.name);
-    Ok(StageRecord {
-        outputs: [(port.to_owned(), value)].into(),
-        rejects: counts.rejects.clone(),
-        items: counts.reused,
-        notes: Default::default(),
-        seconds,
-        aside: None,
-    })
 }

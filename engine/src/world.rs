@@ -4,21 +4,30 @@
 //! same questions get the same answers, so the source need not be scanned again; see [`unchanged`].
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs, FsError, FsFile, Metadata, Open};
+use cache::fs::{FileKind, Fs, FsError, Metadata, Open};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
-use cache::{CacheError, Digest, Hasher, in_shares};
+use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World};
 
 use crate::store::Store;
+use crate::unchanged::Unchanged;
 use crate::units;
+
+/// The stat index saves work and decides nothing.
+pub fn unsaved(error: &CacheError) -> Event {
+    let message = format!(
+        "the stat index cannot be stored, so the next run reads the files again: {}",
+        error.whole()
+    );
+    Event::Note { stage: None, message }
+}
 
 /// Scans for the first time, or again because something differs.
 pub struct Watch<'a> {
@@ -385,70 +394,6 @@ impl World for Watch<'_> {
             Value::Blob(blob) => Ok(std::sync::Arc::unwrap_or_clone(blob)),
             _ => Err(StageError::failed("bytes did not become a blob")),
         }
-    }
-}
-
-/// An open file that is the one that was scanned.
-pub struct Unchanged {
-    file: Box<dyn FsFile>,
-    entry: StatEntry,
-    /// Its content was found to differ from the entry.
-    is_other: AtomicBool,
-}
-
-impl Unchanged {
-    pub fn new(file: Box<dyn FsFile>, entry: StatEntry) -> Unchanged {
-        Unchanged { file, entry, is_other: AtomicBool::new(false) }
-    }
-
-    /// True if it is unchanged since an earlier look.
-    pub fn is_as(&self, seen: &StatEntry) -> bool {
-        self.file.metadata().is_ok_and(|now| seen.describes(&now))
-    }
-
-    /// An error if it has changed.
-    pub fn check(&self) -> io::Result<()> {
-        let now = self.file.metadata().map_err(io::Error::other)?;
-        match self.entry.describes(&now) && !self.is_other.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => {
-                let path = &self.entry.path;
-                let message = format!("`{path}` changed while it was read: run again");
-                Err(io::Error::other(message))
-            }
-        }
-    }
-}
-
-impl FileParts for Unchanged {
-    fn size(&self) -> u64 {
-        self.entry.size
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.check()?;
-        let read = self.file.read_at(buffer, offset);
-        let count = read.map_err(|error| io::Error::new(error.kind(), error))?;
-        self.check()?;
-        Ok(count)
-    }
-
-    fn verify(&self) -> io::Result<()> {
-        const PIECE: usize = 256 << 10;
-        self.check()?;
-        let (mut hasher, mut buffer) = (Hasher::new(), vec![0; PIECE]);
-        let mut offset = 0;
-        loop {
-            let read = self.file.read_at(&mut buffer, offset);
-            let count = read.map_err(|error| io::Error::new(error.kind(), error))?;
-            if count == 0 {
-                break;
-            }
-            hasher.update(&buffer[..count]);
-            offset += count as u64;
-        }
-        self.is_other.store(hasher.finish() != self.entry.digest, Ordering::Relaxed);
-        self.check()
     }
 }
 

@@ -127,6 +127,59 @@ fn dependencies_point_one_way() {
     assert!(packages.members_in("stage-core").contains("cache"), "the names have changed");
 }
 
+/// The modules of the engine: each may name only those on lines above its own.
+const FLOORS: [&[&str]; 10] = [
+    &["leftovers", "pipeline", "reason", "runlog", "unchanged", "units"],
+    &["machine", "manifest", "options", "record"],
+    &["excess", "gauge", "gpu_hours", "history", "measure", "spending", "store"],
+    &["allowance", "checkpoints", "error", "gc", "tables", "world"],
+    &["archive", "engine"],
+    &["plan"],
+    &["estimate", "export", "retry"],
+    &["run"],
+    &["entry"],
+    &["lib"],
+];
+
+/// The modules of the crate that code names by `crate::`, without its tests and comments.
+fn named_modules(code: &str) -> BTreeSet<&str> {
+    let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let paths = lines.flat_map(|line| line.split("crate::").skip(1));
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    paths.map(|path| path.split(|letter| !is_part(letter)).next().unwrap()).collect()
+}
+
+#[test]
+fn modules_of_the_engine_name_only_those_below_them() {
+    let floor = |module: &str| FLOORS.iter().position(|floor| floor.contains(&module));
+    let source = root().join("engine/src");
+    let mut named = 0;
+    for path in files(&source).iter().filter(|path| path.extension().is_some_and(|end| end == "rs"))
+    {
+        let own = path.strip_prefix(&source).unwrap().iter().next().unwrap().to_str().unwrap();
+        let own = own.trim_end_matches(".rs");
+        let height = floor(own).unwrap_or_else(|| panic!("`{own}` has no floor"));
+        if path.ends_with("tests.rs") || path.ends_with("testing.rs") {
+            continue;
+        }
+        let code = std::fs::read_to_string(path).unwrap();
+        for other in named_modules(&code).into_iter().filter(|other| *other != own) {
+            let below = floor(other).is_some_and(|other| other < height);
+            assert!(below, "{}: `{own}` may not name `{other}`", path.display());
+            named += 1;
+        }
+    }
+    assert!(named > 100, "{named} uses");
+}
+
+#[test]
+fn a_module_is_named_wherever_a_path_begins_with_the_crate() {
+    let code = "/// [`crate::why`]\nuse crate::plan::Plan;\nfn a() { crate::run::run() }\n\
+                #[cfg(test)]\nmod tests {\n    use crate::estimate::Total;\n}\n";
+    assert_eq!(named_modules(code), BTreeSet::from(["plan", "run"]));
+}
+
 /// Names of models besides the words of their families and of their stages.
 const ALSO: [&str; 12] = [
     "dac",

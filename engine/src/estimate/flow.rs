@@ -13,8 +13,7 @@ use stage_core::{Bucket, Fields, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
 use crate::history;
-use crate::pipeline::{Pipeline, Reference, StageId, StageSpec, StageWork};
-use crate::plan::inputs::ITEMS;
+use crate::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork};
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
 use crate::record::PortValue;
 use crate::store::{ReadError, Store};

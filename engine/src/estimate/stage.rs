@@ -8,12 +8,12 @@ use stage_families::working::Working;
 use super::Estimator;
 use super::flow::Flow;
 use crate::machine::Device;
+use crate::measure::weight::{item_weight, threads_of};
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{Input, Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
-use crate::run::{item_weight, threads_of};
 
 /// The relative error of a time that past measurements do not show; sizes vary less.
 const TIME_DOUBT: f64 = 0.1;

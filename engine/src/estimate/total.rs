@@ -4,8 +4,7 @@ use serde::Serialize;
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 
 use crate::machine::Device;
-use crate::pipeline::{Pipeline, Price, StageId, StageWork};
-use crate::plan::inputs::ITEMS;
+use crate::pipeline::{ITEMS, Pipeline, Price, StageId, StageWork};
 
 /// The estimate of all work.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,8 +14,7 @@ use super::overhead::Overhead;
 use super::stage::{GPU_CONTEXT, SIMILAR};
 use crate::machine::Device;
 use crate::measure::Measure;
-use crate::pipeline::{StageId, StageSpec};
-use crate::plan::inputs::ITEMS;
+use crate::pipeline::{ITEMS, StageId, StageSpec};
 use crate::record::{CHECKPOINT, PROGRESS, decode};
 use crate::units;
 

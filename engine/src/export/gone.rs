@@ -12,7 +12,7 @@ use stage_core::key::{HashSink, Sink as KeySink};
 
 use super::paths::Ground;
 use super::{Written, one_for_all, passes, section_key};
-use crate::engine::Sink;
+use crate::options::Sink;
 use crate::pipeline::Pipeline;
 use crate::record::{EXPORTS, decode, encode};
 use crate::store::Store;

@@ -11,8 +11,9 @@ use super::mistake::{
 };
 use super::nearest::{list, nearest};
 use super::node::{Node, Table, Value};
+use super::options::{FileKind, LoadOptions};
 use super::problem::{Collector, Problem, Span};
-use super::{FileKind, LoadOptions, unit};
+use super::unit;
 
 /// The context that checking a value needs.
 pub struct Checks<'a> {

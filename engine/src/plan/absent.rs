@@ -3,7 +3,9 @@
 use camino::Utf8PathBuf;
 use stage_core::{ParameterType, ParameterValue};
 
-use super::{Planner, StagePlan, Work};
+use super::planner::Planner;
+use super::stage::StagePlan;
+use super::work::Work;
 use crate::pipeline::{Reference, StageSpec};
 use crate::reason::Reason;
 

@@ -7,7 +7,7 @@ use cache::Digest;
 use stage_core::key::{InputKey, StageKey};
 use stage_core::{Bucket, Fields, Item, ParameterValue, Value};
 
-use super::Keyed;
+use super::work::Keyed;
 use crate::pipeline::Reads;
 use crate::reason::Reason;
 use crate::record::LastRecord;

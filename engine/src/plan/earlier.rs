@@ -8,9 +8,9 @@ use cache::Digest;
 use stage_core::key::chunk_key;
 use stage_core::{Dataset, Item, Reject};
 
-use super::ItemPlan;
-use super::inputs::ITEMS;
-use super::planner::PlanError;
+use super::work::ItemPlan;
+use crate::error::PlanError;
+use crate::pipeline::ITEMS;
 use crate::record::{CHUNK, ChunkRecord, LastRecord, decode};
 use crate::store::Store;
 

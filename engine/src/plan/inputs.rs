@@ -8,14 +8,14 @@ use cache::Digest;
 use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
 use stage_core::{Fields, Item, Reject, Role};
 
-use super::{Keyed, Known, Planned, parts};
-use crate::pipeline::{Input, Pipeline, Reads, Reference, StageId, StageSpec};
-use crate::plan::planner::PlanError;
-use crate::record::{MEMO, PortValue, decode, encode};
+use super::parts;
+use super::stage::Known;
+use super::value::Planned;
+use super::work::Keyed;
+use crate::error::PlanError;
+use crate::pipeline::{ITEMS, Input, Pipeline, Reads, Reference, StageId, StageSpec};
+use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
-
-/// The port that the items of an item stage arrive on.
-pub const ITEMS: &str = "input";
 
 /// The present values of a stage's references.
 pub struct Arriving<'a> {
@@ -299,14 +299,6 @@ pub fn project(
         }
     }
     Ok(items)
-}
-
-/// The value of a port once it is complete.
-pub fn planned(value: &PortValue) -> Planned {
-    match value {
-        PortValue::Dataset { root, items } => Planned::Root { root: *root, items: *items },
-        PortValue::Artifact(fields) => Planned::Artifact(fields.clone()),
-    }
 }
 
 /// Stage names for a reason.

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use cache::Digest;
+use cache::{CacheError, Digest};
 use stage_core::key::{ItemReads, chunk_key};
 use stage_core::{Bucket, Item, Reject};
 
 use super::earlier::{Earlier, Outcomes};
-use super::planner::PlanError;
-use super::{ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned};
-use crate::pipeline::{Reads, StageSpec};
-use crate::record::{CHUNK, ChunkRecord, ItemRecord, decode};
+use super::value::{PartialBucket, PartialDataset, PartialItem, Planned};
+use super::work::{ItemPlan, ItemWork, OpenBucket};
+use crate::error::PlanError;
+use crate::pipeline::{ITEMS, Reads, StageSpec};
+use crate::record::{CHUNK, ChunkRecord, ItemRecord, StageRecord, decode};
 use crate::store::{ItemState, Store};
+use crate::tables::{ClosedBucket, close_bucket, close_dataset};
 
 /// The fields that an item stage reads of each item.
 pub fn item_reads(spec: &StageSpec) -> ItemReads {
-    match spec.inputs.get(super::inputs::ITEMS).map(|input| &input.reads) {
+    match spec.inputs.get(ITEMS).map(|input| &input.reads) {
         Some(Reads::Fields { names, id }) => ItemReads::new(names, *id),
         _ => ItemReads::new([""; 0], true),
     }
@@ -227,5 +229,47 @@ impl ItemWork {
     pub fn is_settled(&self) -> bool {
         let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(_) | ItemPlan::Rejected(..));
         self.open.iter().all(|bucket| bucket.items.iter().all(known))
+    }
+}
+
+impl ItemWork {
+    /// The outcome of an item stage without work: only tables are written.
+    pub fn settle(
+        &self,
+        store: &Store,
+        spec: &StageSpec,
+        counts: &ItemCounts,
+        seconds: f64,
+    ) -> Result<StageRecord, CacheError> {
+        let mut buckets = self.closed.clone();
+        let job = self.job.unwrap_or(Digest::from_bytes([0; 32]));
+        for bucket in &self.open {
+            let mut closed = ClosedBucket {
+                number: bucket.number,
+                chunk: bucket.chunk,
+                items: Vec::new(),
+                rejects: Vec::new(),
+            };
+            for item in &bucket.items {
+                match item {
+                    ItemPlan::Known(item) => closed.items.push(item.clone()),
+                    ItemPlan::Rejected(id, reject) => {
+                        closed.rejects.push((id.clone(), reject.clone()));
+                    }
+                    ItemPlan::Todo { .. } | ItemPlan::Pending(_) => {}
+                }
+            }
+            buckets.extend(close_bucket(store, &job, closed)?);
+        }
+        let value = close_dataset(store, self.bits, buckets)?;
+        let port = spec.kind.outputs.first().map_or("output", |port| port.name);
+        Ok(StageRecord {
+            outputs: [(port.to_owned(), value)].into(),
+            rejects: counts.rejects.clone(),
+            items: counts.reused,
+            notes: Default::default(),
+            seconds,
+            aside: None,
+        })
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cache::Digest;
 use stage_core::key::ItemReads;
 
-use super::Keyed;
-use super::planner::PlanError;
+use super::work::Keyed;
+use crate::error::PlanError;
 use crate::pipeline::{Reads, StageSpec};
 use crate::record::{Aside, StageRecord};
 use crate::store::Store;

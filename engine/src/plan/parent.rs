@@ -5,15 +5,16 @@ use stage_core::catalogue::ON_CHANGE;
 use stage_core::key::{InputKey, StageKey};
 use stage_core::{Fields, ParameterValue};
 
-use super::Keyed;
 use super::diff::compare_settings;
-use super::planner::{PlanError, Planner};
+use super::planner::Planner;
+use super::work::Keyed;
+use crate::checkpoints::{checkpoints, is_there};
+use crate::error::PlanError;
 use crate::pipeline::{StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{
     LastRecord, PARENT, PortValue, TRAINED_AS, decode, encode, last_key, parent_key,
 };
-use crate::run::training::{checkpoints, is_there};
 
 impl Planner<'_> {
     /// The key of the parent outcome for a stage without an outcome of its own: the one that an

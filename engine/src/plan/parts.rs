@@ -6,7 +6,7 @@ use cache::{CacheError, Digest};
 use stage_core::Item;
 use stage_core::key::{HashSink, Sink};
 
-use super::planner::PlanError;
+use crate::error::PlanError;
 use crate::record::{PART, PartRecord, decode, encode};
 use crate::store::Store;
 

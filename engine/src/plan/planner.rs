@@ -8,31 +8,25 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
-use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value, World};
+use stage_core::{Blob, Fields, ParameterType, ParameterValue, Value, World};
 
 use super::earlier::Earlier;
-use super::inputs::{Arriving, arriving, names, planned};
+use super::inputs::{Arriving, arriving, names};
 use super::items::{ItemPlanner, item_reads};
 use super::names::with_names_of;
 use super::reasons::{differences, reasons_from};
-use super::{Keyed, Known, Plan, Planned, StagePlan, Work};
-use crate::engine::{Engine, EngineError, Sink};
+use super::source;
+use super::stage::{Known, Plan, StagePlan, main_output};
+use super::value::Planned;
+use super::work::{Keyed, Work};
+use crate::engine::Engine;
+use crate::error::{EngineError, PlanError};
+use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
-use crate::source;
 use crate::store::{ReadError, Store};
-
-/// An error that prevents a plan.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("{0}")]
-    Stage(#[from] StageError),
-}
+use crate::world::unsaved;
 
 /// The state for planning stages, also again during a run.
 pub struct Planner<'a> {
@@ -68,15 +62,6 @@ pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
     sink(Event::Waiting { what });
     let options = VerifyOptions { repair: true, read_data: true };
     cache.verify(options, &|_, _| {}).map(drop)
-}
-
-/// The stat index saves work and decides nothing.
-pub fn unsaved(error: &CacheError) -> Event {
-    let message = format!(
-        "the stat index cannot be stored, so the next run reads the files again: {}",
-        error.whole()
-    );
-    Event::Note { stage: None, message }
 }
 
 impl<'a> Planner<'a> {
@@ -263,7 +248,7 @@ impl<'a> Planner<'a> {
         let is_exceeded =
             work.is_settled() && spec.policy.quarantine.is_exceeded(quarantined, counts.reused);
         if let (Some(keyed), true, false) = (&keyed, work.is_settled(), is_exceeded) {
-            let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
+            let record = work.settle(&self.store, spec, &counts, seconds)?;
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
         let differences = keyed.as_ref().zip(last.as_ref()).map(|(keyed, last)| {
@@ -478,26 +463,6 @@ fn asset_name(path: &Utf8PathBuf, entry: &StatEntry) -> String {
     }
 }
 
-impl PlanError {
-    pub fn at(self, stage: String) -> EngineError {
-        match self {
-            PlanError::Cache(error) => EngineError::Cache(error),
-            PlanError::Stage(error) => EngineError::Stage { stage, error },
-            PlanError::Read(error) => EngineError::Stage { stage, error: error.into() },
-        }
-    }
-}
-
-impl From<PlanError> for StageError {
-    fn from(error: PlanError) -> StageError {
-        match error {
-            PlanError::Cache(error) => StageError::of_cache("", &error),
-            PlanError::Read(error) => error.into(),
-            PlanError::Stage(error) => error,
-        }
-    }
-}
-
 /// The reason why an outcome does not count for a stage with a lower limit.
 fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
     let aside = record.aside.as_ref()?;
@@ -506,37 +471,8 @@ fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
     is_exceeded.then_some(Reason::TooManyQuarantined { quarantined, items })
 }
 
-/// The outputs of an item stage: one data set.
-pub fn main_output(spec: &StageSpec, value: Planned) -> BTreeMap<&'static str, Planned> {
-    spec.kind.outputs.first().map(|port| (port.name, value)).into_iter().collect()
-}
-
 impl StagePlan {
-    /// A stage outside the targets.
-    pub fn unwanted() -> StagePlan {
-        StagePlan {
-            verdict: Verdict::Unknown,
-            unchanged: false,
-            reasons: Vec::new(),
-            differences: None,
-            executed: 0,
-            pending: 0,
-            reused: 0,
-            quarantined: 0,
-            seconds: 0.0,
-            keyed: None,
-            outputs: BTreeMap::new(),
-            work: Work::Unwanted,
-            rejects: Vec::new(),
-        }
-    }
-
-    /// A source that has just been read.
-    pub fn scanned(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
-        let work = Work::Scanned(record.clone());
-        StagePlan { work, reused: 0, ..StagePlan::fresh(spec, keyed, record) }
-    }
-
+    /// A stage with inputs that an earlier stage has yet to make.
     fn waiting(stages: Vec<String>, arriving: &Arriving) -> StagePlan {
         let pending = match (arriving.spec.work, arriving.items()) {
             (StageWork::Item, Some(Planned::Root { items, .. })) => *items,
@@ -548,23 +484,6 @@ impl StagePlan {
             pending,
             reasons: vec![Reason::WaitsFor { stages }],
             work: Work::AwaitsInputs,
-            ..StagePlan::unwanted()
-        }
-    }
-
-    pub fn fresh(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
-        let output = |port: &stage_core::OutputPort| {
-            let value = record.outputs.get(port.name)?;
-            Some((port.name, planned(value)))
-        };
-        StagePlan {
-            verdict: Verdict::Fresh,
-            reused: record.items,
-            quarantined: record.rejects.len() as u64,
-            keyed: Some(keyed),
-            outputs: spec.kind.outputs.iter().filter_map(output).collect(),
-            rejects: record.rejects.clone(),
-            work: Work::Nothing(record),
             ..StagePlan::unwanted()
         }
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use cache::Digest;
 use stage_core::key::StageKey;
 
-use super::Keyed;
 use super::diff::compare_keys;
-use super::inputs::{Arriving, ITEMS, names};
+use super::inputs::{Arriving, names};
 use super::planner::Planner;
-use crate::pipeline::{Reads, StageSpec, StageWork};
+use super::work::Keyed;
+use crate::pipeline::{ITEMS, Reads, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LastRecord, Previous};
 use crate::store::Store;

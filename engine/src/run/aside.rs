@@ -9,9 +9,9 @@ use stage_core::{Reject, StageError};
 use super::arrived::GatherSources;
 use super::finish::too_many;
 use super::message::GatherSource;
+use crate::error::PlanError;
 use crate::pipeline::Policy;
 use crate::plan::names::Names;
-use crate::plan::planner::PlanError;
 use crate::record::Aside;
 use crate::store::Store;
 

@@ -17,12 +17,13 @@ use stage_core::{
 use super::aside::Asides;
 use super::message::{Message, Report};
 use super::scratch::Scratch;
-use super::training::{Training, is_there};
+use super::training::Training;
+use crate::checkpoints::is_there;
 use crate::engine::StopFlag;
-use crate::plan::planner::PlanError;
+use crate::error::PlanError;
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
-use crate::world::Unchanged;
+use crate::unchanged::Unchanged;
 
 /// The field for the text of [`Context::remember_first`].
 const TOLD: &str = "told";

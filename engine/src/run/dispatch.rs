@@ -13,7 +13,8 @@ use super::board::State;
 use super::item_stage::Queued;
 use super::message::{GatherTask, ItemTask, JobHandle, Task};
 use super::schedule::{InFlight, Schedule, TICK};
-use super::training::{Pace, Training, steps_done};
+use super::training::{Pace, Training};
+use crate::checkpoints::steps_done;
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec, StageWork};
 

@@ -7,9 +7,8 @@ use stage_core::Item;
 use crate::export::paths::fill;
 use crate::manifest::declared;
 use crate::pipeline::{
-    Export, Pipeline, Reference, StageId, StageSpec, StageWork, Template, TemplatePart,
+    Export, ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork, Template, TemplatePart,
 };
-use crate::plan::inputs::ITEMS;
 use crate::record::LeftOut;
 
 /// The exports that leave out some of the items that arrive at a stage: its own, and those of item

@@ -18,11 +18,10 @@ use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::history;
 use crate::pipeline::{StageId, StageSpec, StageWork, Tolerance};
-use crate::plan::inputs::{arriving, planned};
+use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
-use crate::plan::planner::main_output;
 use crate::plan::reasons::differences;
-use crate::plan::{Planned, StagePlan, Work};
+use crate::plan::{Planned, StagePlan, Work, main_output, planned};
 use crate::record::{
     LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
 };

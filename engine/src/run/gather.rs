@@ -15,10 +15,10 @@ use stage_core::{
 use super::aside::Asides;
 use super::context::EngineContext;
 use super::message::{GatherSource, GatherTask};
+use crate::error::PlanError;
 use crate::pipeline::Reads;
 use crate::plan::inputs::{project, question};
 use crate::plan::parts;
-use crate::plan::planner::PlanError;
 use crate::record::{PortValue, StageRecord};
 use crate::store::ReadError;
 use crate::tables::{WriteError, write_dataset};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use cache::Digest;
 use stage_core::key::ItemReads;
-use stage_core::{Blob, Bucket, Item, Reject};
+use stage_core::{Bucket, Item, Reject};
 
 use super::message::JobHandle;
 use super::program_check::ProgramCheck;
+use crate::measure::weight::{blobs, item_weight};
 use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
 use crate::tables::ClosedBucket;
 
@@ -101,15 +102,6 @@ impl Queued {
         let file = blobs(reads, &item).next().map(|blob| blob.digest);
         Queued { weight, file, bucket, item, key, attempt: 0 }
     }
-}
-
-fn blobs<'a>(reads: &'a ItemReads, item: &'a Item) -> impl Iterator<Item = &'a Arc<Blob>> {
-    reads.names.iter().filter_map(|name| item.fields.blob(name))
-}
-
-/// The size of the blobs that a stage reads of an item.
-pub fn item_weight(reads: &ItemReads, item: &Item) -> u64 {
-    blobs(reads, item).map(|blob| blob.size).sum()
 }
 
 impl ItemStage {
@@ -240,7 +232,7 @@ impl ItemStage {
 
 #[cfg(test)]
 mod tests {
-    use stage_core::Value;
+    use stage_core::{Blob, Value};
 
     use super::*;
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use cache::CacheError;
-use stage_core::Place;
 use stage_core::event::Event;
 
 use super::board::State;
@@ -14,8 +13,9 @@ use crate::engine::EngineError;
 use crate::estimate::step_by_formula;
 use crate::machine::{Device, Machine, resident_bytes};
 use crate::measure::line::Line;
+use crate::measure::weight::threads_of;
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{StageId, StageSpec, StageWork};
+use crate::pipeline::{StageId, StageWork};
 
 /// The metric in which a worker reports the peak memory of its GPU.
 const VRAM: &str = "vram_peak_bytes";
@@ -161,14 +161,6 @@ impl Session {
             let preflight = f64::from(u8::from(self.has_preflight));
             self.start.add(preflight, (seconds - self.told_seconds).max(0.0));
         }
-    }
-}
-
-/// The number of threads that share the work of a stage.
-pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
-    match (spec.work, spec.kind.place) {
-        (StageWork::Item, Place::Here) => threads.max(1) as f64,
-        _ => 1.0,
     }
 }
 

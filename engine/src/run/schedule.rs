@@ -24,9 +24,10 @@ use super::training::Saved;
 use super::watchdog::Watchdog;
 use crate::allowance::{Allowance, Limit};
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
+use crate::error::PlanError;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Work;
-use crate::plan::planner::{PlanError, Planner};
+use crate::plan::planner::Planner;
 use crate::record::{PROGRESS, encode};
 use crate::store::{ReadError, Store};
 

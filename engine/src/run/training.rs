@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use cache::{CacheError, Digest};
 use stage_core::Fields;
 
-use crate::record::{
-    CHECKPOINT, CheckpointRecord, PROGRESS, STEP_TIMES, StepTimes, decode, encode,
-};
+use crate::checkpoints::{checkpoints, is_there};
+use crate::record::{CHECKPOINT, CheckpointRecord, STEP_TIMES, StepTimes, decode, encode};
 use crate::store::Store;
 
 /// The number of kept checkpoints: if the newest is damaged, the one before it is used.
@@ -91,30 +90,6 @@ pub struct Saved {
     pub seconds: f64,
     /// It differs from the newest checkpoint before.
     pub is_further: bool,
-}
-
-pub fn checkpoints(store: &Store, key: &Digest) -> Result<Option<CheckpointRecord>, CacheError> {
-    let record = store.cache().get(CHECKPOINT, key)?;
-    Ok(record.and_then(|bytes| decode(&bytes)))
-}
-
-/// The step of the newest reported checkpoint of a key; 0 without one.
-pub fn steps_done(store: &Store, key: &Digest) -> Result<u64, CacheError> {
-    if checkpoints(store, key)?.is_none() {
-        return Ok(0);
-    }
-    let progress = store.cache().get(PROGRESS, key)?;
-    Ok(progress.and_then(|bytes| decode::<(u64, u64)>(&bytes)).map_or(0, |(done, _)| done))
-}
-
-/// The state, if all its objects exist.
-pub fn is_there(store: &Store, state: Fields) -> Result<Option<Fields>, CacheError> {
-    for blob in state.blobs() {
-        if !store.has(&blob.digest)? {
-            return Ok(None);
-        }
-    }
-    Ok(Some(state))
 }
 
 /// The times of steps and saves, measured between the stage's questions.

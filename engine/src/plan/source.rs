@@ -10,10 +10,12 @@ use stage_core::event::{Event, Verdict};
 use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
 
-use crate::engine::Sink;
+use super::planner::Planner;
+use super::stage::StagePlan;
+use super::work::Keyed;
+use crate::error::PlanError;
+use crate::options::Sink;
 use crate::pipeline::StageSpec;
-use crate::plan::planner::{PlanError, Planner};
-use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};

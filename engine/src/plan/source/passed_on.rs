@@ -7,7 +7,7 @@ use cache::stat::NewContent;
 use cache::{Digest, in_shares};
 use stage_core::{Bucket, Chunk, Dataset};
 
-use crate::plan::planner::PlanError;
+use crate::error::PlanError;
 use crate::record::{PortValue, STAGE, StageRecord, decode};
 use crate::store::{ReadError, Store};
 

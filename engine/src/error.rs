@@ -1,0 +1,77 @@
+//! Errors of plans and runs.
+
+use std::io;
+
+use cache::CacheError;
+use camino::Utf8PathBuf;
+use stage_core::StageError;
+
+use crate::store::ReadError;
+
+/// An error that prevents planning or running as a whole. Errors of single stages are events.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(
+        "`{path}` was removed or moved during the run: finished work is kept; run again at the new \
+         place of the project"
+    )]
+    Moved { path: Utf8PathBuf },
+    #[error("stage `{stage}`: {error}")]
+    Stage { stage: String, error: StageError },
+    #[error(
+        "cannot start a thread: {0}; more processes or memory may be allowed (`ulimit -u`, \
+         `ulimit -v`)"
+    )]
+    Thread(io::Error),
+    #[error("{message}")]
+    Internal { message: String },
+}
+
+impl EngineError {
+    /// The machine fault, if it is the cause: running again continues from here.
+    pub fn machine_fault(&self) -> Option<String> {
+        match self {
+            EngineError::Cache(error) => error.machine_fault().map(|_| error.whole()),
+            EngineError::Stage { stage, error } if error.is_of_machine() => {
+                Some(format!("stage `{stage}`: {error}"))
+            }
+            EngineError::Thread(_) => Some(self.to_string()),
+            EngineError::Stage { .. }
+            | EngineError::Moved { .. }
+            | EngineError::Internal { .. } => None,
+        }
+    }
+}
+
+/// An error that prevents a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("{0}")]
+    Stage(#[from] StageError),
+}
+
+impl PlanError {
+    pub fn at(self, stage: String) -> EngineError {
+        match self {
+            PlanError::Cache(error) => EngineError::Cache(error),
+            PlanError::Stage(error) => EngineError::Stage { stage, error },
+            PlanError::Read(error) => EngineError::Stage { stage, error: error.into() },
+        }
+    }
+}
+
+impl From<PlanError> for StageError {
+    fn from(error: PlanError) -> StageError {
+        match error {
+            PlanError::Cache(error) => StageError::of_cache("", &error),
+            PlanError::Read(error) => error.into(),
+            PlanError::Stage(error) => error,
+        }
+    }
+}

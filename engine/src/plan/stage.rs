@@ -1,0 +1,144 @@
+//! The plans of one stage and of all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stage_core::Reject;
+use stage_core::event::{Event, PlannedStage, Verdict};
+
+use super::value::{Planned, planned};
+use super::work::{Keyed, Work};
+use crate::pipeline::{Pipeline, StageId, StageSpec};
+use crate::reason::Reason;
+use crate::record::StageRecord;
+
+pub struct Plan {
+    /// By the position of the stage in the pipeline.
+    pub stages: Vec<StagePlan>,
+    pub seconds: f64,
+}
+
+pub struct StagePlan {
+    pub verdict: Verdict,
+    /// Fresh, and unchanged since the last run: there is no state to record either.
+    pub unchanged: bool,
+    pub reasons: Vec<Reason>,
+    /// The differences from the state after this run, if they are already known.
+    pub differences: Option<(u64, Vec<Reason>)>,
+    /// The number of items to execute, as far as known, or 1.
+    pub executed: u64,
+    /// Items that depend on pending outputs of upstream stages.
+    pub pending: u64,
+    pub reused: u64,
+    pub quarantined: u64,
+    /// Estimated from earlier runs; 0 without any.
+    pub seconds: f64,
+    /// `None` while an input is not known.
+    pub keyed: Option<Keyed>,
+    pub outputs: BTreeMap<&'static str, Planned>,
+    pub work: Work,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+}
+
+/// The present knowledge of a stage: from a plan, or from a run.
+pub trait Known {
+    fn keyed(&self) -> Option<&Keyed>;
+    fn outputs(&self) -> &BTreeMap<&'static str, Planned>;
+    fn rejects(&self) -> &[(Arc<str>, Reject)];
+}
+
+impl Known for StagePlan {
+    fn keyed(&self) -> Option<&Keyed> {
+        self.keyed.as_ref()
+    }
+
+    fn outputs(&self) -> &BTreeMap<&'static str, Planned> {
+        &self.outputs
+    }
+
+    fn rejects(&self) -> &[(Arc<str>, Reject)] {
+        &self.rejects
+    }
+}
+
+impl Plan {
+    pub fn stage(&self, id: StageId) -> &StagePlan {
+        &self.stages[id.0]
+    }
+
+    /// The plan as an event.
+    pub fn event(&self, pipeline: &Pipeline) -> Event {
+        let planned = |(id, stage): (StageId, &StagePlan)| {
+            let name = pipeline.stage(id).name.clone();
+            (name, stage.event())
+        };
+        Event::Plan {
+            stages: pipeline.ids().zip(&self.stages).map(planned).collect(),
+            seconds: self.seconds,
+        }
+    }
+
+    pub fn is_fresh(&self) -> bool {
+        self.stages.iter().all(|stage| stage.verdict == Verdict::Fresh)
+    }
+}
+
+impl StagePlan {
+    fn event(&self) -> PlannedStage {
+        PlannedStage {
+            verdict: self.verdict,
+            reasons: self.reasons.iter().map(ToString::to_string).collect(),
+            executed: self.executed + self.pending,
+            reused: self.reused,
+            quarantined: self.quarantined,
+            seconds: self.seconds,
+        }
+    }
+
+    /// A stage outside the targets.
+    pub fn unwanted() -> StagePlan {
+        StagePlan {
+            verdict: Verdict::Unknown,
+            unchanged: false,
+            reasons: Vec::new(),
+            differences: None,
+            executed: 0,
+            pending: 0,
+            reused: 0,
+            quarantined: 0,
+            seconds: 0.0,
+            keyed: None,
+            outputs: BTreeMap::new(),
+            work: Work::Unwanted,
+            rejects: Vec::new(),
+        }
+    }
+
+    /// A source that has just been read.
+    pub fn scanned(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
+        let work = Work::Scanned(record.clone());
+        StagePlan { work, reused: 0, ..StagePlan::fresh(spec, keyed, record) }
+    }
+
+    pub fn fresh(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
+        let output = |port: &stage_core::OutputPort| {
+            let value = record.outputs.get(port.name)?;
+            Some((port.name, planned(value)))
+        };
+        StagePlan {
+            verdict: Verdict::Fresh,
+            reused: record.items,
+            quarantined: record.rejects.len() as u64,
+            keyed: Some(keyed),
+            outputs: spec.kind.outputs.iter().filter_map(output).collect(),
+            rejects: record.rejects.clone(),
+            work: Work::Nothing(record),
+            ..StagePlan::unwanted()
+        }
+    }
+}
+
+/// The outputs of an item stage: one data set.
+pub fn main_output(spec: &StageSpec, value: Planned) -> BTreeMap<&'static str, Planned> {
+    spec.kind.outputs.first().map(|port| (port.name, value)).into_iter().collect()
+}
