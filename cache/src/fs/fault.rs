@@ -8,6 +8,11 @@ use camino::Utf8Path;
 
 use super::{Call, Fs, Interceptor, Layer};
 
+pub use nix::libc::{
+    EACCES, EDQUOT, EFBIG, EINTR, EIO, EMFILE, ENFILE, ENOLCK, ENOMEM, ENOSPC, EOPNOTSUPP, EROFS,
+    ESTALE,
+};
+
 pub type FaultFs = Layer<Faults>;
 
 /// The fault. Operations are counted from 0; `error` is an errno.
@@ -26,20 +31,6 @@ pub enum Fault {
     /// A write takes at most this number of bytes.
     ShortWrites { limit: usize },
 }
-
-pub const EINTR: i32 = 4;
-pub const EIO: i32 = 5;
-pub const EACCES: i32 = 13;
-pub const ENOMEM: i32 = 12;
-pub const ENFILE: i32 = 23;
-pub const EMFILE: i32 = 24;
-pub const EFBIG: i32 = 27;
-pub const ENOSPC: i32 = 28;
-pub const EROFS: i32 = 30;
-pub const ENOLCK: i32 = 37;
-pub const EOPNOTSUPP: i32 = 95;
-pub const ESTALE: i32 = 116;
-pub const EDQUOT: i32 = 122;
 
 #[derive(Debug, Default)]
 pub struct Faults {

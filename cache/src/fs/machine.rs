@@ -5,6 +5,10 @@
 
 use std::io::{self, ErrorKind};
 
+use nix::libc::{
+    EAGAIN, EBUSY, EDQUOT, EFBIG, EHOSTDOWN, EIO, EMFILE, ENFILE, ENOLCK, ENOMEM, ENOSPC, ENOTCONN,
+    EROFS, ESTALE, ETIMEDOUT,
+};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use super::FsError;
@@ -17,23 +21,6 @@ pub enum MachineFault {
     /// Anything else, such as failing to open one more file.
     Unable,
 }
-
-const EIO: i32 = 5;
-const EAGAIN: i32 = 11;
-const ENOMEM: i32 = 12;
-const EBUSY: i32 = 16;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-const EFBIG: i32 = 27;
-const ENOSPC: i32 = 28;
-const EROFS: i32 = 30;
-const ENOLCK: i32 = 37;
-/// A user-space or network file system does not respond.
-const ENOTCONN: i32 = 107;
-const ETIMEDOUT: i32 = 110;
-const EHOSTDOWN: i32 = 112;
-const ESTALE: i32 = 116;
-const EDQUOT: i32 = 122;
 
 /// The messages of the standard library, `rayon` and C++ for a missing thread or stack.
 const NO_THREAD: [&str; 4] = [
@@ -137,10 +124,7 @@ mod tests {
         for unable in [EIO, EMFILE, ENFILE, ENOMEM, EROFS, ESTALE] {
             assert_eq!(of(unable), Some(MachineFault::Unable), "{unable}");
         }
-        const ENOENT: i32 = 2;
-        const EACCES: i32 = 13;
-        const EISDIR: i32 = 21;
-        const ENAMETOOLONG: i32 = 36;
+        use nix::libc::{EACCES, EISDIR, ENAMETOOLONG, ENOENT};
         for file in [ENOENT, EACCES, EISDIR, ENAMETOOLONG] {
             assert_eq!(of(file), None, "{file}");
         }

@@ -18,6 +18,7 @@ use std::io;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
+use nix::libc::{ENOLCK, EOPNOTSUPP};
 
 pub use counting::{Counter, CountingFs};
 pub use fault::{Fault, FaultFs, Faults};
@@ -81,10 +82,8 @@ impl FsError {
 
     /// The file system cannot do this at all, now or later.
     pub fn is_unsupported(&self) -> bool {
-        const NO_LOCKS: i32 = 37;
-        const NOT_SUPPORTED: i32 = 95;
         self.kind() == io::ErrorKind::Unsupported
-            || matches!(self.source.raw_os_error(), Some(NO_LOCKS | NOT_SUPPORTED))
+            || matches!(self.source.raw_os_error(), Some(ENOLCK | EOPNOTSUPP))
     }
 
     pub fn is_denied(&self) -> bool {

@@ -329,7 +329,6 @@ impl FsFile for RealFile {
 }
 
 /// The file systems that keep their contents on this machine.
-#[cfg(target_os = "linux")]
 mod local {
     use camino::Utf8Path;
 
@@ -353,16 +352,8 @@ mod local {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod local {
-    pub fn is_local(_path: &camino::Utf8Path) -> bool {
-        false
-    }
-}
-
 /// Locks of single bytes that belong to the open file, not to the process: they end with the handle
 /// and also exclude other handles of the same process.
-#[cfg(target_os = "linux")]
 mod byte_lock {
     use std::fs::File;
     use std::io;
@@ -393,19 +384,5 @@ mod byte_lock {
         let mut lock = describe(offset, libc::F_WRLCK)?;
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
         Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod byte_lock {
-    use std::fs::File;
-    use std::io;
-
-    pub fn set(_file: &File, _offset: u64, _locked: bool) -> io::Result<()> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
-    }
-
-    pub fn held_by_another(_file: &File, _offset: u64) -> io::Result<bool> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 }

@@ -54,7 +54,6 @@ pub fn open_stream(path: &Utf8Path) -> io::Result<File> {
 }
 
 /// True for a link of the kernel to an open file of a process, such as `/proc/self/fd/1`.
-#[cfg(target_os = "linux")]
 fn is_open_file(link: &Utf8Path) -> bool {
     /// As in `linux/magic.h`.
     const PROC: u32 = 0x9fa0;
@@ -62,11 +61,6 @@ fn is_open_file(link: &Utf8Path) -> bool {
     let found = rustix::fs::statfs(folder.unwrap_or(Utf8Path::new(".")).as_str());
     #[allow(clippy::unnecessary_cast, reason = "its type differs between processors")]
     found.is_ok_and(|found| found.f_type as u32 == PROC)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_open_file(_link: &Utf8Path) -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -144,7 +138,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn an_open_file_that_is_named_by_its_number_is_gone_on_with() {
         let (_folder, base) = folder();
         fs::write(base.join("log"), "before,").unwrap();

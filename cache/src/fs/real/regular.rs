@@ -74,7 +74,6 @@ fn not_regular(what: &'static str) -> io::Error {
 }
 
 /// File systems that contain only generated files, some of them endless.
-#[cfg(target_os = "linux")]
 mod made_up {
     use std::fs::File;
 
@@ -107,13 +106,6 @@ mod made_up {
     #[allow(clippy::unnecessary_cast, reason = "its type differs between processors")]
     pub fn is_made_up(file: &File) -> bool {
         rustix::fs::fstatfs(file).is_ok_and(|found| KNOWN.contains(&(found.f_type as u32)))
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod made_up {
-    pub fn is_made_up(_file: &std::fs::File) -> bool {
-        false
     }
 }
 
@@ -164,7 +156,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn files_of_the_kernel_are_read_on_purpose_alone() {
         // Without permission this is an error; with permission a read would wait for the next
         // kernel message.

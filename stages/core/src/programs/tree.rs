@@ -72,7 +72,6 @@ fn signal(process: &Process, signal: Signal) {
     send(id, signal, is_it);
 }
 
-#[cfg(target_os = "linux")]
 fn send(id: Pid, signal: Signal, is_it: impl FnOnce() -> bool) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return };
@@ -82,9 +81,6 @@ fn send(id: Pid, signal: Signal, is_it: impl FnOnce() -> bool) {
         let _ = pidfd_send_signal(held, signal);
     }
 }
-
-#[cfg(not(target_os = "linux"))]
-fn send(_: Pid, _: Signal, _: impl FnOnce() -> bool) {}
 
 fn list() -> Vec<Process> {
     let entries = RealFs.read_dir(Utf8Path::new("/proc")).unwrap_or_default();

@@ -70,15 +70,9 @@ impl Watched {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn table() -> io::Result<File> {
     use rustix::fs::{MemfdFlags, memfd_create};
     Ok(File::from(memfd_create("programs", MemfdFlags::CLOEXEC)?))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn table() -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn begin(argument: &str) -> io::Result<Watched> {
