@@ -279,3 +279,35 @@ fn a_worker_without_memory_pauses_the_run() {
         assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12), "{:?}", ran.failures());
     }
 }
+
+/// What the worker held during each piece of work, and after each job that was closed.
+fn held(manifest: &str) -> Vec<String> {
+    let mut lab = lab(&[]);
+    lab.stages.push(Arc::new(throstle_tests::train::Remote));
+    lab.write("pipeline.toml", manifest);
+    let file = lab.base().join("held");
+    lab.worker.arguments = vec!["holds".into(), file.to_string()];
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    let mut lines: Vec<String> =
+        std::fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
+    lines.dedup();
+    lines
+}
+
+#[test]
+fn the_worker_drops_a_job_when_its_stage_ends() {
+    assert_eq!(held(MANIFEST), ["test.remote holds 1", "0 left, 0 held"]);
+}
+
+#[test]
+fn a_training_has_the_worker_to_itself() {
+    // `other` has to wait for `far`, so its job may be open while the training begins.
+    let manifest = format!(
+        "{MANIFEST}\n[stage.other]\nuse = \"test.counted\"\ninput = \"far\"\n\n\
+         [stage.trained]\nuse = \"test.remote-train\"\ninput = \"far\"\n"
+    );
+    let lines = held(&manifest);
+    assert!(lines.iter().any(|line| line == "test.remote-train holds 1"), "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("0 left, 0 held"), "{lines:?}");
+}

@@ -117,9 +117,23 @@ pub fn work(shared: Shared, device: String, handle: ProcessHandle, tasks: Receiv
         match task {
             Task::Items(task) => host.items(task),
             Task::Gather(task) => host.gather(*task),
+            Task::Close(job) => host.close(|open| open == job),
+            Task::CloseAll => host.close(|_| true),
         }
     }
     host.shut_down();
+}
+
+/// The worker's results for a batch.
+type Processed =
+    Result<Result<Vec<Result<stage_core::Output, stage_core::Reject>>, StageError>, Failure>;
+
+fn is_out_of_memory(result: &Processed) -> bool {
+    let error = match result {
+        Ok(Err(error)) | Err(Failure::Open(error) | Failure::Stage(error)) => error,
+        _ => return false,
+    };
+    matches!(error, StageError::OutOfMemory { .. })
 }
 
 struct Host {
@@ -146,7 +160,10 @@ impl Host {
         context.finishes_batch = true;
         self.last_said = None;
         let started = Instant::now();
-        let result = self.process(&task, &mut context);
+        let mut result = self.process(&task, &mut context);
+        if is_out_of_memory(&result) && self.makes_room(task.job.number) {
+            result = self.process(&task, &mut context);
+        }
         let seconds = started.elapsed().as_secs_f32();
         let outcomes = match result {
             Ok(results) => outcomes(task.items.len(), results, seconds, &mut context),
@@ -165,6 +182,8 @@ impl Host {
         context.device_stop = is_gpu(&self.device).then(|| self.shared.gpu_stop.clone());
         self.last_said = None;
         let started = Instant::now();
+        // A model in training needs the memory that earlier stages still hold.
+        self.makes_room(task.job.number);
         let result = gather::input(&mut context, &task, None).map_err(Failure::Stage);
         let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
         let result = result.map_err(|failure| without_memory(failure, 1));
@@ -173,15 +192,38 @@ impl Host {
             gather::keep(&mut context, task.outputs, output, took).map_err(Failure::Stage)
         });
         self.shared.done(Outcome::Gather(record), context);
+        self.close(|open| open == task.job.number);
     }
 
-    #[allow(clippy::type_complexity)]
-    fn process(
-        &mut self,
-        task: &ItemTask,
-        context: &mut EngineContext,
-    ) -> Result<Result<Vec<Result<stage_core::Output, stage_core::Reject>>, StageError>, Failure>
-    {
+    /// Closes all jobs except this one. True if there were any.
+    fn makes_room(&mut self, job: u32) -> bool {
+        let open = |worker: &Worker| worker.open.iter().any(|open| *open != job);
+        let has_others = self.worker.as_ref().is_some_and(open);
+        self.close(|open| open != job);
+        has_others
+    }
+
+    /// Lets the worker drop jobs. A later task opens its job again.
+    fn close(&mut self, is_over: impl Fn(u32) -> bool) {
+        let open = self.worker.iter().flat_map(|worker| worker.open.iter().copied());
+        let over: Vec<u32> = open.filter(|job| is_over(*job)).collect();
+        for job in over {
+            let mut context = self.shared.context(0, &NO_KIND);
+            match self.ask(Request::Close { job }, &mut context) {
+                Ok(Reply::Closed { .. }) => {}
+                Ok(_) => {
+                    self.out_of_turn();
+                }
+                // The next task starts another process.
+                Err(_) => return,
+            }
+            if let Some(worker) = &mut self.worker {
+                worker.open.remove(&job);
+            }
+        }
+    }
+
+    fn process(&mut self, task: &ItemTask, context: &mut EngineContext) -> Processed {
         self.open(&task.job, context)?;
         let blobs = blobs(&task.items, context).map_err(Failure::Stage)?;
         let request = Request::Process { job: task.job.number, items: task.items.clone(), blobs };

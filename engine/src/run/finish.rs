@@ -161,6 +161,7 @@ impl Schedule<'_> {
     fn finish_items(&mut self, id: StageId) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
         let Some(stage) = self.board.close_items(id)? else { return Ok(()) };
+        self.hands.close(stage.job.number);
         let bad = (stage.rejects.len() + stage.failures.len()) as u64;
         // Items that upstream stages have quarantined meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
@@ -419,6 +420,9 @@ impl Schedule<'_> {
     pub fn fail(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
         if self.board.is(id, State::Failed) {
             return Ok(());
+        }
+        if let Some(stage) = self.board[id].items() {
+            self.hands.close(stage.job.number);
         }
         self.board.advance(id, State::Failed)?;
         self.halted |= !self.options.keep_going;

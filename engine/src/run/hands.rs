@@ -17,6 +17,8 @@ use crate::machine::is_gpu;
 /// The number of tasks that may wait beside the running ones, so that no thread idles while the
 /// schedule computes.
 const AHEAD: usize = 1;
+/// The tasks of a device that gets no more of them.
+const FULL: usize = AHEAD + 1;
 /// The same for the threads of this process, which finish sooner and usually occupy all cores when
 /// the schedule wants one.
 const AHEAD_HERE: usize = 2;
@@ -30,6 +32,8 @@ pub struct Hands {
     /// The devices that `auto` and `cuda` mean.
     gpus: Vec<String>,
     lanes: BTreeMap<u64, String>,
+    /// The other devices of trainings on several, by ticket: they get no other work.
+    reserved: BTreeMap<u64, Vec<String>>,
 }
 
 struct Lane {
@@ -74,6 +78,7 @@ impl Hands {
             devices: BTreeMap::new(),
             gpus,
             lanes: BTreeMap::new(),
+            reserved: BTreeMap::new(),
         };
         hands.add_thread()?;
         // Fewer threads do the same work.
@@ -132,6 +137,7 @@ impl Hands {
             Place::Here => POOL.to_owned(),
             Place::Worker => self.choose(device).unwrap_or_else(|| "cpu".to_owned()),
         };
+        self.reserve(&lane, &task)?;
         self.lanes.insert(task.ticket(), lane.clone());
         let lane = match lane.as_str() {
             POOL => &mut self.pool,
@@ -143,6 +149,13 @@ impl Hands {
         Ok(())
     }
 
+    /// Lets all workers drop a job, after the tasks that wait.
+    pub fn close(&self, job: u32) {
+        for device in self.devices.values() {
+            let _ = device.lane.sender.send(Task::Close(job));
+        }
+    }
+
     fn device(&mut self, name: &str) -> io::Result<&mut Device> {
         Ok(match self.devices.entry(name.to_owned()) {
             Entry::Occupied(device) => device.into_mut(),
@@ -150,7 +163,28 @@ impl Hands {
         })
     }
 
+    /// Keeps the other devices of a training from getting work, and lets their workers drop what
+    /// they hold.
+    fn reserve(&mut self, lane: &str, task: &Task) -> io::Result<()> {
+        let others: Vec<String> =
+            task.devices().into_iter().filter(|name| is_gpu(name) && name != lane).collect();
+        for name in &others {
+            let device = self.device(name)?;
+            device.lane.busy += FULL;
+            let _ = device.lane.sender.send(Task::CloseAll);
+        }
+        if !others.is_empty() {
+            self.reserved.insert(task.ticket(), others);
+        }
+        Ok(())
+    }
+
     pub fn returned(&mut self, ticket: u64) {
+        for name in self.reserved.remove(&ticket).unwrap_or_default() {
+            if let Some(device) = self.devices.get_mut(&name) {
+                device.lane.busy -= FULL;
+            }
+        }
         match self.lanes.remove(&ticket).as_deref() {
             Some(POOL) => self.pool.busy -= 1,
             Some(name) => {

@@ -102,6 +102,10 @@ impl Failure {
 pub enum Task {
     Items(ItemTask),
     Gather(Box<GatherTask>),
+    /// The job of a stage that has ended. It has no outcome.
+    Close(u32),
+    /// All jobs: another process needs the memory of the device.
+    CloseAll,
 }
 
 impl Task {
@@ -109,7 +113,19 @@ impl Task {
         match self {
             Task::Items(task) => task.ticket,
             Task::Gather(task) => task.ticket,
+            Task::Close(_) | Task::CloseAll => 0,
         }
+    }
+
+    /// The devices that a training shares its steps among, by their full names.
+    pub fn devices(&self) -> Vec<String> {
+        let Task::Gather(task) = self else { return Vec::new() };
+        let parameters = &task.job.setup.parameters;
+        let names = match parameters.is_set("devices") {
+            true => parameters.texts("devices").unwrap_or_default(),
+            false => Vec::new(),
+        };
+        names.into_iter().map(|name| if name == "cuda" { "cuda:0" } else { name }.into()).collect()
     }
 }
 

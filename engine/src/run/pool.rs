@@ -78,6 +78,8 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
                 let outcome = Outcome::Gather(result.map_err(Failure::Stage));
                 shared.done(outcome, context);
             }
+            // Jobs of this process are dropped with their stage.
+            Task::Close(_) | Task::CloseAll => {}
         }
     }
 }

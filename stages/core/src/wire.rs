@@ -19,7 +19,7 @@ use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -47,6 +47,7 @@ pub enum Request {
         job: u32,
         input: GatherInput,
     },
+    /// Drops a job and everything that it holds.
     Close {
         job: u32,
     },
@@ -75,15 +76,28 @@ pub enum Answer {
 /// From the worker to the engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    Ready { protocol: u32, program: String, kinds: Vec<(String, u32)> },
+    Ready {
+        protocol: u32,
+        program: String,
+        kinds: Vec<(String, u32)>,
+    },
     Opened(Result<(), StageError>),
     Processed(Result<Vec<Result<Output, Reject>>, StageError>),
     Gathered(Result<GatherOutput, StageError>),
-    Closed,
+    /// The number of jobs that are still open.
+    Closed {
+        open: u32,
+    },
     Goodbye,
     Question(Question),
-    Progress { done: u64, total: u64 },
-    Metrics { step: u64, values: Vec<(String, f64)> },
+    Progress {
+        done: u64,
+        total: u64,
+    },
+    Metrics {
+        step: u64,
+        values: Vec<(String, f64)>,
+    },
     Begins(Course),
 }
 

@@ -24,6 +24,8 @@ pub struct Host<'a> {
     pub stages: &'a [Box<dyn Stage>],
     /// Called once with the device and the number of threads before any stage is opened.
     pub prepare: &'a dyn Fn(&str, u32) -> Result<(), StageError>,
+    /// Called after a job was closed, with the number of open ones: releases what it left behind.
+    pub closed: &'a dyn Fn(usize),
 }
 
 /// Answers requests until the pipe closes or a shutdown is asked for.
@@ -64,10 +66,12 @@ impl Server<'_> {
             }
             Request::Gather { job, input } => Reply::Gathered(self.gather(job, input)),
             Request::Close { job } => {
-                self.jobs.remove(&job);
-                Reply::Closed
+                self.close(job);
+                Reply::Closed { open: self.jobs.len() as u32 }
             }
-            Request::Answer(_) | Request::Shutdown => Reply::Closed,
+            Request::Answer(_) | Request::Shutdown => {
+                Reply::Closed { open: self.jobs.len() as u32 }
+            }
         }
     }
 
@@ -92,6 +96,16 @@ impl Server<'_> {
         let opened = shielded(|| stage.open(setup, &mut context))?;
         self.jobs.insert(job, opened);
         Ok(())
+    }
+
+    fn close(&mut self, job: u32) {
+        let closed = self.jobs.remove(&job);
+        // A defect in a destructor does not end the worker: the outcome of the job is known.
+        let _ = shielded(|| {
+            drop(closed);
+            (self.host.closed)(self.jobs.len());
+            Ok(())
+        });
     }
 
     fn process(

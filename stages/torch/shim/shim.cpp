@@ -2,6 +2,7 @@
 // and returns null, or a message that `throstle_free` releases. Only narrow headers: this compiles
 // in seconds, and needs no symbol of the CUDA libraries.
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adamw_ops.h>
 
@@ -39,12 +40,56 @@ extern "C" {
 
 void throstle_free(char *message) { free(message); }
 
-// Matrix products of f32 on GPUs. Convolutions have a switch of their own, which stays off.
+// Matrix products and convolutions of f32 on GPUs, backward passes included.
 char *throstle_set_tf32(bool allowed) {
-  return caught([&] { at::globalContext().setAllowTF32CuBLAS(allowed); });
+  return caught([&] {
+    at::globalContext().setAllowTF32CuBLAS(allowed);
+    at::globalContext().setAllowTF32CuDNN(allowed);
+  });
 }
 
-bool throstle_tf32() { return at::globalContext().allowTF32CuBLAS(); }
+// One bit for each of the two.
+int throstle_tf32() {
+  auto &context = at::globalContext();
+  return (context.allowTF32CuBLAS() ? 1 : 0) | (context.allowTF32CuDNN() ? 2 : 0);
+}
+
+// Kernels that give the same bits each time, in backward passes too.
+char *throstle_set_deterministic(bool is_deterministic) {
+  return caught([&] {
+    auto &context = at::globalContext();
+    context.setDeterministicCuDNN(is_deterministic);
+    context.setBenchmarkCuDNN(false);
+  });
+}
+
+bool throstle_deterministic() {
+  auto &context = at::globalContext();
+  return context.deterministicCuDNN() && !context.benchmarkCuDNN();
+}
+
+// The peak of the memory that the allocator has reserved on a GPU since the last reset. Fails on a
+// machine without one.
+char *throstle_peak(int device, unsigned long long *bytes) {
+  return caught([&] {
+    auto stats = at::accelerator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    *bytes = stats.reserved_bytes[0].peak;
+  });
+}
+
+char *throstle_reset_peak(int device) {
+  return caught([&] { at::accelerator::resetPeakStats(static_cast<c10::DeviceIndex>(device)); });
+}
+
+// Returns the memory that the allocator keeps for later.
+char *throstle_empty_cache() {
+  return caught([&] { at::accelerator::emptyCache(); });
+}
+
+// The gradient of this leaf is summed up in f32, whatever type the leaf has.
+char *throstle_sum_in_f32(const at::Tensor *parameter) {
+  return caught([&] { parameter->set_grad_dtype(at::kFloat); });
+}
 
 // The kernels that scaled dot product attention may choose from.
 char *throstle_set_attention(bool flash, bool efficient, bool math, bool cudnn) {

@@ -1,9 +1,10 @@
-//! Convolutions in this project: the same bits each time, and never in TF32, since its ten bits
-//! change codes and make gradients noisy.
+//! Convolutions in this project: the same bits each time, and in TF32 only in trainings that ask
+//! for it, since its ten bits change codes and make gradients noisy.
 
 use tch::Tensor;
 
 use crate::error::TorchError;
+use crate::shim;
 
 /// The geometry of a kernel along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,9 @@ impl Geometry {
         bias: Option<&Tensor>,
         [stride, padding, dilation]: [Vec<i64>; 3],
     ) -> Result<Tensor, TorchError> {
-        let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
+        let (benchmark, deterministic, cudnn) = (false, true, true);
+        // The backward pass reads the switch of the process.
+        let tf32 = shim::tf32().convolutions;
         let output_padding = vec![0; stride.len()];
         Ok(input.f_internal_convolution(
             weight,

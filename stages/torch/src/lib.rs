@@ -52,4 +52,4 @@ pub mod xtts;
 
 pub use error::TorchError;
 pub use machine::{gpu_memory_used, open_gpu};
-pub use shim::tf32;
+pub use shim::{Tf32, tf32};

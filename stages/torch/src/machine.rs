@@ -1,7 +1,7 @@
 //! The device of a worker, and its number of threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cache::fs::{Fs, RealFs};
 use serde::Serialize;
@@ -9,6 +9,7 @@ use stage_core::StageError;
 use stage_families::training::SHARED_FROM;
 use tch::{Cuda, Device};
 
+use crate::shim;
 use crate::threads::one_thread;
 use crate::train::precision::DeviceFacts;
 
@@ -19,12 +20,16 @@ pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     threads: Arc<AtomicUsize>,
+    has_gpu: Arc<AtomicBool>,
 }
 
 impl Machine {
     /// Prepares a device: `cpu`, `cuda` or `cuda:1`.
     pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
         self.threads.store(threads as usize, Ordering::Relaxed);
+        // Independent of the environment, and for the whole process.
+        shim::set_tf32(false)?;
+        shim::set_deterministic(true)?;
         self.open(device)?;
         one_thread();
         Ok(())
@@ -35,8 +40,18 @@ impl Machine {
         let device = parse_device(name)?;
         if let Device::Cuda(number) = device {
             open_gpu(number)?;
+            self.has_gpu.store(true, Ordering::Relaxed);
         }
         Ok(device)
+    }
+
+    /// Returns the memory that closed jobs have left to the allocator of the GPUs, for other
+    /// processes.
+    pub fn release(&self) {
+        if self.has_gpu.load(Ordering::Relaxed) {
+            // Without it, only this process can use that memory.
+            let _ = shim::empty_cache();
+        }
     }
 
     /// The facts that determine the choice of a precision.

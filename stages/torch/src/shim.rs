@@ -1,7 +1,7 @@
 //! The functions of libtorch that its bindings lack: see `shim/shim.cpp`.
 
 use std::any::Any;
-use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +13,13 @@ use crate::error::TorchError;
 unsafe extern "C" {
     fn throstle_free(message: *mut c_char);
     fn throstle_set_tf32(allowed: bool) -> *mut c_char;
-    fn throstle_tf32() -> bool;
+    fn throstle_tf32() -> c_int;
+    fn throstle_set_deterministic(deterministic: bool) -> *mut c_char;
+    fn throstle_deterministic() -> bool;
+    fn throstle_peak(device: c_int, bytes: *mut c_ulonglong) -> *mut c_char;
+    fn throstle_reset_peak(device: c_int) -> *mut c_char;
+    fn throstle_empty_cache() -> *mut c_char;
+    fn throstle_sum_in_f32(parameter: *const C_tensor) -> *mut c_char;
     fn throstle_set_attention(flash: bool, efficient: bool, math: bool, cudnn: bool)
     -> *mut c_char;
     fn throstle_fused_adamw(
@@ -42,6 +48,13 @@ pub struct AttentionKernels {
     pub cudnn: bool,
 }
 
+/// The operations that may use TF32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tf32 {
+    pub products: bool,
+    pub convolutions: bool,
+}
+
 /// The numbers of one update.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedAdamW {
@@ -61,16 +74,53 @@ pub struct FusedTensors<'a> {
     pub second: Vec<&'a Tensor>,
 }
 
-/// Allows or forbids TF32 in the matrix products of this process.
+/// Allows or forbids TF32 in the matrix products and convolutions of this process.
 pub fn set_tf32(allowed: bool) -> Result<(), TorchError> {
     // SAFETY: the function takes a plain value and catches all exceptions.
     outcome(unsafe { throstle_set_tf32(allowed) })
 }
 
-/// Tests if matrix products of this process may use TF32.
-pub fn tf32() -> bool {
-    // SAFETY: the function reads a flag.
-    unsafe { throstle_tf32() }
+/// Tests if matrix products and convolutions of this process may use TF32.
+pub fn tf32() -> Tf32 {
+    // SAFETY: the function reads two flags.
+    let bits = unsafe { throstle_tf32() };
+    Tf32 { products: bits & 1 != 0, convolutions: bits & 2 != 0 }
+}
+
+/// Selects kernels that give the same bits each time, in backward passes too.
+pub fn set_deterministic(is_deterministic: bool) -> Result<(), TorchError> {
+    // SAFETY: the function takes a plain value and catches all exceptions.
+    outcome(unsafe { throstle_set_deterministic(is_deterministic) })
+}
+
+pub fn is_deterministic() -> bool {
+    // SAFETY: the function reads flags.
+    unsafe { throstle_deterministic() }
+}
+
+/// The peak of the memory that libtorch has reserved on a GPU since the last reset.
+pub fn peak(gpu: usize) -> Result<u64, TorchError> {
+    let mut bytes = 0;
+    // SAFETY: the pointer is to a number that outlives the call, which catches all exceptions.
+    outcome(unsafe { throstle_peak(gpu as c_int, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
+pub fn reset_peak(gpu: usize) -> Result<(), TorchError> {
+    // SAFETY: the function takes a plain value and catches all exceptions.
+    outcome(unsafe { throstle_reset_peak(gpu as c_int) })
+}
+
+/// Returns the memory that libtorch keeps for later use.
+pub fn empty_cache() -> Result<(), TorchError> {
+    // SAFETY: the function catches all exceptions.
+    outcome(unsafe { throstle_empty_cache() })
+}
+
+/// Sums the gradient of a leaf up in f32, whatever its type.
+pub fn sum_in_f32(parameter: &Tensor) -> Result<(), TorchError> {
+    // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
+    outcome(unsafe { throstle_sum_in_f32(parameter.as_ptr()) })
 }
 
 /// Sets the kernels of this process.

@@ -60,7 +60,8 @@ fn serve_pipe() -> io::Result<()> {
     let machine = Machine::default();
     let stages = stages::all(&machine);
     let prepare = |device: &str, threads: u32| machine.prepare(device, threads);
-    let host = Host { program: program(), stages: &stages, prepare: &prepare };
+    let closed = |_: usize| machine.release();
+    let host = Host { program: program(), stages: &stages, prepare: &prepare, closed: &closed };
     let mut pipe = take_stdout()?;
     serve(&host, &mut io::stdin().lock(), &mut pipe)
 }

@@ -2,6 +2,7 @@
 //! this test has its own process.
 #![allow(clippy::unwrap_used)]
 
+use stage_torch::Tf32;
 use stage_torch::train::kernels::{Attention, Kernels};
 use tch::{Device, Kind, Tensor};
 
@@ -20,10 +21,11 @@ fn chosen_kernels_are_used_until_the_training_ends() {
     let kernels = Kernels { attention: Attention::Math, tf32: true };
     let in_use = kernels.begin().unwrap();
     assert_eq!(chosen(), MATH);
-    assert!(stage_torch::tf32());
+    let both = |allowed| Tf32 { products: allowed, convolutions: allowed };
+    assert_eq!(stage_torch::tf32(), both(true));
     drop(in_use);
     assert_eq!(chosen(), fastest);
-    assert!(!stage_torch::tf32());
+    assert_eq!(stage_torch::tf32(), both(false));
     // The CPU itself would select flash attention.
     let _in_use = Kernels { attention: Attention::Flash, tf32: false }.begin().unwrap();
     assert_eq!(chosen(), fastest);

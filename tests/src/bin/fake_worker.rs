@@ -3,14 +3,17 @@
 //!
 //! `die-at N FILE`: ends in the middle of its N-th message, counted over all its lives in FILE.
 //! `memory BYTES`: larger batches are out of memory. `hang`: never answers a batch.
-//! `garbage`: writes what is no message.
+//! `garbage`: writes what is no message. `holds FILE`: notes in FILE how many jobs are open whenever
+//! one works, and after one was closed.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stage_core::worker::{Host, serve};
 use stage_core::{
-    Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, Kind, NewValue, Output,
+    Reject, Setup, Stage, StageError,
 };
 
 use throstle_tests::stages;
@@ -55,6 +58,77 @@ impl ItemJob for Remote {
     }
 }
 
+/// Jobs that are open now.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+fn note(file: &str, line: &str) {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    writeln!(file, "{line}").unwrap();
+}
+
+/// A stage with jobs that are counted while they are open.
+struct Watched {
+    inner: Box<dyn Stage>,
+    file: String,
+}
+
+struct Held<J> {
+    inner: J,
+    kind: &'static str,
+    file: String,
+}
+
+impl<J> Held<J> {
+    fn note(&self) {
+        note(&self.file, &format!("{} holds {}", self.kind, HELD.load(Ordering::SeqCst)));
+    }
+}
+
+impl<J> Drop for Held<J> {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Stage for Watched {
+    fn kind(&self) -> &'static Kind {
+        self.inner.kind()
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        let (kind, file) = (self.kind().name, self.file.clone());
+        let job = self.inner.open(setup, context)?;
+        HELD.fetch_add(1, Ordering::SeqCst);
+        Ok(match job {
+            Job::Item(inner) => Job::Item(Box::new(Held { inner, kind, file })),
+            Job::Gather(inner) => Job::Gather(Box::new(Held { inner, kind, file })),
+            Job::Source(inner) => Job::Source(inner),
+        })
+    }
+}
+
+impl ItemJob for Held<Box<dyn ItemJob>> {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        self.note();
+        self.inner.process(items, context)
+    }
+}
+
+impl GatherJob for Held<Box<dyn GatherJob>> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        self.note();
+        self.inner.run(input, context)
+    }
+}
+
 /// Passes messages on and dies in the middle of the selected one.
 struct Doomed<W> {
     inner: W,
@@ -89,6 +163,7 @@ impl<W: Write> Write for Doomed<W> {
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };
+    let mut holds = None;
     let mut remote = Remote { kind: &stages::REMOTE, memory: u64::MAX, hang: false };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["die-at", number, file] => {
@@ -96,6 +171,7 @@ fn main() -> io::Result<()> {
         }
         ["memory", bytes] => remote.memory = bytes.parse().unwrap(),
         ["hang"] => remote.hang = true,
+        ["holds", file] => holds = Some((*file).to_owned()),
         ["garbage"] => {
             io::stdout().write_all(b"this is no message at all")?;
             io::stdout().flush()?;
@@ -105,8 +181,22 @@ fn main() -> io::Result<()> {
         _ => {}
     }
     let counted = Remote { kind: &stages::COUNTED, ..remote };
-    let stages: Vec<Box<dyn Stage>> =
+    let mut stages: Vec<Box<dyn Stage>> =
         vec![Box::new(remote), Box::new(counted), Box::new(Train(&REMOTE_TRAIN))];
-    let host = Host { program: "fake-worker".to_owned(), stages: &stages, prepare: &|_, _| Ok(()) };
+    if let Some(file) = &holds {
+        let watched = |inner| Box::new(Watched { inner, file: file.clone() }) as Box<dyn Stage>;
+        stages = stages.into_iter().map(watched).collect();
+    }
+    let closed = |open: usize| {
+        if let Some(file) = &holds {
+            note(file, &format!("{open} left, {} held", HELD.load(Ordering::SeqCst)));
+        }
+    };
+    let host = Host {
+        program: "fake-worker".to_owned(),
+        stages: &stages,
+        prepare: &|_, _| Ok(()),
+        closed: &closed,
+    };
     serve(&host, &mut io::stdin().lock(), &mut output)
 }

@@ -1,7 +1,7 @@
 //! The parameters that every training stage has.
 
 use crate::catalogue::ON_CHANGE;
-use crate::course::{SAVE_EVERY, VALIDATE_EVERY};
+use crate::course::{self, SAVE_EVERY, VALIDATE_EVERY};
 use crate::kind::{FieldType, Mistake, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Parameters, Role, Unit};
 
@@ -94,14 +94,15 @@ pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -
     }
 }
 
-/// Mistakes in the parameters of every training: names in `devices` that are no devices, moments that
+/// Mistakes in the parameters of every training: names in `devices` that are no devices, devices
+/// without work, moments that
 /// never move, and a division by nothing where a gradient is 0.
 pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let names = match given(parameters, unknown, "devices") {
         true => parameters.texts("devices").unwrap_or_default(),
         false => Vec::new(),
     };
-    let wrong = names.into_iter().find(|name| !is_device(name));
+    let wrong = names.iter().find(|name| !is_device(name));
     let device = wrong.map(|name| Mistake {
         parameter: "devices",
         message: format!("there is no device `{}`", name.escape_debug()),
@@ -115,7 +116,16 @@ pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mista
         message: format!("`{parameter}` is 1, expected less than 1"),
         help: None,
     });
-    device.into_iter().chain(still).chain(not_zero(parameters, unknown, "epsilon")).collect()
+    let count = names.len() as i64;
+    let is_known = ["batch", "accumulation"].iter().all(|name| given(parameters, unknown, name));
+    let rows = is_known.then(|| course::rows_of_step(parameters).ok()).flatten();
+    let idle = rows.map(|rows| rows as i64).filter(|rows| *rows < count).map(|rows| Mistake {
+        parameter: "devices",
+        message: format!("a step has {rows} rows for {count} devices: some would have no work"),
+        help: Some("more rows by `batch` or `accumulation`, or fewer `devices`".to_owned()),
+    });
+    let zero = not_zero(parameters, unknown, "epsilon");
+    device.into_iter().chain(idle).chain(still).chain(zero).collect()
 }
 
 /// `cpu`, `cuda` or `cuda:1`.
@@ -249,7 +259,8 @@ pub const TRAINING: [Parameter; COUNT] = [
         "gradient_checkpointing",
         true,
         "Recomputes layers in the backward pass instead of keeping their activations: a third \
-            slower, with a fraction of the memory. Gradients are the same to the bit.",
+            slower, with a fraction of the memory. On the CPU, gradients are the same to the bit; on \
+            a GPU, to rounding.",
     )),
     number(
         "validation_fraction",
