@@ -102,10 +102,17 @@ impl From<TorchError> for StageError {
 }
 
 fn is_out_of_memory(text: &str) -> bool {
-    // CUDA's allocator, the CPU's allocator, cuBLAS, the C++ library.
-    ["out of memory", "not enough memory", "allocate memory", "_ALLOC_FAILED", "std::bad_alloc"]
-        .iter()
-        .any(|sign| text.contains(sign))
+    // CUDA's allocator, the CPU's allocator, cuBLAS, the C++ library, and cuDNN, which has kernels
+    // for all our shapes: it finds none if none has room for its workspace.
+    const SIGNS: [&str; 6] = [
+        "out of memory",
+        "not enough memory",
+        "allocate memory",
+        "_ALLOC_FAILED",
+        "std::bad_alloc",
+        "unable to find an engine",
+    ];
+    SIGNS.iter().any(|sign| text.contains(sign))
 }
 
 /// The message without the C++ backtrace that libtorch appends.
@@ -140,6 +147,8 @@ mod tests {
             "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: not enough memory: you tried to allocate 1 bytes",
             "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
             "DefaultCPUAllocator: can't allocate memory: std::bad_alloc",
+            "GET was unable to find an engine to execute this computation",
+            "FIND was unable to find an engine to execute this computation",
         ] {
             let error = StageError::from(TorchError::from_library(text));
             assert!(matches!(error, StageError::OutOfMemory { .. }), "{text}");

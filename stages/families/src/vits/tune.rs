@@ -228,7 +228,8 @@ static PARAMETERS: [Parameter; 42] = [
     shared("take"),
     shared("keep"),
     shared("max_skipped"),
-    shared("save_every"),
+    // A step is short and a checkpoint is large, so that time alone decides.
+    Parameter { default: Default::Integer(0), ..shared("save_every") },
     shared("save_interval"),
     shared("seed"),
     shared("on_change"),

@@ -31,6 +31,8 @@ pub struct Dac {
     /// Never written to; the lock is needed because tensors must not be shared by threads, while
     /// their storage may be.
     weights: Mutex<Weights>,
+    /// Models that no thread uses now: each is built once for a thread, and not for each batch.
+    models: Mutex<Vec<Model>>,
 }
 
 impl Dac {
@@ -38,7 +40,7 @@ impl Dac {
         config.check()?;
         let weights = Mutex::new(load::prepare(&config, weights, device)?);
         let budget = budget(&config, device, None);
-        Ok(Dac { config, device, threads: 1, budget, weights })
+        Ok(Dac { config, device, threads: 1, budget, weights, models: Mutex::default() })
     }
 
     /// From one file in the safetensors format; the config is in its metadata, else that of the
@@ -81,10 +83,24 @@ impl Dac {
         &self.config
     }
 
-    /// The model for the calling thread; its tensors share their storage with all others.
-    fn model(&self) -> Result<Model, TorchError> {
-        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        Model::new(&weights, &self.config)
+    /// Works with a model of the calling thread alone; its tensors share their storage with all
+    /// others.
+    fn with_model<R>(
+        &self,
+        work: impl FnOnce(&Model) -> Result<R, TorchError>,
+    ) -> Result<R, TorchError> {
+        let models = || self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = models().pop();
+        let model = match idle {
+            Some(model) => model,
+            None => {
+                let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+                Model::new(&weights, &self.config)?
+            }
+        };
+        let result = work(&model);
+        models().push(model);
+        result
     }
 
     fn piece(&self) -> i64 {
@@ -93,11 +109,12 @@ impl Dac {
 
     /// Batches of clips of similar length that fit into memory.
     fn encode_batches(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
-        let model = self.model()?;
         let order = longest_first(waves);
-        let codes = self.budget.in_batches(&self.all_frames(waves, &order), |range| {
-            let waves: Vec<&[f32]> = order[range].iter().map(|at| waves[*at]).collect();
-            self.encode_batch(&waves, self.piece(), &model, &mut Trace::default())
+        let codes = self.with_model(|model| {
+            self.budget.in_batches(&self.all_frames(waves, &order), |range| {
+                let waves: Vec<&[f32]> = order[range].iter().map(|at| waves[*at]).collect();
+                self.encode_batch(&waves, self.piece(), model, &mut Trace::default())
+            })
         })?;
         let mut codes: Vec<(usize, Codes)> = order.into_iter().zip(codes).collect();
         codes.sort_by_key(|(at, _)| *at);
@@ -147,7 +164,7 @@ impl Dac {
             samples.extend(floats(&piece)?);
             Ok(())
         };
-        self.model()?.decode(&numbers, piece, trace, &mut give)?;
+        self.with_model(|model| model.decode(&numbers, piece, trace, &mut give))?;
         Ok(samples)
     }
 
@@ -155,7 +172,9 @@ impl Dac {
     pub(super) fn trace_encode(&self, wave: &[f32]) -> Result<(Seen, Codes), TorchError> {
         one_thread();
         let mut trace = Trace::keeping();
-        let codes = self.encode_batch(&[wave], i64::MAX, &self.model()?, &mut trace)?.remove(0);
+        let codes =
+            self.with_model(|model| self.encode_batch(&[wave], i64::MAX, model, &mut trace))?;
+        let codes = codes.into_iter().next().ok_or_else(|| TorchError::Input("no codes".into()))?;
         Ok((trace.kept(), codes))
     }
 
@@ -211,13 +230,14 @@ impl Codec for Dac {
         // differently because of its neighbours. As many threads as memory allows.
         let fitting = self.budget.fitting(&self.all_frames(waves, &longest_first(waves)));
         spread(self.threads.min(fitting), waves.len(), |share| {
-            let model = self.model()?;
-            let encode = |at: &usize| -> Result<Codes, TorchError> {
-                let wave = [waves[*at]];
-                let codes = self.encode_batch(&wave, self.piece(), &model, &mut Trace::default());
-                Ok(codes?.remove(0))
-            };
-            share.iter().map(encode).collect()
+            self.with_model(|model| {
+                let encode = |at: &usize| -> Result<Codes, TorchError> {
+                    let (wave, piece) = ([waves[*at]], self.piece());
+                    let codes = self.encode_batch(&wave, piece, model, &mut Trace::default());
+                    Ok(codes?.remove(0))
+                };
+                share.iter().map(encode).collect()
+            })
         })
     }
 
@@ -286,6 +306,20 @@ mod tests {
         Dac::new(config, weights, Device::Cpu).unwrap()
     }
 
+    #[test]
+    fn layers_are_built_once_for_a_thread_and_not_for_each_batch() {
+        let codec = codec();
+        let built = || codec.models.lock().unwrap().len();
+        let wave = wave(100);
+        let codes = codec.encode(&[&wave]).unwrap().remove(0);
+        assert_eq!(built(), 1);
+        // Without the weights no layers can be built.
+        *codec.weights.lock().unwrap() = Weights::default();
+        assert_eq!(codec.encode(&[&wave, &wave]).unwrap()[1].values, codes.values);
+        codec.decode(&codes, 0).unwrap();
+        assert_eq!(built(), 1);
+    }
+
     fn wave(samples: usize) -> Vec<f32> {
         let sample = |at: usize| (at as f32 * 0.7).sin() * 0.5 + (at as f32 * 0.113).sin() * 0.3;
         (0..samples).map(sample).collect()
@@ -326,8 +360,10 @@ mod tests {
         let order = longest_first(&slices(&waves));
         let batch: Vec<&[f32]> = order.iter().map(|at| waves[*at].as_slice()).collect();
         for piece in [1, 3, 8, i64::MAX] {
-            let model = codec.model().unwrap();
-            let codes = codec.encode_batch(&batch, piece, &model, &mut Trace::default()).unwrap();
+            let encode = |model: &Model| {
+                codec.encode_batch(&batch, piece, model, &mut Trace::default())
+            };
+            let codes = codec.with_model(encode).unwrap();
             for (codes, at) in codes.iter().zip(&order) {
                 assert_eq!(*codes, alone[*at], "clip {at} in pieces of {piece}");
             }
