@@ -167,7 +167,8 @@ impl Memory {
         let copies = if setting.is_half { F32 } else { 0.0 };
         Memory {
             weights: (frozen + trained) * setting.width(),
-            gradients: trained * setting.width(),
+            // Summed up in f32 in every precision.
+            gradients: trained * F32,
             optimizer: trained * (2.0 * F32 + copies),
             ..Memory::default()
         }

@@ -126,14 +126,13 @@ impl Layer<'_> {
     }
 }
 
-/// Attaches a fresh adapter in this type to every layer that a pattern matches; its update is zero
+/// Attaches a fresh adapter in f32 to every layer that a pattern matches; its update is zero
 /// at first. The weights of the layers are frozen. A layer with an adapter is refused: merge that
 /// one first.
 pub fn attach(
     model: &mut impl Adaptable,
     settings: &LoraSettings,
     seed: u64,
-    kind: Kind,
 ) -> Result<Vec<Match>, TorchError> {
     settings.check()?;
     let mut layers = model.layers();
@@ -151,7 +150,7 @@ pub fn attach(
         let (a, b) = layer.start(settings.rank, seed ^ stream);
         let device = layer.weight().device();
         let place = |tensor: Tensor| -> Result<Tensor, TorchError> {
-            Ok(tensor.f_to_kind(kind)?.f_to_device(device)?.f_set_requires_grad(true)?)
+            Ok(tensor.f_to_device(device)?.f_set_requires_grad(true)?)
         };
         *layer.adapter() = Some(Adapter {
             a: place(a)?,
@@ -292,7 +291,7 @@ mod tests {
     fn a_fresh_adapter_changes_nothing_to_the_bit() {
         let mut model = model(Kind::Float);
         let before = outputs(&model);
-        let found = attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
+        let found = attach(&mut model, &settings(&["*"]), 1).unwrap();
         assert_eq!(found, [Match { pattern: "*".into(), count: 2 }]);
         assert_eq!(outputs(&model), before);
         let names: Vec<String> = adapters(&mut model).into_iter().map(|(name, _)| name).collect();
@@ -310,7 +309,7 @@ mod tests {
         let mut model = model(Kind::Float);
         model.linear.weight = ramp(3, 4_096, Kind::Float);
         model.embedding.weight = ramp(7, 4_096, Kind::Float);
-        attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
+        attach(&mut model, &settings(&["*"]), 1).unwrap();
         let a = &model.linear.adapter.as_ref().unwrap().a;
         let bound = 1.0 / 64.0;
         assert!(a.abs().max().double_value(&[]) <= bound);
@@ -320,13 +319,13 @@ mod tests {
         assert!((b.std(false).double_value(&[]) - 1.0).abs() < 0.05);
         assert!(b.mean(Kind::Double).double_value(&[]).abs() < 0.05);
         let again = &mut self::model(Kind::Float);
-        attach(again, &settings(&["*"]), 2, Kind::Float).unwrap();
+        attach(again, &settings(&["*"]), 2).unwrap();
     }
 
     #[test]
     fn a_merged_model_computes_what_the_adapted_one_did() {
         let mut model = model(Kind::Float);
-        attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
+        attach(&mut model, &settings(&["*"]), 1).unwrap();
         train(&mut model);
         let (linear, embedding) = outputs(&model);
         assert_eq!(merge(&mut model, Kind::Float).unwrap(), 2);
@@ -334,7 +333,7 @@ mod tests {
         let merged = outputs(&model);
         assert!(far(&linear, &merged.0) < 1e-5 && far(&embedding, &merged.1) < 1e-5);
         // Adapters on the merged model start from there.
-        attach(&mut model, &settings(&["*linear"]), 3, Kind::Float).unwrap();
+        attach(&mut model, &settings(&["*linear"]), 3).unwrap();
         assert_eq!(outputs(&model), merged);
     }
 
@@ -355,8 +354,8 @@ mod tests {
             adapter: None,
         };
         let mut conv = Transposed(conv);
-        attach(&mut linear, &settings(&["*linear"]), 1, Kind::Float).unwrap();
-        attach(&mut conv, &settings(&["conv"]), 1, Kind::Float).unwrap();
+        attach(&mut linear, &settings(&["*linear"]), 1).unwrap();
+        attach(&mut conv, &settings(&["conv"]), 1).unwrap();
         let sizes: Vec<Vec<i64>> =
             adapters(&mut conv).iter().map(|(_, tensor)| tensor.size()).collect();
         assert_eq!(sizes, [[2, 5], [3, 2]]);
@@ -375,12 +374,26 @@ mod tests {
     }
 
     #[test]
+    fn adapters_of_a_model_in_half_precision_are_f32() {
+        let mut model = model(Kind::BFloat16);
+        attach(&mut model, &settings(&["*"]), 1).unwrap();
+        train(&mut model);
+        let kinds: Vec<Kind> = adapters(&mut model).iter().map(|(_, one)| one.kind()).collect();
+        assert_eq!(kinds, [Kind::Float; 4]);
+        let (linear, embedding) = outputs(&model);
+        assert_eq!([linear.kind(), embedding.kind()], [Kind::BFloat16; 2]);
+        linear.sum(Kind::Float).backward();
+        let a = &model.linear.adapter.as_ref().unwrap().a;
+        assert_eq!(a.grad().kind(), Kind::Float);
+    }
+
+    #[test]
     fn a_merge_adds_in_f32_and_rounds_once() {
         let (mut rounded, mut exact) = (model(Kind::BFloat16), model(Kind::Float));
         let _guard = tch::no_grad_guard();
         exact.linear.weight = rounded.linear.weight.to_kind(Kind::Float);
         for model in [&mut rounded, &mut exact] {
-            attach(model, &settings(&["*linear"]), 1, Kind::Float).unwrap();
+            attach(model, &settings(&["*linear"]), 1).unwrap();
             train(model);
             merge(model, Kind::BFloat16).unwrap();
         }
@@ -391,15 +404,15 @@ mod tests {
     #[test]
     fn trained_adapters_are_loaded_whole_or_not_at_all() {
         let mut first = model(Kind::Float);
-        attach(&mut first, &settings(&["*"]), 1, Kind::Float).unwrap();
+        attach(&mut first, &settings(&["*"]), 1).unwrap();
         train(&mut first);
         let trained = || -> Weights { adapters(&mut model_with(&first)).into_iter().collect() };
         let mut second = model(Kind::Float);
-        attach(&mut second, &settings(&["*"]), 9, Kind::Float).unwrap();
+        attach(&mut second, &settings(&["*"]), 9).unwrap();
         load(&mut second, trained()).unwrap();
         assert_eq!(outputs(&first), outputs(&second));
         let mut third = model(Kind::Float);
-        attach(&mut third, &settings(&["*linear"]), 9, Kind::Float).unwrap();
+        attach(&mut third, &settings(&["*linear"]), 9).unwrap();
         let error = load(&mut third, trained()).unwrap_err().to_string();
         assert!(error.contains("`table.embeddings.lora_A`"), "{error}");
     }
@@ -423,13 +436,13 @@ mod tests {
     #[test]
     fn a_pattern_that_names_nothing_is_an_error() {
         let mut model = model(Kind::Float);
-        let error = attach(&mut model, &settings(&["*", "block.1.*"]), 1, Kind::Float).unwrap_err();
+        let error = attach(&mut model, &settings(&["*", "block.1.*"]), 1).unwrap_err();
         let expected = "`block.1.*` matches no module; known names: `table.embeddings`, \
                         `block.0.linear`";
         assert_eq!(error.to_string(), expected);
         assert!(adapters(&mut model).is_empty());
-        attach(&mut model, &settings(&["*linear"]), 1, Kind::Float).unwrap();
-        let error = attach(&mut model, &settings(&["*linear"]), 1, Kind::Float).unwrap_err();
+        attach(&mut model, &settings(&["*linear"]), 1).unwrap();
+        let error = attach(&mut model, &settings(&["*linear"]), 1).unwrap_err();
         assert_eq!(error.to_string(), "`block.0.linear` has an adapter already: merge it");
     }
 

@@ -73,7 +73,7 @@ fn load(file: &[u8]) -> Result<Model, TorchError> {
         linear: Linear::load(&mut base.under("linear"), *inputs, *outputs, has_bias)?,
     };
     base.finish()?;
-    lora::attach(&mut model, &settings, 0, Kind::Float)?;
+    lora::attach(&mut model, &settings, 0)?;
     lora::load(&mut model, adapters.into_iter().collect())?;
     Ok(model)
 }

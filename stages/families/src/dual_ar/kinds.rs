@@ -141,7 +141,7 @@ the loss counts the frames and the end of each clip. Held-out clips are never tr
 loss on them decides which state is kept (`take`) and when training ends (`patience`).
 
 A run that is stopped, killed or cut off resumes from its last checkpoint and ends with the same
-weights, to the bit, as an uninterrupted run.
+weights as an uninterrupted run: on the CPU to the bit, on a GPU to rounding.
 
 Before the first step a preflight looks for mistakes that would ruin the run, each with its own
 message: a tokenizer or codec tokens that do not belong to the model, a base with the loss of lost
@@ -154,7 +154,7 @@ although its synthesis scales them.";
 
 pub static FINETUNE: Kind = Kind {
     name: "fish.finetune",
-    version: 4,
+    version: 5,
     summary: "Trains all weights of a text model on clips.",
     doc: TRAINING_DOC,
     work: Work::Train,
@@ -171,7 +171,7 @@ static FINETUNE_PARAMETERS: [Parameter; COUNT + 1] = join([PROMPT_FORMAT], TRAIN
 
 pub static LORA: Kind = Kind {
     name: "fish.lora",
-    version: 4,
+    version: 5,
     summary: "Trains low-rank adapters beside the frozen weights of a text model.",
     doc: "\
 The base does not change, to the bit: two small matrices beside each chosen module are trained. They
@@ -233,7 +233,7 @@ adapters would have to be merged one after the other.",
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "fish.synthesize",
-    version: 4,
+    version: 5,
     summary: "Speaks sentences with a text model of Fish Speech.",
     doc: "\
 The tokens of a sentence depend only on the model, the text, the seed and the parameters, not on the

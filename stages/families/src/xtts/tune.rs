@@ -80,9 +80,10 @@ language has no tag, or if the audio has another rate. None is replaced by anoth
 trained; all other tensors and their moments do not change.
 
 A run that is stopped, killed or cut off resumes from its last checkpoint and ends with the same
-weights, to the bit, as an uninterrupted run. Before the first step a preflight evaluates a few
-clips, makes two steps, repeats them with a stop, a save and a reload between them, and refuses
-losses that are not finite, frozen tensors that change, and a base with a worse loss than guessing.
+weights as an uninterrupted run: on the CPU to the bit, on a GPU to rounding. Before the first step a
+preflight evaluates a few clips, makes two steps, repeats them with a stop, a save and a reload
+between them, and refuses losses that are not finite, frozen tensors that change, and a base with a
+worse loss than guessing.
 
 The recipe of the original trains with `batch = 3` and `accumulation = 84`; its authors report
 `batch = 8` and `accumulation = 1`, the default here. On a small corpus the former takes more than
@@ -90,7 +91,7 @@ one pass over the clips per step.";
 
 pub static FINETUNE: Kind = Kind {
     name: "xtts.finetune",
-    version: 2,
+    version: 3,
     summary: "Trains the GPT of an XTTS model on clips.",
     doc: TRAINING_DOC,
     work: Work::Train,
@@ -105,7 +106,7 @@ pub static FINETUNE: Kind = Kind {
 
 pub static LORA: Kind = Kind {
     name: "xtts.lora",
-    version: 2,
+    version: 3,
     summary: "Trains low-rank adapters beside the frozen GPT of an XTTS model.",
     doc: "\
 The base does not change, to the bit; two small matrices beside each chosen module are trained, and

@@ -29,7 +29,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
         rank => {
             let patterns = vec!["*".to_owned()];
             let settings = LoraSettings { rank, alpha: 2.0 * rank as f64, dropout: 0.0, patterns };
-            attach(&mut model, &settings, 1, kind).unwrap();
+            attach(&mut model, &settings, 1).unwrap();
             DualArTrainee::new(model, pieces).unwrap()
         }
     };

@@ -34,7 +34,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
         LoraSettings { rank: options.rank, alpha: 32.0, dropout: 0.0, patterns }
     });
     if let Some(settings) = &adapters {
-        attach(&mut model, settings, 1, kind).unwrap();
+        attach(&mut model, settings, 1).unwrap();
     }
     let pieces = Pieces { recompute: options.checkpointing, ..Pieces::default() };
     let mut trainee = GptTrainee::new(model, pieces);

@@ -95,8 +95,9 @@ impl DualAr {
         let x = rows::embedding(&self.embeddings, &tokens) + sums.masked_fill(&is_text, 0.0);
         match self.config.scale_codebook_embeddings {
             true => {
-                let root = x.ones_like().narrow(2, 0, 1) * ((codebooks + 1) as f64).sqrt();
-                x / root.masked_fill(&is_text, 1.0)
+                let ones = Tensor::ones([x.size()[0], 1, 1], (Kind::Float, x.device()));
+                let root = ones * ((codebooks + 1) as f64).sqrt();
+                (&x / root.masked_fill(&is_text, 1.0)).to_kind(x.kind())
             }
             false => x,
         }

@@ -282,8 +282,10 @@ impl DualAr {
         match scaled && self.config.scale_codebook_embeddings {
             true => {
                 let root = ((codebooks + 1) as f64).sqrt();
-                let ones = x.ones_like().narrow(2, 0, 1);
-                x / ones.masked_fill(&is_frame.unsqueeze(-1), root)
+                // In f32: rounded to half precision, the root would scale every frame by 0.1 %.
+                let ones = Tensor::ones([batch, length, 1], (Kind::Float, x.device()));
+                let scaled = &x / ones.masked_fill(&is_frame.unsqueeze(-1), root);
+                scaled.to_kind(x.kind())
             }
             false => x,
         }

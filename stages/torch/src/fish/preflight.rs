@@ -120,7 +120,6 @@ impl Preflight<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use stage_core::Fields;
-    use tch::Kind;
 
     use super::*;
     use crate::dual_ar::Spoken;
@@ -177,7 +176,7 @@ mod tests {
         let mut trainee = DualArTrainee::new(base, Memory::default()).unwrap();
         let patterns = vec!["layers.*.attention.w*".to_owned()];
         let settings = LoraSettings { rank: 2, alpha: 4.0, dropout: 0.0, patterns };
-        lora::attach(trainee.model_mut(), &settings, 1, Kind::Float).unwrap();
+        lora::attach(trainee.model_mut(), &settings, 1).unwrap();
         let before = frozen(trainee.model().tensors()).unwrap();
         let _guard = tch::no_grad_guard();
         for (_, mut adapter) in trainee.parameters() {

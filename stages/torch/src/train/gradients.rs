@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
+use crate::shim;
 
 /// The largest number of values in one transfer between devices.
 const BUCKET: usize = 1 << 24;
@@ -14,6 +15,14 @@ pub fn of(parameters: &[(String, Tensor)]) -> Vec<Option<Tensor>> {
         gradient.defined().then_some(gradient)
     };
     parameters.iter().map(gradient).collect()
+}
+
+/// Sums the gradients of parameters up in f32 from here on: in half precision a sum over many
+/// micro-batches, or pieces of one, has hardly any accurate digits.
+pub fn sum_in_f32(parameters: &[(String, Tensor)]) -> Result<(), TorchError> {
+    let is_half = |tensor: &Tensor| matches!(tensor.kind(), Kind::Half | Kind::BFloat16);
+    let mut half = parameters.iter().filter(|(_, parameter)| is_half(parameter));
+    half.try_for_each(|(_, parameter)| shim::sum_in_f32(parameter))
 }
 
 /// Removes the gradients, so that the next step starts from zero.
@@ -129,6 +138,22 @@ mod tests {
         assert_eq!(norm(&[None]).unwrap(), 0.0);
         assert!(norm(&[Some(tensor(&[f32::NAN], Kind::Float))]).unwrap().is_nan());
         assert!(norm(&[Some(tensor(&[1.0, f32::INFINITY], Kind::Float))]).unwrap().is_infinite());
+    }
+
+    #[test]
+    fn gradients_of_half_precision_parameters_add_up_in_f32() {
+        let sum_of_micro_batches = |is_wide: bool| {
+            let parameter = tensor(&[1.0], Kind::BFloat16).set_requires_grad(true);
+            let parameters = [("p".to_owned(), parameter.shallow_clone())];
+            if is_wide {
+                sum_in_f32(&parameters).unwrap();
+            }
+            // Each with a gradient of 1: in bf16 the sum stays at 256.
+            (0..300).for_each(|_| parameter.to_kind(Kind::Float).sum(Kind::Float).backward());
+            norm(&of(&parameters)).unwrap()
+        };
+        assert_eq!(sum_of_micro_batches(true), 300.0);
+        assert_eq!(sum_of_micro_batches(false), 256.0);
     }
 
     #[test]

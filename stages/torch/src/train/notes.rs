@@ -1,5 +1,6 @@
 //! The notes of a training, each with a count.
 
+use super::precision::Precision;
 use super::run::Trained;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,11 @@ impl Notes {
         }
         if let Some(back) = trained.went_back {
             self.add(&format!("went back to step {} after step {}", back.to, back.after), 1);
+        }
+        if let Some(switch) = trained.switched {
+            let from = switch.from.map_or("another precision", Precision::name);
+            let (to, after) = (switch.to.name(), switch.after);
+            self.add(&format!("went on in {to} after step {after}, before in {from}"), 1);
         }
         self.0
     }

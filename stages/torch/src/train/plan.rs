@@ -52,6 +52,16 @@ impl TrainingPlan {
         if devices.is_empty() {
             devices.push(own.to_owned());
         }
+        let rows = course::rows_of_step(parameters)?;
+        if rows < devices.len() as u64 {
+            return Err(StageError::with_help(
+                format!(
+                    "a step has {rows} rows for {} devices: some would have no work",
+                    devices.len()
+                ),
+                "more rows by `batch` or `accumulation`, or fewer `devices`",
+            ));
+        }
         let facts: Vec<DeviceFacts> = devices.iter().map(|device| facts(device)).collect();
         let precision = precision(parameters.text("precision")?, &facts)?;
         Ok(TrainingPlan {

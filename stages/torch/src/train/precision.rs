@@ -117,6 +117,11 @@ impl Scaler {
         Scaler { scale: if dynamic { START } else { 1.0 }, good: 0, dynamic }
     }
 
+    /// Tests if a training in this precision has such a scale.
+    pub fn is_of(&self, precision: Precision) -> bool {
+        self.dynamic == Scaler::new(precision).dynamic
+    }
+
     pub fn scale(&self) -> f64 {
         self.scale
     }

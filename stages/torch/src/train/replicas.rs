@@ -107,6 +107,11 @@ pub fn gradients<T: Trainee>(
     Ok(sums)
 }
 
+/// See [`gradients::sum_in_f32`].
+pub fn sum_in_f32<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
+    replicas.iter().try_for_each(|replica| gradients::sum_in_f32(&replica.parameters()))
+}
+
 pub fn clear_gradients<T: Trainee>(replicas: &[T]) {
     replicas.iter().for_each(|replica| gradients::clear(&replica.parameters()));
 }

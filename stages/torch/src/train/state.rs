@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::early_stop::{EarlyStop, Place, Ranking};
 use super::order::Cursor;
-use super::precision::Scaler;
+use super::precision::{Precision, Scaler};
 
 /// Saved after whole steps only. An interrupted step, also in the middle of its accumulation, is
 /// repeated from its start: its gradients are as large as the model, and saving them would cost
@@ -22,6 +22,11 @@ pub struct State {
     pub later_updates: Vec<u64>,
     pub cursor: Cursor,
     pub scaler: Scaler,
+    /// Unknown in the checkpoints of earlier versions.
+    #[serde(default)]
+    pub precision: Option<Precision>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switched: Option<Switch>,
     /// Rows per micro-batch; halved when they do not fit into the memory of the device.
     pub rows: usize,
     /// Steps with non-finite gradients, in total and in a row.
@@ -44,14 +49,24 @@ pub struct Return {
     pub to: u64,
 }
 
+/// A change of the precision: the last step in the former one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    pub after: u64,
+    pub from: Option<Precision>,
+    pub to: Precision,
+}
+
 impl State {
-    pub fn new(scaler: Scaler, rows: usize) -> State {
+    pub fn new(precision: Precision, rows: usize) -> State {
         State {
             step: 0,
             updates: 0,
             later_updates: Vec::new(),
             cursor: Cursor::default(),
-            scaler,
+            scaler: Scaler::new(precision),
+            precision: Some(precision),
+            switched: None,
             rows,
             skipped: 0,
             bad: 0,
@@ -62,6 +77,22 @@ impl State {
             held_out: None,
             recorded: Vec::new(),
         }
+    }
+
+    /// Continues in this precision. In another one than before, the loss scale begins anew: that
+    /// of the former one belongs to the range of its numbers. Returns the change, if it is one.
+    pub fn continue_in(&mut self, precision: Precision) -> Option<Switch> {
+        let is_same = match self.precision {
+            Some(before) => before == precision,
+            None => self.scaler.is_of(precision),
+        };
+        let before = self.precision.replace(precision);
+        if is_same {
+            return None;
+        }
+        self.scaler = Scaler::new(precision);
+        self.switched = Some(Switch { after: self.step, from: before, to: precision });
+        self.switched
     }
 
     /// Updates by phase.

@@ -110,7 +110,7 @@ pub trait Base: Sized {
         lineage.check_base(self.fields())?;
         let AdapterLineage { rank, alpha, modules: patterns, .. } = lineage;
         let settings = LoraSettings { rank, alpha, dropout: 0.0, patterns };
-        lora::attach(net, &settings, 0, tch::Kind::Float)?;
+        lora::attach(net, &settings, 0)?;
         Ok(lora::load(net, stored::weights(adapters, context)?)?)
     }
 

@@ -99,7 +99,7 @@ impl<'a, T: Tuning> Start<'a, T> {
             Method::Whole => ("frozen tensors", self.train_all(trainee.model())?),
             Method::Adapters(settings) => {
                 let seed = tuning.plan().seed;
-                ("modules", lora::attach(trainee.model_mut(), settings, seed, kind)?)
+                ("modules", lora::attach(trainee.model_mut(), settings, seed)?)
             }
         };
         if let (Method::Adapters(_), Some(sample), Some(without)) = (self.method, sample, &without)

@@ -295,7 +295,7 @@ fn adapters_on_projections_tables_and_heads_are_all_that_is_trained() {
         patterns: patterns.map(str::to_owned).to_vec(),
     };
     let before = step(&mut self::trainee(0.0, true), &[all(Layout::Packed)], 0).0;
-    let found = lora::attach(trainee.model_mut(), &settings, 1, Kind::Float).unwrap();
+    let found = lora::attach(trainee.model_mut(), &settings, 1).unwrap();
     assert_eq!(found.iter().map(|one| one.count).collect::<Vec<_>>(), [8, 1, 1, 5]);
     let (losses, gradients) = step(&mut trainee, &[all(Layout::Packed)], 0);
     assert_eq!(losses, before);

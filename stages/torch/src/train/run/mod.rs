@@ -22,12 +22,11 @@ use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::Totals;
 use crate::train::optimisers::Optimisers;
 use crate::train::order::{Clip, Order, Row};
-use crate::train::precision::Scaler;
 use crate::train::record::Record;
 use crate::train::replicas;
 use crate::train::samples::Sample;
 use crate::train::settings::Settings;
-use crate::train::state::{Return, State};
+use crate::train::state::{Return, State, Switch};
 use crate::train::trainee::Trainee;
 
 /// The purpose of a batch.
@@ -68,6 +67,8 @@ pub struct Trained<K> {
     pub skipped: u64,
     /// The state that the training returned to, after too many unusable steps.
     pub went_back: Option<Return>,
+    /// The last change of the precision, at which the training was continued on another device.
+    pub switched: Option<Switch>,
     pub passes: f64,
     /// The best states on held-out clips, best first; empty without any.
     pub best: Vec<(Place, Weights<K>)>,
@@ -166,6 +167,7 @@ struct Run<'a, T: Trainee, D, K> {
 impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
     fn start<H: Host<Kept = K>>(job: Job<'a, T, D>, host: &mut H) -> Result<Self, StageError> {
         replicas::check(job.replicas)?;
+        replicas::sum_in_f32(job.replicas)?;
         let settings = job.settings;
         let is_held = |at: usize| job.held_out.get(at).copied().unwrap_or(false);
         let order = Order::new(settings.grouping, settings.seed, job.clips, |at| !is_held(at))?;
@@ -177,7 +179,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let mut held_out = held_out_order.pass(0).to_vec();
         held_out.sort_by_key(|row| held_out_order.length(row));
         let optimisers = Optimisers::new(settings.adamw, &job.replicas[0])?;
-        let state = State::new(Scaler::new(settings.precision), settings.rows.max(1));
+        let state = State::new(settings.precision, settings.rows.max(1));
         let now = host.seconds();
         let (saved, pace) = (Saved { step: 0, at: now }, Throughput::new(now));
         let record = Record::default();
@@ -227,8 +229,12 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         replicas::clear_gradients(self.job.replicas);
     }
 
+    /// At least one for each device, as far as there are rows.
     fn batches(&self, rows: &[Row], purpose: Purpose) -> Result<Vec<T::Batch>, TorchError> {
-        rows.chunks(self.state.rows).map(|rows| self.job.data.batch(rows, purpose)).collect()
+        let share = rows.len().div_ceil(self.job.replicas.len());
+        rows.chunks(self.state.rows.min(share).max(1))
+            .map(|rows| self.job.data.batch(rows, purpose))
+            .collect()
     }
 
     fn finish<H: Host<Kept = K>>(
@@ -244,6 +250,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             stopped_early: self.state.ended,
             skipped: self.state.skipped,
             went_back: self.state.went_back,
+            switched: self.state.switched,
             passes: self.order.passes(&self.state.cursor),
             best: self.state.ranking.places().iter().filter_map(best).collect(),
             last: self.keep_weights(host)?,

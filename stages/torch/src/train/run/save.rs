@@ -88,6 +88,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let wrong = |error| StageError::failed(format!("the checkpoint cannot be read: {error}"));
         self.state = serde_json::from_str(&checkpoint.state).map_err(wrong)?;
         self.state.rows = self.state.rows.min(self.job.settings.rows.max(1));
+        if let Some(switch) = self.state.continue_in(self.job.settings.precision) {
+            host.report(switch.after, &[("precision_changed", 1.0)]);
+        }
         self.optimisers.restore(
             &self.state.updates(),
             |role, name| -> Result<Tensor, StageError> {

@@ -6,9 +6,11 @@ use tch::{Kind, Tensor};
 use super::memory::Memory;
 use super::tiny::{Bits, Corpus, Letters, Tiny, bits};
 use super::{run, settings};
+use crate::train::notes::Notes;
 use crate::train::precision::Precision;
 use crate::train::record::Record;
 use crate::train::settings::Settings;
+use crate::train::state::{State, Switch};
 use crate::train::{Host, Trained, Trainee};
 
 /// All results of a training.
@@ -180,4 +182,52 @@ fn a_checkpoint_of_another_model_is_refused() {
     let result = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host);
     let expected = "the checkpoint has no tensor `master/embeddings.weight`";
     assert_eq!(result.unwrap_err().to_string(), expected);
+}
+
+/// Trains in one precision for three steps, and in another one to the end.
+fn continued(first: Precision, then: Precision) -> (Trained<usize>, State, Memory) {
+    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    let part = |precision: Precision, host: &mut Memory| {
+        let mut tiny = Tiny::new(precision.kind(), 0.0);
+        let settings = Settings { precision, ..settings() };
+        run(std::slice::from_mut(&mut tiny), &corpus, &settings, host)
+    };
+    host.stop_at = Some(14);
+    assert!(matches!(part(first, &mut host), Err(StageError::Stopped)));
+    host.survive();
+    let trained = part(then, &mut host).unwrap();
+    let state = serde_json::from_str(&host.checkpoint.as_ref().unwrap().state).unwrap();
+    (trained, state, host)
+}
+
+#[test]
+fn a_training_that_goes_on_in_another_precision_begins_its_loss_scale_anew_and_says_so() {
+    let (trained, state, host) = continued(Precision::Bf16, Precision::Fp16);
+    assert!(state.scaler.is_of(Precision::Fp16), "{:?}", state.scaler);
+    assert!(state.scaler.scale() > 1.0, "{:?}", state.scaler);
+    let from = Some(Precision::Bf16);
+    assert_eq!(trained.switched, Some(Switch { after: 3, from, to: Precision::Fp16 }));
+    assert_eq!(host.values("precision_changed"), [1.0]);
+    let notes = Notes::default().close(&trained);
+    let told = ("went on in fp16 after step 3, before in bf16".to_owned(), 1);
+    assert!(notes.contains(&told), "{notes:?}");
+
+    let (_, state, _) = continued(Precision::Fp16, Precision::Bf16);
+    assert_eq!(state.scaler.scale(), 1.0);
+    let (trained, _, host) = continued(Precision::Fp16, Precision::Fp16);
+    assert_eq!((trained.switched, host.values("precision_changed").len()), (None, 0));
+}
+
+#[test]
+fn a_checkpoint_without_a_precision_is_known_by_its_loss_scale() {
+    for (first, then, is_same) in [
+        (Precision::Bf16, Precision::F32, true),
+        (Precision::Bf16, Precision::Fp16, false),
+        (Precision::Fp16, Precision::Fp16, true),
+    ] {
+        let mut state = State::new(first, 1);
+        state.precision = None;
+        assert_eq!(state.continue_in(then).is_none(), is_same, "{first:?} {then:?}");
+        assert!(state.scaler.is_of(then));
+    }
 }

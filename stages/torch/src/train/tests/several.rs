@@ -58,6 +58,27 @@ fn two_devices_equal_one_with_twice_the_micro_batches() {
 }
 
 #[test]
+fn a_step_of_one_micro_batch_is_divided_among_the_devices() {
+    let settings = Settings { rows: 6, accumulate: 1, ..settings() };
+    let one = parameters(1, &settings);
+    for replicas in [2, 3] {
+        // More rows than its share fit on no device.
+        let make = || {
+            let mut tiny = Tiny::new(Kind::Float, 0.0);
+            tiny.fits = 6usize.div_ceil(replicas);
+            tiny
+        };
+        let mut host = Memory::default();
+        let mut several: Vec<Tiny> = (0..replicas).map(|_| make()).collect();
+        run(&mut several, &Corpus::new(30), &settings, &mut host).unwrap();
+        let checkpoint = host.checkpoint.unwrap();
+        assert!(checkpoint.state.contains(r#""rows":6"#), "{}", checkpoint.state);
+        let worst = worst(&one, &several[0].parameters());
+        assert!(worst < 1e-5, "{worst}");
+    }
+}
+
+#[test]
 fn two_devices_give_the_same_bits_each_time_also_with_dropout() {
     let bits = || {
         let mut replicas = [Tiny::new(Kind::Float, 0.3), Tiny::new(Kind::Float, 0.3)];

@@ -63,7 +63,7 @@ impl Tiny {
             dropout: 0.1,
             patterns: vec!["hidden".into(), "embeddings".into()],
         };
-        lora::attach(&mut tiny, &settings, 1, Kind::Float).unwrap();
+        lora::attach(&mut tiny, &settings, 1).unwrap();
         tiny.is_adapted = true;
         tiny
     }
