@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test lint doc bench bench-training bench-speech parity parity-short soak fuzz clean
+.PHONY: build demo test lint doc bench bench-training bench-speech gpu-parcel parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -51,6 +51,19 @@ bench-training: build
 # same run; `make bench-speech BENCH="--size published"` takes 860 million parameters.
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
+
+# The programs, `tools/gpu.sh` and its data, for a machine with a GPU, torch 2.11, and neither a network
+# nor Rust: `tar xf gpu-parcel.tar.xz; gpu-parcel/tools/gpu.sh`.
+gpu-parcel: build
+	@rm -rf target/gpu-parcel; mkdir -p target/gpu-parcel/{bin,tools,pipelines,stages/torch}
+	@for program in throstle throstle-torch; do \
+		strip -o "target/gpu-parcel/bin/$$program" "target/release/$$program"; done
+	@cp tools/gpu.sh tools/libtorch.sh target/gpu-parcel/tools
+	@git ls-files pipelines/demo stages/torch/fixtures | tar -c -T - | tar -x -C target/gpu-parcel
+	@tar -cJf target/gpu-parcel.tar.xz -C target gpu-parcel
+	@bytes=$$(stat -c %s target/gpu-parcel.tar.xz); [ "$$bytes" -lt 64000000 ] || \
+		{ echo "the parcel has $$bytes bytes, more than 64 MB" >&2; exit 1; }
+	@echo "target/gpu-parcel.tar.xz"
 
 # Each model against its reference implementation in Python, which is fetched first: its default
 # sizes, then sizes drawn from several seeds.

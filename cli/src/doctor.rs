@@ -9,6 +9,7 @@ use cache::fs::{Fs, RealFs, Space};
 use cache::{Access, Cache, CacheError};
 use camino::Utf8Path;
 use engine::engine::WorkerCommand;
+use engine::machine::is_gpu;
 use engine::units;
 use view::escape::clean;
 
@@ -22,7 +23,7 @@ const LITTLE_SPACE: u64 = 2_000_000_000;
 /// The time that another program has to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Good,
     /// A missing item that some stages need.
@@ -53,8 +54,11 @@ pub fn doctor(
         (None, Err(_)) => arguments.location.manifest.join(".throstle"),
     };
     let mut sick = false;
+    let asked = ask(&worker::command());
     let checks: [&dyn Fn() -> Finding; 5] =
-        [&|| libtorch(&worker::command()), &gpu, &driver, &|| disk(&folder), &|| health(&folder)];
+        [&|| libtorch(&asked), &|| gpu(&asked), &|| driver(&asked), &|| disk(&folder), &|| {
+            health(&folder)
+        }];
     for check in checks {
         let finding = check();
         let paint = program.terminal.data;
@@ -70,95 +74,92 @@ pub fn doctor(
     Ok(if sick { Exit::Failed } else { Exit::Done })
 }
 
-fn libtorch(worker: &WorkerCommand) -> Finding {
+/// What the worker says about itself, or why it says nothing.
+type Asked = Result<Report, (State, String)>;
+
+fn ask(worker: &WorkerCommand) -> Asked {
     let Some(program) = &worker.program else {
-        return Finding::new(
-            "libtorch",
+        return Err((
             State::Missing,
             "there is no worker program `throstle-torch`, so stages that need libtorch cannot run; \
-             `make build` builds it",
-        );
+             `make build` builds it"
+                .to_owned(),
+        ));
     };
     let mut command = Command::new(program.as_std_path());
-    command.arg("check").envs(worker.environment.iter().map(|(name, value)| (name, value)));
-    match answer(command) {
-        Ok((true, text)) => read_report(&text),
-        Ok((false, text)) => Finding::new(
-            "libtorch",
-            State::Wrong,
-            format!(
-                "`{program}` does not start: {}; set LIBTORCH to the folder of libtorch 2.11, or build \
-                 the worker again with `make build`",
-                last_line(&text)
+    command.arg("check").env_clear();
+    command.envs(worker.environment.iter().map(|(name, value)| (name, value)));
+    let sentence = match answer(command) {
+        Ok((true, text)) => match serde_json::from_str(&text) {
+            Ok(report) => return Ok(report),
+            Err(error) => format!(
+                "the worker answers something else than a report ({error}): build it again from the \
+                 same source as `throstle`"
             ),
+        },
+        Ok((false, text)) => format!(
+            "`{program}` does not start: {}; set LIBTORCH to the folder of libtorch 2.11, or build \
+             the worker again with `make build`",
+            last_line(&text)
         ),
-        Err(error) => Finding::new(
-            "libtorch",
-            State::Wrong,
-            format!("`{program}` cannot be started: {error}; build it again with `make build`"),
-        ),
-    }
+        Err(error) => {
+            format!("`{program}` cannot be started: {error}; build it again with `make build`")
+        }
+    };
+    Err((State::Wrong, sentence))
 }
 
 /// The part of the worker's self-description that `doctor` reads.
 #[derive(serde::Deserialize)]
 struct Report {
     libtorch: String,
+    cuda: Option<Cuda>,
     devices: Vec<Device>,
     /// Explains why a GPU that is present cannot be used.
     cuda_error: Option<String>,
+}
+
+/// Versions of CUDA.
+#[derive(serde::Deserialize)]
+struct Cuda {
+    /// None without a driver.
+    driver: Option<String>,
+    libtorch: String,
 }
 
 #[derive(serde::Deserialize)]
 struct Device {
     name: String,
     model: Option<String>,
+    compute_capability: Option<String>,
+    memory_total: Option<u64>,
+    memory_free: Option<u64>,
 }
 
-fn read_report(text: &str) -> Finding {
-    let report: Report = match serde_json::from_str(text) {
+fn libtorch(asked: &Asked) -> Finding {
+    let report = match asked {
         Ok(report) => report,
-        Err(error) => {
-            let sentence = format!(
-                "the worker answers something else than a report ({error}): build it again from the \
-                 same source as `throstle`"
-            );
-            return Finding::new("libtorch", State::Wrong, sentence);
-        }
+        Err((state, sentence)) => return Finding::new("libtorch", *state, sentence),
     };
-    let device = |device: &Device| match &device.model {
-        Some(model) => format!("{} ({model})", device.name),
-        None => device.name.clone(),
-    };
-    let devices: Vec<String> = report.devices.iter().map(device).collect();
-    let works = format!("libtorch {} works on {}", report.libtorch, devices.join(", "));
-    match report.cuda_error {
-        None => Finding::new("libtorch", State::Good, works),
-        Some(error) => {
-            let sentence = format!(
-                "{works}, but not on the GPU: {error}; install torch 2.11 whole, with its CUDA \
-                 packages, and set LIBTORCH to it"
-            );
-            Finding::new("libtorch", State::Wrong, sentence)
-        }
-    }
+    let names: Vec<&str> = report.devices.iter().map(|device| device.name.as_str()).collect();
+    let works = format!("libtorch {} works on {}", report.libtorch, names.join(", "));
+    Finding::new("libtorch", State::Good, works)
 }
 
-fn gpu() -> Finding {
-    let device = Utf8Path::new("/dev/nvidia0");
-    match (RealFs.exists(device).unwrap_or(false), smi()) {
-        (true, Some(name)) => Finding::new("GPU", State::Good, first_line(&name, "there is one")),
-        (true, None) => Finding::new(
-            "GPU",
-            State::Wrong,
-            "there is a GPU, but `nvidia-smi` does not answer: install the driver of the machine again",
-        ),
-        (false, Some(_)) => Finding::new(
-            "GPU",
-            State::Wrong,
-            "`nvidia-smi` answers, but there is no `/dev/nvidia0`: give the container its devices",
-        ),
-        (false, None) => Finding::new(
+fn gpu(asked: &Asked) -> Finding {
+    let Ok(report) = asked else {
+        let sentence = "only the worker program can tell, and it does not answer";
+        return Finding::new("GPU", State::Missing, sentence);
+    };
+    let gpus = report.devices.iter().filter(|device| is_gpu(&device.name));
+    let gpus: Vec<String> = gpus.map(Device::describe).collect();
+    match (&report.cuda_error, gpus.is_empty()) {
+        (Some(error), true) => Finding::new("GPU", State::Wrong, error),
+        (Some(error), false) => {
+            Finding::new("GPU", State::Wrong, format!("{}; but {error}", gpus.join("; ")))
+        }
+        (None, false) => Finding::new("GPU", State::Good, gpus.join("; ")),
+        (None, true) => Finding::new(
             "GPU",
             State::Missing,
             "there is none: stages on libtorch run on the processor",
@@ -166,24 +167,28 @@ fn gpu() -> Finding {
     }
 }
 
-fn smi() -> Option<String> {
-    let mut command = Command::new("nvidia-smi");
-    command.args(["--query-gpu=name,memory.total,memory.used", "--format=csv,noheader"]);
-    answer(command).ok().filter(|(good, _)| *good).map(|(_, text)| text)
+impl Device {
+    fn describe(&self) -> String {
+        let mut text = format!("`{}` is {}", self.name, self.model.as_deref().unwrap_or("a GPU"));
+        if let Some(capability) = &self.compute_capability {
+            text.push_str(&format!(", compute capability {capability}"));
+        }
+        if let (Some(free), Some(total)) = (self.memory_free, self.memory_total) {
+            let [free, total] = [free, total].map(units::bytes);
+            text.push_str(&format!(", {free} of {total} free"));
+        }
+        text
+    }
 }
 
-fn driver() -> Finding {
-    match RealFs.read_system_file("/proc/driver/nvidia/version".into()) {
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            Finding::new("driver", State::Good, first_line(&text, "it is loaded"))
+fn driver(asked: &Asked) -> Finding {
+    let cuda = asked.as_ref().ok().and_then(|report| report.cuda.as_ref());
+    match cuda.and_then(|cuda| Some((cuda.driver.as_ref()?, &cuda.libtorch))) {
+        Some((driver, libtorch)) => {
+            let sentence = format!("it is for CUDA {driver}, and libtorch for CUDA {libtorch}");
+            Finding::new("driver", State::Good, sentence)
         }
-        Err(_) if RealFs.exists("/dev/nvidia0".into()).unwrap_or(false) => Finding::new(
-            "driver",
-            State::Wrong,
-            "there is a GPU but no NVIDIA driver is loaded: install it, or start the machine again",
-        ),
-        Err(_) => Finding::new(
+        None => Finding::new(
             "driver",
             State::Missing,
             "there is no NVIDIA driver; none is needed without a GPU",
@@ -291,10 +296,6 @@ fn answer(mut command: Command) -> std::io::Result<(bool, String)> {
     Ok((output.status.success(), text))
 }
 
-fn first_line(text: &str, fallback: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or(fallback).trim().to_owned()
-}
-
 fn last_line(text: &str) -> String {
     let line = text.lines().rfind(|line| !line.trim().is_empty());
     line.unwrap_or("no output").trim().to_owned()
@@ -306,26 +307,43 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_start_is_wrong_and_none_is_missing() {
-        let none = libtorch(&WorkerCommand::default());
-        assert_eq!(none.state, State::Missing);
+        let none = ask(&WorkerCommand::default());
+        assert_eq!(libtorch(&none).state, State::Missing);
         let broken =
             WorkerCommand { program: Some("/no/such/worker".into()), ..Default::default() };
+        let broken = ask(&broken);
         assert_eq!(libtorch(&broken).state, State::Wrong);
+        assert_eq!((gpu(&broken).state, driver(&broken).state), (State::Missing, State::Missing));
+    }
+
+    /// A machine with a GPU, or with an error.
+    fn report(cuda: &str, error: &str) -> Asked {
+        let gpu = r#"{"name":"cuda:0","model":"T4","compute_capability":"7.5",
+            "memory_total":15000000000,"memory_free":14000000000}"#;
+        let gpu = if error == "null" { format!(",{gpu}") } else { String::new() };
+        let devices = format!(r#"[{{"name":"cpu","model":null}}{gpu}]"#);
+        let text = format!(
+            r#"{{"program":"p","libtorch":"2.11.0","cuda":{cuda},"devices":{devices},"cuda_error":{error}}}"#
+        );
+        serde_json::from_str(&text).map_err(|error| (State::Wrong, error.to_string()))
+    }
+
+    #[test]
+    fn gpus_are_told_as_the_worker_sees_them() {
+        let good = report(r#"{"driver":"13.0","libtorch":"13.0"}"#, "null");
+        assert_eq!(libtorch(&good).sentence, "libtorch 2.11.0 works on cpu, cuda:0");
+        let expected = "`cuda:0` is T4, compute capability 7.5, 14 GB of 15 GB free";
+        assert_eq!((gpu(&good).state, gpu(&good).sentence.as_str()), (State::Good, expected));
+        assert_eq!(driver(&good).sentence, "it is for CUDA 13.0, and libtorch for CUDA 13.0");
     }
 
     #[test]
     fn a_gpu_that_cannot_be_used_is_wrong() {
-        let report = |error: &str| {
-            let devices = r#"[{"name":"cpu","model":null},{"name":"cuda:0","model":"T4"}]"#;
-            read_report(&format!(
-                r#"{{"program":"p","libtorch":"2.11.0","devices":{devices},"cuda_error":{error}}}"#
-            ))
-        };
-        let good = report("null");
-        assert_eq!(good.sentence, "libtorch 2.11.0 works on cpu, cuda:0 (T4)");
-        assert_eq!(good.state, State::Good);
-        assert_eq!(report("\"no libcudart\"").state, State::Wrong);
-        assert_eq!(read_report("hello").state, State::Wrong);
+        let old = report(r#"{"driver":"12.2","libtorch":"13.0"}"#, "\"the driver is old\"");
+        assert_eq!(gpu(&old).state, State::Wrong);
+        assert_eq!(gpu(&old).sentence, "the driver is old");
+        let none = report("null", "\"no libcuda\"");
+        assert_eq!((gpu(&none).state, driver(&none).state), (State::Wrong, State::Missing));
     }
 
     #[test]
@@ -335,8 +353,8 @@ mod tests {
         let (good, text) = answer(command).unwrap_or((true, String::new()));
         assert!(!good);
         assert_eq!(
-            (first_line(&text, ""), last_line(&text)),
-            ("first".into(), "libc10.so is missing".into())
+            (text.lines().next().unwrap_or_default(), last_line(&text).as_str()),
+            ("first", "libc10.so is missing")
         );
     }
 }

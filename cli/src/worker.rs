@@ -10,13 +10,44 @@ const PROGRAM_VARIABLE: &str = "THROSTLE_TORCH";
 const LIBTORCH_VARIABLE: &str = "LIBTORCH";
 const LIBRARIES_VARIABLE: &str = "LD_LIBRARY_PATH";
 
+/// The variables of the caller that reach the worker. Others may change how libtorch computes
+/// (`OMP_*`, `MKL_*`, `CUDNN_*`, `ATEN_CPU_CAPABILITY`, `NVIDIA_TF32_OVERRIDE`,
+/// `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE`), so that one key would have several results.
+const PASSED: [&str; 22] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_PRELOAD",
+    "RUST_BACKTRACE",
+    "LLVM_PROFILE_FILE",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_MODULE_LOADING",
+    "CUDA_CACHE_PATH",
+    "CUDA_CACHE_DISABLE",
+    "CUDA_CACHE_MAXSIZE",
+    "CUDA_LAUNCH_BLOCKING",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+];
+
+/// The variables of every worker: cuBLAS gives the same bits each time.
+const FIXED: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+
 /// The command that starts the worker.
 pub fn command() -> WorkerCommand {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     WorkerCommand {
         program: program(variable(PROGRAM_VARIABLE)),
         arguments: Vec::new(),
-        environment: environment(variable(LIBTORCH_VARIABLE), variable(LIBRARIES_VARIABLE)),
+        environment: environment(variable),
     }
 }
 
@@ -36,15 +67,19 @@ fn utf8(path: PathBuf) -> Option<Utf8PathBuf> {
     Utf8PathBuf::from_path_buf(path).ok()
 }
 
-/// libtorch's own folder comes first, so that the worker loads the libraries it was built with.
-fn environment(libtorch: Option<String>, libraries: Option<String>) -> Vec<(String, String)> {
-    let Some(libtorch) = libtorch else { return Vec::new() };
-    let own = Utf8Path::new(&libtorch).join("lib").into_string();
-    let value = match libraries {
-        Some(others) => format!("{own}:{others}"),
-        None => own,
-    };
-    vec![(LIBRARIES_VARIABLE.to_owned(), value)]
+/// The whole environment of the worker.
+fn environment(variable: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+    let mut environment = vec![(FIXED.0.to_owned(), FIXED.1.to_owned())];
+    let passed = PASSED.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?)));
+    environment.extend(passed);
+    // libtorch's own folder comes first, so that the worker loads the libraries it was built with.
+    let own = variable(LIBTORCH_VARIABLE).map(|libtorch| Utf8Path::new(&libtorch).join("lib"));
+    let folders: Vec<String> =
+        own.map(Utf8PathBuf::into_string).into_iter().chain(variable(LIBRARIES_VARIABLE)).collect();
+    if !folders.is_empty() {
+        environment.push((LIBRARIES_VARIABLE.to_owned(), folders.join(":")));
+    }
+    environment
 }
 
 #[cfg(test)]
@@ -53,9 +88,36 @@ mod tests {
 
     #[test]
     fn the_libraries_of_libtorch_come_before_others() {
-        let value = environment(Some("/torch".into()), Some("/a:/b".into()));
-        assert_eq!(value, [(LIBRARIES_VARIABLE.to_owned(), "/torch/lib:/a:/b".to_owned())]);
-        assert_eq!(environment(None, Some("/a".into())), []);
+        let libraries = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(own, _)| *own == name);
+            let all = environment(|name| value(name).map(|(_, value)| (*value).to_owned()));
+            all.into_iter().find(|(name, _)| name == LIBRARIES_VARIABLE).map(|(_, value)| value)
+        };
+        let (torch, others) = (("LIBTORCH", "/torch"), ("LD_LIBRARY_PATH", "/a:/b"));
+        assert_eq!(libraries(&[torch, others]).as_deref(), Some("/torch/lib:/a:/b"));
+        assert_eq!(libraries(&[others]).as_deref(), Some("/a:/b"));
+        assert_eq!(libraries(&[]), None);
+    }
+
+    #[test]
+    fn variables_that_change_how_libtorch_computes_do_not_reach_the_worker() {
+        let all = environment(|name| Some(format!("of {name}")));
+        let has = |name: &str| all.iter().any(|(own, _)| own == name);
+        for name in ["CUDA_VISIBLE_DEVICES", "PATH", "PYTORCH_ALLOC_CONF"] {
+            assert!(has(name), "{name}");
+        }
+        for name in [
+            "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+            "NVIDIA_TF32_OVERRIDE",
+            "CUDNN_LOGLEVEL_DBG",
+            "OMP_NUM_THREADS",
+            "MKL_ENABLE_INSTRUCTIONS",
+            "ATEN_CPU_CAPABILITY",
+        ] {
+            assert!(!has(name), "{name}");
+        }
+        let fixed = all.iter().find(|(name, _)| name == FIXED.0);
+        assert_eq!(fixed.map(|(_, value)| value.as_str()), Some(FIXED.1), "not that of the caller");
     }
 
     #[test]

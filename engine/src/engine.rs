@@ -36,6 +36,7 @@ pub struct WorkerCommand {
     /// `None`: there is no worker program, and stages that need one fail with this message.
     pub program: Option<Utf8PathBuf>,
     pub arguments: Vec<String>,
+    /// The whole environment of the worker: it gets nothing of this process.
     pub environment: Vec<(String, String)>,
 }
 

@@ -80,7 +80,7 @@ pub fn estimate_here(
     cache: &Cache,
     threads: usize,
 ) -> Result<Estimate, CacheError> {
-    let machine = if plan.is_fresh() { Machine::default() } else { Machine::look() };
+    let machine = if plan.is_fresh() { Machine::default() } else { Machine::known(cache) };
     estimate(pipeline, plan, cache, machine, threads)
 }
 

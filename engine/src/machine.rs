@@ -1,12 +1,13 @@
 //! The machine: its GPUs, and the names under which measures are stored.
 
-use std::collections::BTreeSet;
-
 use cache::fs::{Fs, RealFs};
+use cache::{Cache, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Place;
+use stage_core::device::Devices;
 
 use crate::pipeline::StageSpec;
+use crate::record::{DEVICES, decode};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
@@ -30,17 +31,28 @@ pub fn is_gpu(device: &str) -> bool {
 }
 
 impl Machine {
-    /// Queries the kernel and the driver.
+    /// Queries the kernel: its GPUs are those of the whole machine.
     pub fn look() -> Machine {
         Machine { processor: processor(), gpus: gpu_models() }
     }
 
-    /// The GPUs as the devices of stages.
-    pub fn gpu_devices(fs: &dyn Fs) -> Vec<String> {
-        let names = fs.read_dir(Utf8Path::new("/dev")).unwrap_or_default();
-        let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
-        let numbers: BTreeSet<u32> = names.iter().filter_map(|entry| number(&entry.name)).collect();
-        (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
+    /// The same, with the GPUs that a worker has found since the machine was started: those that this
+    /// process may use, which can be fewer.
+    pub fn known(cache: &Cache) -> Machine {
+        let mut machine = Machine::look();
+        let found = cache.get(DEVICES, &devices_key()).ok().flatten();
+        if let Some(found) = found.and_then(|bytes| decode::<Devices>(&bytes)) {
+            machine.learn(&found);
+        }
+        machine
+    }
+
+    pub fn learn(&mut self, found: &Devices) {
+        self.gpus = models(found);
+    }
+
+    pub fn has(&self, found: &Devices) -> bool {
+        self.gpus == models(found)
     }
 
     pub fn device(&self, spec: &StageSpec) -> Device {
@@ -65,6 +77,19 @@ impl Machine {
             Device::Gpu(model) => model.clone(),
         }
     }
+}
+
+fn models(found: &Devices) -> Vec<String> {
+    found.gpus.iter().map(|gpu| gpu.model.clone()).collect()
+}
+
+/// The key of the devices that were found since the machine was started. A cache moves between
+/// machines.
+pub fn devices_key() -> Digest {
+    let boot = RealFs.read_system_file(Utf8Path::new("/proc/sys/kernel/random/boot_id"));
+    let mut text = boot.unwrap_or_default();
+    text.extend(processor().into_bytes());
+    Digest::of(&text)
 }
 
 fn processor() -> String {

@@ -70,6 +70,9 @@ pub const MADE_OF: Table = Table(20);
 /// A question about the items of a chunk, and the chunk, to [`PartRecord`].
 pub const PART: Table = Table(26);
 
+/// The present start of a machine to the [`stage_core::device::Devices`] that a worker found there.
+pub const DEVICES: Table = Table(30);
+
 /// The value of a part of a data set, kept as long as the part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartRecord {
@@ -327,6 +330,7 @@ mod tests {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
             MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF, PART, TRAINED_AS,
+            DEVICES,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -49,6 +49,7 @@ use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key}
 
 use board::Board;
 use commit::Committer;
+use device::Spare;
 use hands::Hands;
 use home::Home;
 use meter::Meter;
@@ -300,10 +301,10 @@ impl Pass<'_> {
             stop: self.options.stop.clone(),
             gpu_stop: StopFlag::default(),
             scratch: Scratch::default(),
+            spare: Spare::default(),
             kept: None,
         };
-        let hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()))
-            .map_err(EngineError::Thread)?;
+        let hands = Hands::new(shared).map_err(EngineError::Thread)?;
         if is_first && let Some(event) = allowance.event() {
             sink(event);
         }
@@ -320,7 +321,11 @@ impl Pass<'_> {
             options: self.options,
             sink: &mut *sink,
             hands,
-            meter: Meter::new(self.pipeline.stages.len(), self.cache.fs().is_direct()),
+            meter: Meter::new(
+                Machine::known(self.cache),
+                self.pipeline.stages.len(),
+                self.cache.fs().is_direct(),
+            ),
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,

@@ -289,8 +289,9 @@ fn held(manifest: &str) -> Vec<String> {
     lab.worker.arguments = vec!["holds".into(), file.to_string()];
     let ran = lab.run();
     assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    let noted = std::fs::read_to_string(file).unwrap();
     let mut lines: Vec<String> =
-        std::fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
+        noted.lines().filter(|line| line.contains(" h")).map(str::to_owned).collect();
     lines.dedup();
     lines
 }
@@ -310,4 +311,79 @@ fn a_training_has_the_worker_to_itself() {
     let lines = held(&manifest);
     assert!(lines.iter().any(|line| line == "test.remote-train holds 1"), "{lines:?}");
     assert_eq!(lines.last().map(String::as_str), Some("0 left, 0 held"), "{lines:?}");
+}
+
+#[test]
+fn the_worker_gets_the_environment_of_its_command_and_no_other() {
+    let mut lab = lab(&[]);
+    let file = lab.base().join("environment");
+    lab.worker.arguments = vec!["environment".into(), file.to_string()];
+    lab.worker.environment = vec![("CUDA_VISIBLE_DEVICES".into(), "1".into())];
+    assert!(std::env::var("PATH").is_ok(), "there is something to pass on");
+    assert_eq!(lab.run().status, Status::Done);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "CUDA_VISIBLE_DEVICES=1\n");
+}
+
+/// Runs the small pipeline on a device; returns the run, and what the worker noted.
+fn on_gpus(arguments: &[&str], device: &str) -> (Ran, Vec<String>) {
+    let mut lab = lab(&[]);
+    let settings = format!("use = \"test.remote\"\ndevice = \"{device}\"");
+    lab.write("pipeline.toml", &MANIFEST.replace("use = \"test.remote\"", &settings));
+    let file = lab.base().join("noted");
+    lab.worker.arguments =
+        arguments.iter().map(|text| text.replace("FILE", file.as_str())).collect();
+    let ran = lab.run();
+    let noted = std::fs::read_to_string(file).unwrap_or_default();
+    (ran, noted.lines().map(str::to_owned).collect())
+}
+
+fn started(ran: &Ran) -> Vec<&str> {
+    let mut devices = Vec::new();
+    for event in &ran.events {
+        if let Event::WorkerStarted { device, .. } = event {
+            devices.push(device.as_str());
+        }
+    }
+    devices.sort_unstable();
+    devices
+}
+
+#[test]
+fn the_worker_is_asked_once_for_the_gpus_that_auto_means() {
+    let (ran, noted) = on_gpus(&["gpus", "2", "FILE"], "auto");
+    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    assert!(started(&ran).iter().all(|device| device.starts_with("cuda:")), "{:?}", started(&ran));
+    assert_eq!(noted.iter().filter(|line| *line == "asked for devices").count(), 1, "{noted:?}");
+    let (ran, _) = on_gpus(&["gpus", "0", "FILE"], "auto");
+    assert_eq!((ran.status, started(&ran)), (Status::Done, vec!["cpu"]));
+    let (ran, noted) = on_gpus(&["gpus", "2", "FILE"], "cpu");
+    assert_eq!((ran.status, started(&ran)), (Status::Done, vec!["cpu"]));
+    assert!(!noted.iter().any(|line| line == "asked for devices"), "{noted:?}");
+}
+
+#[test]
+fn no_worker_is_asked_while_its_stages_have_nothing_to_do() {
+    let mut lab = lab(&[]);
+    lab.run();
+    let file = lab.base().join("noted");
+    lab.worker.arguments = vec!["gpus".into(), "0".into(), file.to_string()];
+    // A stage in this process.
+    let added = "\n[stage.louder]\nuse = \"test.shout\"\ninput = \"far\"\n";
+    lab.write("pipeline.toml", &format!("{MANIFEST}{added}"));
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("louder")), (Status::Done, 12));
+    assert!(!file.exists(), "{:?}", std::fs::read_to_string(file));
+}
+
+#[test]
+fn a_gpu_that_cannot_be_used_is_told_and_not_passed_over_for_the_processor() {
+    let (ran, _) = on_gpus(&["problem", "the driver is for CUDA 12.2"], "auto");
+    assert_eq!(ran.status, Status::Failed);
+    let told = |event: &Event| match event {
+        Event::StageFailed { message, .. } => message == "the driver is for CUDA 12.2",
+        _ => false,
+    };
+    assert!(ran.events.iter().any(told), "{:?}", ran.events);
+    let (ran, _) = on_gpus(&["problem", "the driver is for CUDA 12.2"], "cpu");
+    assert_eq!(ran.status, Status::Done);
 }

@@ -13,7 +13,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cache::fs::MachineFault;
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, bounded};
+use stage_core::device::Devices;
 use stage_core::event::Event;
 use stage_core::programs::{self, Handle, Program};
 use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
@@ -33,6 +34,9 @@ const STDERR_LINES: usize = 20;
 
 /// The time that an idle worker has to exit.
 const PARTING: Duration = Duration::from_secs(5);
+
+/// The time that a worker has to find its devices: a broken driver may hang.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lets the schedule watch the process of a task, and give up on it.
 #[derive(Clone, Default)]
@@ -143,6 +147,57 @@ struct Host {
     worker: Option<Worker>,
     /// The last progress of the current task, in the worker's words.
     last_said: Option<String>,
+}
+
+/// The process that was asked for the devices, for the first task.
+#[derive(Clone, Default)]
+pub struct Spare(Arc<Mutex<Option<Worker>>>);
+
+impl Spare {
+    fn take(&self) -> Option<Worker> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Ends the process, if no task came.
+    pub fn end(&self) {
+        self.take().map(|worker| worker.last_words(""));
+    }
+}
+
+/// Asks a new worker for the GPUs of this machine. Where there is no answer, the first task says why.
+pub fn ask(shared: &Shared) -> Devices {
+    let Ok(worker) = Worker::start(&shared.engine) else { return Devices::default() };
+    let handle = worker.program.handle();
+    let (sender, answers) = bounded(1);
+    let ask = move || {
+        let mut worker = worker;
+        let asked = send(&mut worker.input, &Request::Devices);
+        let reply = asked.and_then(|()| receive(&mut worker.output));
+        // If nobody waits any more, the process has been ended.
+        let _ = sender.send((worker, reply));
+    };
+    if Builder::new().name("devices".into()).spawn(ask).is_err() {
+        handle.end();
+        return Devices::default();
+    }
+    match answers.recv_timeout(PATIENCE) {
+        Ok((worker, Ok(Some(Reply::Devices(devices))))) => {
+            *shared.spare.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+            devices
+        }
+        Ok((worker, reply)) => {
+            let why =
+                reply.err().map_or("it closed the pipe".to_owned(), |error| error.to_string());
+            let (device, message) = ("auto".to_owned(), worker.last_words(&why));
+            let _ = shared.messages.send(Message::Event(Event::WorkerDied { device, message }));
+            Devices::default()
+        }
+        Err(_) => {
+            handle.end();
+            let problem = format!("CUDA does not answer within {} s", PATIENCE.as_secs());
+            Devices { gpus: Vec::new(), problem: Some(problem) }
+        }
+    }
 }
 
 struct Worker {
@@ -269,7 +324,10 @@ impl Host {
     }
 
     fn start(&mut self) -> Result<(), Failure> {
-        let worker = Worker::start(&self.shared.engine).map_err(Failure::Open)?;
+        let worker = match self.shared.spare.take() {
+            Some(worker) => worker,
+            None => Worker::start(&self.shared.engine).map_err(Failure::Open)?,
+        };
         let process = worker.program.id();
         self.handle.set_process(Some(worker.program.handle()));
         self.worker = Some(worker);
@@ -452,7 +510,8 @@ impl Worker {
             StageError::with_help(message, "run `throstle doctor` to see what is missing")
         };
         let mut command = Command::new(program);
-        command.args(&engine.worker.arguments).envs(engine.worker.environment.iter().cloned());
+        command.args(&engine.worker.arguments).env_clear();
+        command.envs(engine.worker.environment.iter().cloned());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: the
         // worker has its own process group.

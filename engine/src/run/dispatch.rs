@@ -16,7 +16,9 @@ use super::schedule::{InFlight, Schedule, TICK};
 use super::training::{Pace, Training};
 use crate::checkpoints::steps_done;
 use crate::engine::EngineError;
+use crate::machine::devices_key;
 use crate::pipeline::{StageId, StageSpec, StageWork};
+use crate::record::{DEVICES, encode};
 
 /// The items of a task, and their claims.
 type Taken = (Vec<Queued>, Vec<Claim>);
@@ -39,7 +41,11 @@ impl Schedule<'_> {
         let mut moved = false;
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
-            while self.may_work(id) && self.hands.is_free(spec.kind, &spec.policy.device) {
+            // Without work, no worker is asked for its devices.
+            while self.board[id].has_pending_work()
+                && self.may_work(id)
+                && self.hands.is_free(spec.kind, &spec.policy.device)
+            {
                 let handed = match self.board[id].state() {
                     State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id)?,
                     State::RunsItems => self.hand_out_items(id)?,
@@ -62,6 +68,21 @@ impl Schedule<'_> {
     pub fn is_on_gpu(&self, id: StageId) -> bool {
         let spec = self.pipeline.stage(id);
         self.hands.is_on_gpu(spec.kind, &spec.policy.device)
+    }
+
+    /// Keeps the GPUs that a worker has found, for estimates.
+    pub fn note_devices(&mut self) -> Result<(), EngineError> {
+        let Some(found) = self.hands.found() else { return Ok(()) };
+        if self.meter.knows(found) {
+            return Ok(());
+        }
+        let cache = self.store.cache();
+        if !cache.is_read_only() {
+            cache.record(DEVICES, &devices_key(), encode(found))?;
+        }
+        self.meter.learn(found);
+        self.committer.note(Vec::new());
+        Ok(())
     }
 
     /// Tests if a stage has to wait: for another week, or, if GPU time is counted or paid from a

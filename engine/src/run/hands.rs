@@ -1,5 +1,6 @@
 //! Executors: the threads of the pool, and a thread and a worker process per device.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
@@ -7,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use cache::fs::Fs;
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use stage_core::device::Devices;
 use stage_core::{Kind, Place};
 
 use super::device::{self, ProcessHandle};
@@ -29,8 +31,8 @@ pub struct Hands {
     pool: Lane,
     tasks: Receiver<Task>,
     devices: BTreeMap<String, Device>,
-    /// The devices that `auto` and `cuda` mean.
-    gpus: Vec<String>,
+    /// The GPUs, asked of a worker when the first task has to know them.
+    found: OnceCell<Devices>,
     lanes: BTreeMap<u64, String>,
     /// The other devices of trainings on several, by ticket: they get no other work.
     reserved: BTreeMap<u64, Vec<String>>,
@@ -67,7 +69,7 @@ impl Hands {
     }
 
     /// Fails if not even one thread can be started.
-    pub fn new(shared: Shared, gpus: Vec<String>) -> io::Result<Hands> {
+    pub fn new(shared: Shared) -> io::Result<Hands> {
         let (sender, tasks) = unbounded();
         let threads = shared.engine.threads.max(1);
         let mut hands = Hands {
@@ -76,7 +78,7 @@ impl Hands {
             pool: Lane { sender, busy: 0 },
             tasks,
             devices: BTreeMap::new(),
-            gpus,
+            found: OnceCell::new(),
             lanes: BTreeMap::new(),
             reserved: BTreeMap::new(),
         };
@@ -94,12 +96,22 @@ impl Hands {
         Ok(())
     }
 
+    /// To open a GPU that is not there says why.
     fn candidates(&self, device: &str) -> Vec<String> {
-        match device {
-            "auto" if self.gpus.is_empty() => vec!["cpu".to_owned()],
-            "auto" | "cuda" => self.gpus.clone(),
-            named => vec![named.to_owned()],
+        let gpus = match device {
+            "auto" | "cuda" => self.found.get_or_init(|| device::ask(&self.shared)).names(),
+            named => return vec![named.to_owned()],
+        };
+        match (gpus.is_empty(), device) {
+            (false, _) => gpus,
+            (true, "auto") => vec!["cpu".to_owned()],
+            (true, _) => vec!["cuda:0".to_owned()],
         }
+    }
+
+    /// The GPUs, if they had to be known.
+    pub fn found(&self) -> Option<&Devices> {
+        self.found.get()
     }
 
     /// The least busy of the suitable devices.
@@ -230,6 +242,7 @@ impl Hands {
 
     /// Ends the workers cleanly.
     pub fn dismiss(self) {
+        self.shared.spare.end();
         for (_, device) in self.devices {
             drop(device.lane.sender);
             // A thread that panicked has no result.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use cache::CacheError;
+use stage_core::device::Devices;
 use stage_core::event::Event;
 
 use super::board::State;
@@ -36,6 +37,8 @@ pub struct Meter {
     /// The measures of a probe, which writes nothing itself.
     pub probed: Vec<(StageId, Measure)>,
     has_tidied: bool,
+    /// A worker of this run has told its devices.
+    has_asked: bool,
     /// Files and processes are those of the machine.
     is_real: bool,
 }
@@ -75,17 +78,28 @@ pub struct Taken {
 }
 
 impl Meter {
-    pub fn new(stages: usize, is_real: bool) -> Meter {
+    pub fn new(machine: Machine, stages: usize, is_real: bool) -> Meter {
         Meter {
-            machine: Machine::look(),
+            machine,
             tallies: std::iter::repeat_with(Tally::default).take(stages).collect(),
             taken: vec![Taken::default(); stages],
             progress: HashMap::new(),
             workers: HashMap::new(),
             probed: Vec::new(),
             has_tidied: false,
+            has_asked: false,
             is_real,
         }
+    }
+
+    pub fn knows(&self, found: &Devices) -> bool {
+        self.has_asked && self.machine.has(found)
+    }
+
+    /// The GPUs that a worker has found.
+    pub fn learn(&mut self, found: &Devices) {
+        self.machine.learn(found);
+        self.has_asked = true;
     }
 
     /// Adds a finished item: its input, its time and its output.
@@ -359,7 +373,7 @@ mod tests {
 
     #[test]
     fn steps_validations_checkpoints_and_the_start_of_a_training_are_told_apart() {
-        let mut meter = Meter::new(1, false);
+        let mut meter = Meter::new(Machine::default(), 1, false);
         meter.tallies[0].training = Session { from: 5, has_preflight: true, ..Session::default() };
         let step = |step, meter: &mut Meter| told(step, &[("loss", 1.0), (STEP, 2.0)], meter);
         told(0, &[("preflight/loss", 1.0)], &mut meter);

@@ -10,6 +10,7 @@ use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
 
 use super::aside::Asides;
 use super::context::EngineContext;
+use super::device::Spare;
 use super::gather;
 use super::message::{Failure, ItemOutcome, ItemTask, Message, Outcome, Task};
 use super::scratch::Scratch;
@@ -26,6 +27,7 @@ pub struct Shared {
     /// Stops work on GPUs.
     pub gpu_stop: StopFlag,
     pub scratch: Scratch,
+    pub spare: Spare,
     /// The folder for working folders of stages that are kept for inspection.
     pub kept: Option<Utf8PathBuf>,
 }

@@ -11,13 +11,13 @@ use stage_core::event::{Event, StageCounts};
 use stage_core::{Item, bucket_of};
 
 use super::arrived::{artifacts, gather_sources};
+use super::device::Spare;
 use super::hands::Hands;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
 use super::pool::Shared;
 use super::scratch::Scratch;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::history;
-use crate::machine::Machine;
 use crate::pipeline::{Pipeline, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
@@ -189,10 +189,10 @@ impl Replayer<'_> {
             stop: self.stop.clone(),
             gpu_stop: StopFlag::default(),
             scratch: Scratch::default(),
+            spare: Spare::default(),
             kept: Some(self.folder.to_owned()),
         };
-        let mut hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()))
-            .map_err(EngineError::Thread)?;
+        let mut hands = Hands::new(shared).map_err(EngineError::Thread)?;
         hands
             .hand_out(self.spec.kind, &self.spec.policy.device, task)
             .map_err(EngineError::Thread)?;

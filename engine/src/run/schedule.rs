@@ -103,6 +103,7 @@ impl Schedule<'_> {
                 self.tick()?;
             }
         }
+        self.note_devices()?;
         self.end_allowance()?;
         self.keep_measures()?;
         self.board.leave_unfinished()?;
@@ -253,6 +254,7 @@ impl Schedule<'_> {
                 self.tell(Event::Note { stage: None, message });
             }
         }
+        self.note_devices()?;
         self.committer.start_if_due(&self.store);
         self.end_overdue()
     }

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod course;
 mod dataset;
 mod detached;
+pub mod device;
 mod error;
 pub mod escape;
 pub mod estimate;

@@ -14,12 +14,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
+use crate::device::Devices;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -54,6 +55,8 @@ pub enum Request {
     Answer(Answer),
     /// Ends the worker after its reply.
     Shutdown,
+    /// Asks for the GPUs; before the greeting, which binds the worker to one device.
+    Devices,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,6 +102,7 @@ pub enum Reply {
         values: Vec<(String, f64)>,
     },
     Begins(Course),
+    Devices(Devices),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

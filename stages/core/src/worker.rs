@@ -10,6 +10,7 @@ use cache::{Digest, LOOSE_SIZE};
 use camino::Utf8PathBuf;
 
 use crate::course::Course;
+use crate::device::Devices;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
 use crate::stage::{
@@ -24,6 +25,8 @@ pub struct Host<'a> {
     pub stages: &'a [Box<dyn Stage>],
     /// Called once with the device and the number of threads before any stage is opened.
     pub prepare: &'a dyn Fn(&str, u32) -> Result<(), StageError>,
+    /// The GPUs that this process can use.
+    pub devices: &'a dyn Fn() -> Devices,
     /// Called after a job was closed, with the number of open ones: releases what it left behind.
     pub closed: &'a dyn Fn(usize),
 }
@@ -69,6 +72,7 @@ impl Server<'_> {
                 self.close(job);
                 Reply::Closed { open: self.jobs.len() as u32 }
             }
+            Request::Devices => Reply::Devices((self.host.devices)()),
             Request::Answer(_) | Request::Shutdown => {
                 Reply::Closed { open: self.jobs.len() as u32 }
             }

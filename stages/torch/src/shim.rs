@@ -14,7 +14,7 @@ unsafe extern "C" {
     fn throstle_free(message: *mut c_char);
     fn throstle_set_tf32(allowed: bool) -> *mut c_char;
     fn throstle_tf32() -> c_int;
-    fn throstle_set_deterministic(deterministic: bool) -> *mut c_char;
+    fn throstle_set_deterministic() -> *mut c_char;
     fn throstle_deterministic() -> bool;
     fn throstle_peak(device: c_int, bytes: *mut c_ulonglong) -> *mut c_char;
     fn throstle_reset_peak(device: c_int) -> *mut c_char;
@@ -88,9 +88,9 @@ pub fn tf32() -> Tf32 {
 }
 
 /// Selects kernels that give the same bits each time, in backward passes too.
-pub fn set_deterministic(is_deterministic: bool) -> Result<(), TorchError> {
-    // SAFETY: the function takes a plain value and catches all exceptions.
-    outcome(unsafe { throstle_set_deterministic(is_deterministic) })
+pub fn set_deterministic() -> Result<(), TorchError> {
+    // SAFETY: the function catches all exceptions.
+    outcome(unsafe { throstle_set_deterministic() })
 }
 
 pub fn is_deterministic() -> bool {

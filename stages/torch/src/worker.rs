@@ -7,8 +7,8 @@ use std::path::Path;
 
 use stage_core::worker::{Host, serve};
 
+use crate::device::{Machine, report};
 use crate::fixture::{self, Comparison};
-use crate::machine::{Machine, report};
 use crate::stages;
 
 /// Name and version, as the engine sees them.
@@ -61,7 +61,9 @@ fn serve_pipe() -> io::Result<()> {
     let stages = stages::all(&machine);
     let prepare = |device: &str, threads: u32| machine.prepare(device, threads);
     let closed = |_: usize| machine.release();
-    let host = Host { program: program(), stages: &stages, prepare: &prepare, closed: &closed };
+    let devices = || machine.devices();
+    let (program, stages, devices) = (program(), &stages, &devices);
+    let host = Host { program, stages, prepare: &prepare, devices, closed: &closed };
     let mut pipe = take_stdout()?;
     serve(&host, &mut io::stdin().lock(), &mut pipe)
 }

@@ -5,11 +5,14 @@
 //! `memory BYTES`: larger batches are out of memory. `hang`: never answers a batch.
 //! `garbage`: writes what is no message. `holds FILE`: notes in FILE how many jobs are open whenever
 //! one works, and after one was closed.
+//! `gpus N FILE`: the same with this number of GPUs. `problem TEXT`: a GPU cannot be used.
+//! `environment FILE`: writes its environment.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use stage_core::device::{Devices, Gpu};
 use stage_core::worker::{Host, serve};
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, Kind, NewValue, Output,
@@ -163,7 +166,7 @@ impl<W: Write> Write for Doomed<W> {
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };
-    let mut holds = None;
+    let (mut holds, mut gpus, mut problem) = (None, 0, None);
     let mut remote = Remote { kind: &stages::REMOTE, memory: u64::MAX, hang: false };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["die-at", number, file] => {
@@ -172,6 +175,14 @@ fn main() -> io::Result<()> {
         ["memory", bytes] => remote.memory = bytes.parse().unwrap(),
         ["hang"] => remote.hang = true,
         ["holds", file] => holds = Some((*file).to_owned()),
+        ["gpus", number, file] => {
+            (gpus, holds) = (number.parse().unwrap(), Some((*file).to_owned()));
+        }
+        ["environment", file] => {
+            let variables = std::env::vars().map(|(name, value)| format!("{name}={value}\n"));
+            std::fs::write(file, variables.collect::<String>())?;
+        }
+        ["problem", text] => problem = Some((*text).to_owned()),
         ["garbage"] => {
             io::stdout().write_all(b"this is no message at all")?;
             io::stdout().flush()?;
@@ -187,6 +198,12 @@ fn main() -> io::Result<()> {
         let watched = |inner| Box::new(Watched { inner, file: file.clone() }) as Box<dyn Stage>;
         stages = stages.into_iter().map(watched).collect();
     }
+    let devices = || {
+        if let Some(file) = &holds {
+            note(file, "asked for devices");
+        }
+        Devices { gpus: vec![Gpu::default(); gpus], problem: problem.clone() }
+    };
     let closed = |open: usize| {
         if let Some(file) = &holds {
             note(file, &format!("{open} left, {} held", HELD.load(Ordering::SeqCst)));
@@ -195,7 +212,11 @@ fn main() -> io::Result<()> {
     let host = Host {
         program: "fake-worker".to_owned(),
         stages: &stages,
-        prepare: &|_, _| Ok(()),
+        prepare: &|device, _| match &problem {
+            Some(problem) if device != "cpu" => Err(StageError::failed(problem)),
+            _ => Ok(()),
+        },
+        devices: &devices,
         closed: &closed,
     };
     serve(&host, &mut io::stdin().lock(), &mut output)

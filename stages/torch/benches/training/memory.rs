@@ -1,6 +1,6 @@
 //! The memory of a model, from before it is loaded to the peak of its steps.
 
-use stage_torch::gpu_memory_used;
+use stage_torch::{peak_memory, reset_peak_memory};
 
 pub struct Memory {
     gpu: Option<usize>,
@@ -10,7 +10,7 @@ pub struct Memory {
 impl Memory {
     pub fn new(gpu: Option<usize>) -> Memory {
         let before = match gpu {
-            Some(number) => gpu_memory_used(number).unwrap_or(0),
+            Some(_) => 0,
             None => of_process("VmRSS:"),
         };
         Memory { gpu, before }
@@ -20,14 +20,16 @@ impl Memory {
     pub fn reset(&self) {
         // SAFETY: gives free memory back to the system and touches nothing else.
         unsafe { libc::malloc_trim(0) };
+        if let Some(number) = self.gpu {
+            reset_peak_memory(number);
+        }
         // If this is not allowed, the peak of the whole process is reported.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
     }
 
-    /// libtorch does not return memory of a GPU, so the used memory is the peak.
     pub fn peak(&self) -> u64 {
         let now = match self.gpu {
-            Some(number) => gpu_memory_used(number).unwrap_or(0),
+            Some(number) => peak_memory(number).unwrap_or(0),
             None => of_process("VmHWM:"),
         };
         now.saturating_sub(self.before)

@@ -360,9 +360,8 @@ mod tests {
         let order = longest_first(&slices(&waves));
         let batch: Vec<&[f32]> = order.iter().map(|at| waves[*at].as_slice()).collect();
         for piece in [1, 3, 8, i64::MAX] {
-            let encode = |model: &Model| {
-                codec.encode_batch(&batch, piece, model, &mut Trace::default())
-            };
+            let encode =
+                |model: &Model| codec.encode_batch(&batch, piece, model, &mut Trace::default());
             let codes = codec.with_model(encode).unwrap();
             for (codes, at) in codes.iter().zip(&order) {
                 assert_eq!(*codes, alone[*at], "clip {at} in pieces of {piece}");

@@ -7,9 +7,9 @@ use stage_families::wav2vec2::kinds as asr;
 use tch::Device;
 
 use super::{blob, check_rate};
+use crate::device::Machine;
 use crate::error::guarded;
 use crate::loaded::Loaded;
-use crate::machine::Machine;
 use crate::wav2vec2::Wav2Vec2;
 use crate::wav2vec2::artifact::Model;
 use crate::wave::{self, Wave};

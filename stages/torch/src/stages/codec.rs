@@ -8,9 +8,9 @@ use tch::Device;
 
 use crate::codec::{Codec, CodecFormat};
 use crate::dac::{Config, Dac};
+use crate::device::{Machine, free_memory, parse_device, peak_memory};
 use crate::error::TorchError;
 use crate::griffin_lim;
-use crate::machine::{Machine, free_memory, gpu_memory_used, parse_device};
 use crate::mel_rvq::MelRvq;
 use crate::stored;
 use crate::tune::Base;
@@ -103,7 +103,7 @@ pub fn probe(
     let samples = PROBE_SECONDS * codec.format().rate as usize;
     let silence = vec![0f32; codec.longest().map_or(samples, |longest| longest.min(samples))];
     let encode = |clips: usize| codec.encode(&vec![silence.as_slice(); clips]).map(drop);
-    budget.probe(codec.frames(silence.len()), encode, || gpu_memory_used(number));
+    budget.probe(codec.frames(silence.len()), encode, || peak_memory(number));
     budget.remember(key, context)
 }
 

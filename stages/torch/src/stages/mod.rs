@@ -37,8 +37,8 @@ use stage_core::{Blob, Context, Fields, Item, Reject, Setup, Stage, StageError};
 
 use self::codec::CodecUse;
 use crate::codec::Codec;
+use crate::device::Machine;
 use crate::fish::tune::FishTuning;
-use crate::machine::Machine;
 use crate::tune::stage as tune;
 use crate::xtts::tune::GptTuning;
 

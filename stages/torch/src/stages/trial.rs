@@ -10,7 +10,7 @@ use stage_core::{
 use stage_formats::checkpoint;
 
 use super::all;
-use crate::machine::Machine;
+use crate::device::Machine;
 use crate::testing::Bench;
 
 pub type Ports = BTreeMap<String, Fields>;

@@ -10,9 +10,9 @@ use stage_families::vits::Tokens;
 use stage_families::vits::kinds as vits;
 use tch::Device;
 
+use crate::device::Machine;
 use crate::error::{TorchError, guarded};
 use crate::loaded::{Loaded, brought};
-use crate::machine::Machine;
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
 use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_each};

@@ -7,9 +7,9 @@ use stage_core::{
 use stage_families::artifact;
 use stage_families::vits::tune as vits_tune;
 
+use crate::device::Machine;
 use crate::error::guarded;
 use crate::lineage::ModelLineage;
-use crate::machine::Machine;
 use crate::train::log;
 use crate::train::outputs::Outcome;
 use crate::vits::tune::{Tuned, Tuning};

@@ -11,8 +11,8 @@ use super::codec::{self, CodecUse};
 use super::{blob, check_length, check_rate, codec_port, open_codec};
 use crate::budget::Budget;
 use crate::codec::{Codec, Codes};
+use crate::device::Machine;
 use crate::error::guarded;
-use crate::machine::Machine;
 use crate::npy::{self, Width};
 use crate::wave::{self, Wave};
 

@@ -10,9 +10,9 @@ use stage_families::xtts::{Language, SamplingConfig, Tokenizer, pieces, speech};
 use tch::Device;
 
 use crate::autoregressive::{Seeded, Stop};
+use crate::device::Machine;
 use crate::error::{TorchError, guarded};
 use crate::loaded::Loaded;
-use crate::machine::Machine;
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
 use crate::tune::Source;

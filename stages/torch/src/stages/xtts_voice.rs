@@ -10,8 +10,8 @@ use stage_formats::WeightFile;
 use tch::Device;
 
 use super::check_rate;
+use crate::device::Machine;
 use crate::error::{TorchError, guarded};
-use crate::machine::Machine;
 use crate::tune::Base;
 use crate::wave;
 use crate::xtts::artifact::Model;

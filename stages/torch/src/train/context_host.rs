@@ -82,8 +82,7 @@ impl Host for ContextHost<'_> {
 
     fn report(&mut self, step: u64, values: &[(&str, f64)]) {
         self.context.progress(step.min(self.steps), self.steps);
-        let now = self.seconds();
-        let peak = self.vram.peak(now).map(|bytes| ("vram_peak_bytes", bytes as f64));
+        let peak = self.vram.peak().map(|bytes| ("vram_peak_bytes", bytes as f64));
         let values: Vec<(&str, f64)> = values.iter().copied().chain(peak).collect();
         self.context.metrics(step, &values);
     }

@@ -17,7 +17,7 @@ use self::start::Start;
 use crate::error::TorchError;
 use crate::lineage;
 use crate::lora::LoraSettings;
-use crate::machine::Machine;
+use crate::device::Machine;
 use crate::train::clips::{Clips, Sides, Trainable};
 use crate::train::frozen::{check_frozen, frozen};
 use crate::train::losses::Means;

@@ -13,7 +13,7 @@ use super::{Base, Method, Request, Tuned, Tuning, tune};
 use crate::error::guarded;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::lora::LoraSettings;
-use crate::machine::Machine;
+use crate::device::Machine;
 use crate::train::log;
 use crate::train::merge::merged;
 use crate::train::outputs::Outcome;

@@ -7,7 +7,7 @@ use tch::Device;
 use super::preflight::{check_adapters, losses};
 use super::{Base, Method, Net, NetTrainee, Tuning};
 use crate::lora;
-use crate::machine::Machine;
+use crate::device::Machine;
 use crate::patterns::{Match, matches};
 use crate::stored;
 use crate::train::clips::Clips;

@@ -1,0 +1,44 @@
+//! The GPUs of a machine as a worker sees them.
+
+use serde::{Deserialize, Serialize};
+
+/// The GPUs that a worker can use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Devices {
+    /// In the order of their numbers: the first is `cuda:0`.
+    pub gpus: Vec<Gpu>,
+    /// The reason why a GPU that seems to be there cannot be used.
+    pub problem: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    pub model: String,
+    /// Major and minor compute capability.
+    pub capability: (u32, u32),
+    pub memory_bytes: u64,
+}
+
+impl Devices {
+    /// The devices that a stage on `auto` may use. A GPU that cannot be used is named too: to open it
+    /// says why, while the CPU would take days without a word.
+    pub fn names(&self) -> Vec<String> {
+        let count = self.gpus.len().max(usize::from(self.problem.is_some()));
+        (0..count).map(|number| format!("cuda:{number}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_cannot_be_used_is_not_passed_over() {
+        let none = Devices::default();
+        assert!(none.names().is_empty());
+        let two = Devices { gpus: vec![Gpu::default(); 2], ..Devices::default() };
+        assert_eq!(two.names(), ["cuda:0", "cuda:1"]);
+        let broken = Devices { problem: Some("the driver is too old".into()), ..none };
+        assert_eq!(broken.names(), ["cuda:0"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! The devices of a worker, by the CUDA runtime of its own process: the numbers, names, sizes and
+//! faults that libtorch will meet too, whatever `CUDA_VISIBLE_DEVICES`, a container or a scheduler
+//! shows of the machine.
+
+mod cudart;
+#[cfg(test)]
+mod fake;
+mod fault;
+mod machine;
+mod name;
+mod probe;
+mod report;
+mod runtime;
+
+use tch::Device;
+
+pub use self::cudart::Cudart;
+pub use self::machine::{Machine, SharedThreads};
+pub use self::name::parse_device;
+pub use self::report::{Report, report};
+use self::runtime::Runtime;
+use stage_core::StageError;
+
+/// The release of libtorch at build time.
+pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
+
+/// The free memory of a device, if it can be determined.
+pub fn free_memory(device: Device) -> Option<u64> {
+    match device {
+        Device::Cuda(number) => Cudart.memory(number).ok().map(|memory| memory.free),
+        _ => report::processor().memory_free,
+    }
+}
+
+/// The peak of the memory that libtorch has reserved on a GPU for this process, since the last reset.
+pub fn peak_memory(number: usize) -> Option<u64> {
+    Cudart.peak(number)
+}
+
+pub fn reset_peak_memory(number: usize) {
+    Cudart.reset_peak(number);
+}
+
+/// Prepares a GPU.
+pub fn open_gpu(number: usize) -> Result<(), StageError> {
+    probe::open(&Cudart, number)
+}

@@ -1,0 +1,15 @@
+//! The settings of a worker's process: they are those of libtorch itself, so this test has its own
+//! process.
+#![allow(clippy::unwrap_used)]
+
+use stage_torch::Tf32;
+use stage_torch::device::Machine;
+
+#[test]
+fn a_prepared_worker_computes_without_tf32_and_with_kernels_that_repeat_their_bits() {
+    // libtorch itself allows TF32 in convolutions.
+    assert!(stage_torch::tf32().convolutions && !stage_torch::is_deterministic());
+    Machine::default().prepare("cpu", 1).unwrap();
+    assert_eq!(stage_torch::tf32(), Tf32::default());
+    assert!(stage_torch::is_deterministic());
+}
