@@ -37,7 +37,7 @@ and of the first clip the mel spectrogram of a part as recorded and as generated
 (`all/attn`).
 
 A run that is stopped, killed or cut off resumes from its last checkpoint and ends with the same
-weights, to the bit, as an uninterrupted run, on the CPU.
+weights as an uninterrupted run: on the CPU to the bit, on a GPU to rounding.
 
 Clips are quarantined if they are shorter than a part or longer than `max_seconds`, if they have
 fewer frames than their text has tokens, or if their text has letters or digits without a symbol in
