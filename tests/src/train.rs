@@ -52,6 +52,13 @@ pub static TRAIN: Kind = Kind {
             ..Parameter::BASE
         },
         Parameter {
+            name: "devices",
+            parameter_type: ParameterType::List(&ParameterType::Text),
+            default: Default::Texts(&[]),
+            role: Role::Execution,
+            ..Parameter::BASE
+        },
+        Parameter {
             name: "frozen",
             parameter_type: ParameterType::Size,
             // Large enough for a separate file.

@@ -387,3 +387,18 @@ fn a_gpu_that_cannot_be_used_is_told_and_not_passed_over_for_the_processor() {
     let (ran, _) = on_gpus(&["problem", "the driver is for CUDA 12.2"], "cpu");
     assert_eq!(ran.status, Status::Done);
 }
+
+#[test]
+fn all_devices_of_a_training_are_reserved_for_it() {
+    let mut lab = lab(&[]);
+    lab.stages.push(Arc::new(throstle_tests::train::Remote));
+    // Stages at the end come first, so the items become ready while the training runs.
+    let training = "use = \"test.remote-train\"\ninput = \"lines\"\npause = \"100ms\"";
+    let devices = "devices = [\"cuda:0\", \"cuda:1\"]";
+    let manifest = format!("{MANIFEST}\n[stage.trained]\n{training}\n{devices}\n");
+    lab.write("pipeline.toml", &manifest);
+    lab.worker.arguments = vec!["gpus".into(), "2".into(), lab.base().join("noted").to_string()];
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    assert_eq!(started(&ran), ["cuda:0"], "the second one got no work meanwhile");
+}
