@@ -10,10 +10,10 @@ use stage_core::{
 use stage_families::artifact;
 
 use super::{Base, Method, Request, Tuned, Tuning, tune};
+use crate::device::Machine;
 use crate::error::guarded;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::lora::LoraSettings;
-use crate::device::Machine;
 use crate::train::log;
 use crate::train::merge::merged;
 use crate::train::outputs::Outcome;

@@ -6,8 +6,8 @@ use tch::Device;
 
 use super::preflight::{check_adapters, losses};
 use super::{Base, Method, Net, NetTrainee, Tuning};
-use crate::lora;
 use crate::device::Machine;
+use crate::lora;
 use crate::patterns::{Match, matches};
 use crate::stored;
 use crate::train::clips::Clips;
