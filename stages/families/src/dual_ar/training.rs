@@ -153,14 +153,15 @@ mod tests {
     }
 
     /// The figures were derived by hand from the published sizes: 860.2 million parameters, at 2
-    /// bytes for weights and gradients, 4 for copies and 8 for the moments, are 13.8 GB.
+    /// bytes for weights, 4 for gradients, 4 for copies and 8 for the moments, are 15.5 GB.
     #[test]
     fn weights_gradients_and_the_optimiser_of_the_published_model_are_as_derived_by_hand() {
         let Memory { weights, gradients, optimizer, .. } = memory(&full());
         let gigabytes = |bytes: f64| (bytes / 1e7).round() / 100.0;
         assert_eq!(gigabytes(weights), 1.72);
-        assert_eq!(gigabytes(gradients), 1.72);
-        assert_eq!(gigabytes(weights + gradients + optimizer), 13.76);
+        // In f32, whatever the weights are.
+        assert_eq!(gigabytes(gradients), 3.44);
+        assert_eq!(gigabytes(weights + optimizer), 12.04);
     }
 
     /// 28 layers at 4 rows of 4096 tokens of 1024 values of 2 bytes: 0.94 GB, and one state more.
@@ -175,7 +176,10 @@ mod tests {
         let whole = memory(&full()).total();
         assert!(memory(&Setting { rows: 2, ..full() }).total() < whole);
         assert!(memory(&Setting { length: 2048, ..full() }).total() < whole);
-        assert!(memory(&Setting { is_half: false, ..full() }).total() > whole);
+        // Half precision saves activations, which a large batch has more of than weights.
+        let large = Setting { rows: 16, ..full() };
+        let single = Setting { is_half: false, ..large.clone() };
+        assert!(memory(&single).total() > memory(&large).total());
         assert!(memory(&Setting { checkpointing: false, ..full() }).total() > 2.0 * whole);
         assert!(memory(&adapters(8)).total() < whole - 10e9);
         assert!(memory(&adapters(64)).total() > memory(&adapters(8)).total());
