@@ -119,7 +119,9 @@ impl Estimator<'_> {
             threads: self.threads,
             gpu_speed: 1.0,
         };
-        let prices = &self.pipeline.session.prices;
+        // Without work for a GPU there is nothing to compare.
+        let uses_gpu = uses_gpu(&devices, &stages);
+        let prices: &[Price] = if uses_gpu { &self.pipeline.session.prices } else { &[] };
         let mut gpus: Vec<OnGpu> = prices.iter().map(|price| layout.on(price)).collect();
         mark_best(&mut gpus);
         let best = gpus.iter().position(|row| row.is_best).map(|at| &prices[at]);
@@ -127,7 +129,9 @@ impl Estimator<'_> {
         let speed = chosen.map_or(1.0, |price| price.speed);
         let per_hour = self.pipeline.session.price_per_hour.or(chosen.map(|price| price.per_hour));
         let total = Layout { gpu_speed: speed, ..layout }.total(per_hour);
-        self.tell_gpu(&devices, &stages, chosen);
+        if uses_gpu {
+            self.tell_gpu(chosen);
+        }
         let room = self.room(per_hour)?;
         let mut named = BTreeMap::new();
         for (spec, stage) in self.pipeline.stages.iter().zip(stages) {
@@ -198,17 +202,19 @@ impl Estimator<'_> {
         }
     }
 
-    fn tell_gpu(&self, devices: &[Device], stages: &Stages, chosen: Option<&Price>) {
-        let mut stages = stages.iter().zip(devices);
-        if !stages.any(|(stage, device)| stage.is_some() && matches!(device, Device::Gpu(_))) {
-            return;
-        }
+    fn tell_gpu(&self, chosen: Option<&Price>) {
         self.assumed.add(match chosen {
             Some(price) => format!("times of GPUs are for `{}` of `[prices]`", price.name),
             None => "times of GPUs are for an A100, which has speed 1: list available GPUs under `[prices]`"
                 .to_owned(),
         });
     }
+}
+
+/// Tests if there is work for a GPU.
+fn uses_gpu(devices: &[Device], stages: &Stages) -> bool {
+    let mut stages = stages.iter().zip(devices);
+    stages.any(|(stage, device)| stage.is_some() && matches!(device, Device::Gpu(_)))
 }
 
 impl Estimate {

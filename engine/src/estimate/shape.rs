@@ -15,7 +15,6 @@ const MODELS: [&str; 3] = ["base", "model", "asset"];
 /// The port on which a codec arrives.
 const CODEC: &str = "codec";
 const CONFIG: &str = "config";
-const CONFIG_FILE: &str = "config.json";
 /// The extensions of weight files.
 const WEIGHTS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
 
@@ -40,7 +39,7 @@ impl Estimator<'_> {
         match input.references.first()? {
             Reference::Stage { stage, .. } => self.find_model(self.pipeline.stage(*stage), family),
             Reference::Asset(name) => {
-                let path = self.asset_path(name)?.join(CONFIG_FILE);
+                let path = self.asset_path(name)?.join(family.config_file());
                 family.read(&self.flows.store.cache().fs().read(&path).ok()?)
             }
         }
@@ -68,6 +67,11 @@ impl Estimator<'_> {
         let below = || self.pipeline.stages.iter().find_map(|below| read_as(below, spec.id));
         let family = told.or_else(|| spec.family()).or_else(known);
         family.or_else(above).or_else(below).unwrap_or(USUAL_MODEL)
+    }
+
+    /// The model that a stage converts, or the usual one.
+    pub fn converted(&self, spec: &StageSpec) -> Option<Box<dyn Model>> {
+        self.model(spec, self.family(spec))
     }
 
     /// The size of the weights that a stage converts.

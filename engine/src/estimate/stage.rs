@@ -3,6 +3,7 @@
 use cache::CacheError;
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
+use stage_families::model::Model;
 use stage_families::working::Working;
 
 use super::Estimator;
@@ -10,7 +11,7 @@ use super::flow::Flow;
 use crate::machine::Device;
 use crate::measure::weight::{item_weight, threads_of};
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{Input, Reference, StageSpec, StageWork};
+use crate::pipeline::{StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
@@ -22,15 +23,19 @@ const SIZE_DOUBT: f64 = 0.02;
 pub const SIMILAR: f64 = 1.5;
 /// The slowdown of one current processor core against a GPU of speed 1.
 const CORE_SLOWNESS: f64 = 100.0;
-/// The memory of the engine and of a worker: libtorch, and the context of a GPU.
-const ENGINE_RAM: f64 = 120e6;
-const WORKER_RAM: f64 = 6e8;
+/// The memory of the engine: the program, and what a plan keeps of an item.
+const ENGINE_RAM: f64 = 3e7;
+const ENGINE_ITEM: f64 = 8e2;
+/// The memory of a worker before it loads a model: libtorch and its kernels, measured on a CPU as 0.13
+/// GB without any computation and 0.16 to 0.18 GB with it; with the backward pass and its threads
+/// 0.26 GB. On a GPU its libraries are copied into memory as well.
+const WORKER_RAM: f64 = 1.8e8;
+pub const TRAINING_RAM: f64 = 2.6e8;
 const GPU_WORKER_RAM: f64 = 3e9;
 pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
-/// The largest tensor of a text model is its embedding: a fifth of the weights, held in memory in
-/// two formats.
-const TENSOR_SHARE: f64 = 0.4;
+/// A tensor that is converted is in memory as it is read and as it is written.
+const CONVERTED: f64 = 2.0;
 /// A small model takes at least this share of the time of the published one.
 const LEAST_SHARE: f64 = 0.01;
 /// The size of a batch on a GPU, in seconds of sound.
@@ -188,11 +193,13 @@ impl Estimator<'_> {
         let work = linear(rates.seconds_per_item, second) + rates.start;
         let is_gpu = matches!(device, Device::Gpu(_));
         let working = self.working_bytes(spec, &todo.flow, is_gpu);
-        let vram = GPU_CONTEXT
-            + self.arriving_weights(spec)
-            + BATCH_SECONDS * rates.vram_per_second
-            + working;
-        let in_ram = if is_gpu { 0.0 } else { working };
+        let held = self.held_weights(spec, &todo.flow, is_gpu);
+        let vram = GPU_CONTEXT + held + BATCH_SECONDS * rates.vram_per_second + working;
+        let in_ram = match device {
+            Device::Here => ENGINE_ITEM * items,
+            Device::Cpu => held + working,
+            Device::Gpu(_) => 0.0,
+        };
         StageEstimate {
             basis: Basis::Formula,
             seconds: Some(Figure::within(work / self.threads(spec), rates.spread)),
@@ -200,7 +207,7 @@ impl Estimator<'_> {
                 linear(rates.bytes_per_item, rates.bytes_per_second),
                 rates.spread.min(2.0),
             )),
-            ram_bytes: Some(self.ram(spec, device) + Figure::within(in_ram, RAM_SPREAD)),
+            ram_bytes: Some(Figure::within(base_ram(device) + in_ram, RAM_SPREAD)),
             vram_bytes: is_gpu.then(|| Figure::within(vram, RAM_SPREAD)),
             ..StageEstimate::unknown(0)
         }
@@ -212,11 +219,23 @@ impl Estimator<'_> {
             basis: Basis::Formula,
             seconds: Some(Figure::within(weights.start + bytes / WEIGHT_BYTES_PER_SECOND, 3.0)),
             disk_bytes: Some(Figure::within(bytes * weights.written, 1.2)),
-            ram_bytes: Some(
-                self.ram(spec, device) + Figure::within(bytes * in_memory(spec), RAM_SPREAD),
-            ),
+            ram_bytes: Some(Figure::within(
+                base_ram(device) + self.converting_bytes(spec, weights, bytes),
+                RAM_SPREAD,
+            )),
             ..StageEstimate::unknown(0)
         }
+    }
+
+    /// The bytes of weights that are in memory at once: all, or those of the largest tensor.
+    fn converting_bytes(&self, spec: &StageSpec, weights: Weights, bytes: f64) -> f64 {
+        let model = self.converted(spec).filter(|_| weights.streams);
+        model.map_or(bytes, |model| {
+            let share = model.largest_tensor() as f64 / model.parameters().max(1) as f64;
+            let written = model.bytes(&spec.parameters);
+            // It is written from memory while it is still there as it was read.
+            share * (bytes + written).max(CONVERTED * written)
+        })
     }
 
     /// The parameters of the stage's model, for looking up a measure.
@@ -237,29 +256,28 @@ impl Estimator<'_> {
     }
 
     /// The weights that a stage holds in memory.
-    fn arriving_weights(&self, spec: &StageSpec) -> f64 {
-        let model = if spec.family().is_some() { self.weight_bytes(spec) } else { 0.0 };
+    fn held_weights(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
+        let model = self.with_model(spec, flow, is_gpu, |model, working| model.held_bytes(working));
         model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
     }
 
     /// What a stage keeps of the items of a batch beside the weights of its model.
     fn working_bytes(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
+        self.with_model(spec, flow, is_gpu, |model, working| model.working_bytes(working))
+    }
+
+    fn with_model(
+        &self,
+        spec: &StageSpec,
+        flow: &Flow,
+        is_gpu: bool,
+        bytes: impl Fn(&dyn Model, &Working<'_>) -> f64,
+    ) -> f64 {
         let model = spec.family().and_then(|family| self.model(spec, family));
         let (kind, parameters) = (spec.kind, &spec.parameters);
         let (items, seconds) = (flow.items, flow.mean_seconds());
         let working = Working { kind, parameters, items, seconds, is_gpu };
-        model.map_or(0.0, |model| model.working_bytes(&working))
-    }
-
-    fn ram(&self, spec: &StageSpec, device: &Device) -> Figure {
-        Figure::within(
-            match device {
-                Device::Here => ENGINE_RAM,
-                Device::Cpu => WORKER_RAM + self.arriving_weights(spec),
-                Device::Gpu(_) => GPU_WORKER_RAM,
-            },
-            RAM_SPREAD,
-        )
+        model.map_or(0.0, |model| bytes(&*model, &working))
     }
 
     /// The slowdown of a device relative to the one that a formula is for.
@@ -274,11 +292,13 @@ impl Estimator<'_> {
     }
 }
 
-/// The share of the weights that is in memory at once. Foreign files are read tensor by tensor.
-fn in_memory(spec: &StageSpec) -> f64 {
-    let is_asset = |reference: &Reference| matches!(reference, Reference::Asset(_));
-    let is_import = |input: &Input| input.references.iter().any(is_asset);
-    if spec.inputs.values().any(is_import) { TENSOR_SHARE } else { 1.0 }
+/// The memory of the process of a stage without its work.
+fn base_ram(device: &Device) -> f64 {
+    match device {
+        Device::Here => ENGINE_RAM,
+        Device::Cpu => WORKER_RAM,
+        Device::Gpu(_) => GPU_WORKER_RAM,
+    }
 }
 
 /// A measured peak, if there is one.

@@ -11,7 +11,7 @@ use stage_families::training::{Effort, Memory, Rows, Setting, TokenRows, Trainab
 use super::Estimator;
 use super::flow::{Flow, Limit};
 use super::overhead::Overhead;
-use super::stage::{GPU_CONTEXT, SIMILAR};
+use super::stage::{GPU_CONTEXT, SIMILAR, TRAINING_RAM};
 use crate::machine::Device;
 use crate::measure::Measure;
 use crate::pipeline::{ITEMS, StageId, StageSpec};
@@ -105,7 +105,7 @@ impl Estimator<'_> {
             disk_bytes: None,
             ram_bytes: Some(match is_gpu {
                 true => Figure::within(3e9 + plan.memory(1).weights, 1.7),
-                false => memory + Figure::exact(4e8),
+                false => memory + Figure::exact(TRAINING_RAM),
             }),
             vram_bytes: is_gpu.then_some(memory),
             ..StageEstimate::unknown(0)

@@ -75,6 +75,8 @@ pub struct Weights {
     pub start: f64,
     /// The share of the model that is written as new objects: 0 if all are kept.
     pub written: f64,
+    /// One tensor is in memory at a time.
+    pub streams: bool,
 }
 
 /// The speed of weights between disk, checksum and memory, in bytes per second.

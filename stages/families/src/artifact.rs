@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stage_core::{Blob, Fields, NewValue};
 use stage_formats::safetensors::{self, SafetensorsFile};
-use stage_formats::{FormatError, Tensor};
+use stage_formats::{FormatError, Tensor, TensorInfo};
 
 /// The family of the model, one of the words below.
 pub const FAMILY: &str = "family";
@@ -86,6 +86,11 @@ pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, FormatError> {
     safetensors::write([(DATA, tensor)])
 }
 
+/// The same file with zeros for the values, and the place where they start.
+pub fn room(info: TensorInfo) -> Result<(Vec<u8>, usize), FormatError> {
+    safetensors::room(DATA, info)
+}
+
 /// The tensor in a blob; it shares the blob's bytes.
 pub fn decode(bytes: impl Into<Bytes>) -> Result<Tensor, FormatError> {
     SafetensorsFile::read(bytes.into())?.tensor(DATA)
@@ -106,6 +111,9 @@ mod tests {
         let back = decode(bytes.clone()).unwrap();
         assert_eq!(back, tensor);
         assert!(bytes.as_ptr_range().contains(&back.data().as_ptr()));
+        let (mut file, start) = room(tensor.info().clone()).unwrap();
+        file[start..].copy_from_slice(tensor.data());
+        assert_eq!(file, bytes);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use stage_core::{Kind, Parameters};
 
 use crate::export::Exporter;
-use crate::import::Importer;
+use crate::import::{CONFIG_FILE, Importer};
 use crate::model::{Assumed, Codec, Model};
 
 /// A family of models, adapters or codecs: all artifacts with one word in their field `family`.
@@ -17,6 +17,11 @@ pub trait Family: Sync {
     /// The stage kinds for this family alone.
     fn kinds(&self) -> &'static [&'static Kind] {
         &[]
+    }
+
+    /// The file of its configuration beside published weights.
+    fn config_file(&self) -> &'static str {
+        CONFIG_FILE
     }
 
     /// The model in a configuration, if it is one of this family.

@@ -1,6 +1,7 @@
 //! The cost of a model, from its sizes alone: no weights are needed, and nothing is computed.
 
 use stage_core::Parameters;
+use stage_formats::shapes::Expected;
 
 use crate::training::Trainable;
 use crate::working::Working;
@@ -11,6 +12,16 @@ pub trait Model {
 
     /// Size of the weights that a stage with these parameters makes or passes on, in bytes.
     fn bytes(&self, stage: &Parameters) -> f64;
+
+    /// The values of its largest tensor; all values if that is unknown.
+    fn largest_tensor(&self) -> i64 {
+        self.parameters()
+    }
+
+    /// Bytes of the weights that a stage holds in memory while it works with the model.
+    fn held_bytes(&self, working: &Working<'_>) -> f64 {
+        self.bytes(working.parameters)
+    }
 
     /// Time relative to the published model, which the rates are for.
     fn share(&self) -> f64 {
@@ -26,6 +37,11 @@ pub trait Model {
     fn trainable(&self) -> Option<&dyn Trainable> {
         None
     }
+}
+
+/// The values of the largest of these tensors.
+pub(crate) fn largest(tensors: &[Expected]) -> i64 {
+    tensors.iter().map(|(_, shape)| shape.iter().product()).max().unwrap_or(0)
 }
 
 /// The assumed model if none exists.

@@ -76,6 +76,16 @@ pub fn write<'a>(
     writer.finish()
 }
 
+/// A file with one tensor of zeros, to be filled from the returned place on.
+pub fn room(name: &str, info: TensorInfo) -> Result<(Vec<u8>, usize), FormatError> {
+    let length = info.bytes().ok_or_else(|| FormatError::tensor(name, "it is too large"))?;
+    let tensors = BTreeMap::from([(name.to_owned(), info)]);
+    let header = SafetensorsWriter::new(Vec::new(), tensors, &BTreeMap::new())?.sink;
+    let mut file = vec![0; header.len() + length];
+    file[..header.len()].copy_from_slice(&header);
+    Ok((file, header.len()))
+}
+
 /// Writes a file tensor by tensor, in the order of [`Self::order`].
 #[derive(Debug)]
 pub struct SafetensorsWriter<W> {

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use stage_core::{Fields, NewValue, ParameterValue, StageError, Value};
 use stage_formats::{Dtype, Tensor};
 use support::models::{
-    CONFIG, Tensors, config, import, import_asset, imported, model, pth, safe, tensors, tokenizer,
+    CODEC, CONFIG, Tensors, codec_tensors, config, import, import_asset, imported, model, pth,
+    safe, tensors, tokenizer,
 };
 use support::{Bench, text};
 
@@ -134,25 +135,78 @@ fn the_licence_is_carried_on() {
 }
 
 #[test]
-fn a_codec_is_known_by_its_names_and_needs_no_config() {
+fn a_codec_is_known_by_its_names_and_has_the_shapes_of_its_sizes() {
+    let own = codec_tensors();
+    let mut stored: Tensors =
+        own.iter().map(|(name, one)| (format!("generator.{name}"), one.clone())).collect();
     let one = Tensor::from_f32([1], &[1.0]).unwrap();
-    let names = ["encoder.a", "quantizer.b", "decoder.c"];
-    let mut tensors: Tensors =
-        names.iter().map(|name| (format!("generator.{name}"), one.clone())).collect();
-    tensors.insert("discriminator.d".to_owned(), one.clone());
-    tensors.insert("generator.quantizer.pre_module.freqs_cis".to_owned(), one);
+    stored.insert("discriminator.d".to_owned(), one.clone());
+    stored.insert("generator.quantizer.pre_module.freqs_cis".to_owned(), one.clone());
     let mut bench = Bench::default();
-    let files = [("codec.pth", pth(&tensors)), config()];
-    let output = import(&mut bench, &files, &[]).unwrap();
-    assert_eq!(
-        imported(&bench, &output).into_keys().collect::<Vec<_>>(),
-        [names[2], names[0], names[1]]
-    );
+    let sizes = ("codec.json", CODEC.as_bytes().to_vec());
+    let output = import(&mut bench, &[("codec.pth", pth(&stored)), sizes.clone()], &[]).unwrap();
+    assert_eq!(imported(&bench, &output), own);
     assert_eq!(model(&output)["family"], NewValue::Text("fish-dac".to_owned()));
-    assert_eq!(model(&output)["config"], NewValue::bytes("model/config", "{}\n"));
-    let written = [("config", text("config.json"))];
-    let output = import(&mut Bench::default(), &files, &written).unwrap();
-    assert_eq!(model(&output)["config"], NewValue::bytes("model/config", CONFIG));
+    assert_eq!(model(&output)["config"], NewValue::bytes("model/config", CODEC));
+
+    let name = "decoder.model.0.conv.bias";
+    let other = Tensors::from([(format!("generator.{name}"), one)]);
+    stored.extend(other);
+    let error = failure(&[("codec.pth", pth(&stored)), sizes], &[]);
+    assert!(error.contains(&format!("of another shape: `{name}` [1] instead of [4]")), "{error}");
+    // Without sizes a file has those of the published codec.
+    let error = failure(&[("codec.pth", pth(&own))], &[]);
+    assert!(error.contains("missing: `decoder.model.3"), "{error}");
+    let error = failure(&[("codec.pth", pth(&own)), config()], &[("config", text("config.json"))]);
+    assert!(error.starts_with("`codec.json`: its config: unknown field `model_type`"), "{error}");
+}
+
+/// The note on tensors that were left out, with their number.
+fn left_out(files: &[(&str, Vec<u8>)]) -> (String, u64) {
+    let output = import(&mut Bench::default(), files, &[]).unwrap();
+    let mut notes = output.notes.into_iter();
+    notes.find(|(note, _)| note.starts_with("tensors left out that")).unwrap()
+}
+
+#[test]
+fn tensors_that_a_model_does_not_have_are_left_out_and_named() {
+    let one = Tensor::from_f32([1], &[0.0]).unwrap();
+    let with = |mut tensors: Tensors, names: &[&str]| {
+        tensors.extend(names.iter().map(|name| ((*name).to_owned(), one.clone())));
+        tensors
+    };
+    let told = |names: &str, count: u64| {
+        (format!("tensors left out that the model does not have: {names}"), count)
+    };
+    let weights = with(tensors(Dtype::F32), &["extra.weight", "layers.9.x"]);
+    let expected = told("`extra.weight`, `layers.9.x`", 2);
+    assert_eq!(left_out(&[config(), ("model.pth", pth(&weights))]), expected);
+    let sizes = ("codec.json", CODEC.as_bytes().to_vec());
+    let weights = with(codec_tensors(), &["decoder.extra"]);
+    assert_eq!(left_out(&[sizes, ("codec.pth", pth(&weights))]), told("`decoder.extra`", 1));
+}
+
+#[test]
+fn an_output_layer_beside_tied_embeddings_is_left_out() {
+    let tied = CONFIG.replace(r#"_embeddings": false"#, r#"_embeddings": true"#);
+    let files = [("config.json", tied.into_bytes()), ("model.pth", pth(&tensors(Dtype::F32)))];
+    let told = "tensors left out that the model does not have: `output.weight`";
+    assert_eq!(left_out(&files), (told.to_owned(), 1));
+    let mut bench = Bench::default();
+    let output = import(&mut bench, &files, &[]).unwrap();
+    assert!(!imported(&bench, &output).contains_key("output.weight"));
+}
+
+#[test]
+fn fields_of_the_configuration_without_effect_are_kept_and_named() {
+    let odd = CONFIG.replace(r#""dim": 8"#, r#""dim": 8, "dimm": 9"#);
+    let files = [("config.json", odd.clone().into()), ("model.pth", pth(&tensors(Dtype::F32)))];
+    let output = import(&mut Bench::default(), &files, &[]).unwrap();
+    let told = ("fields of `config.json` without effect: `dimm`".to_owned(), 1);
+    assert!(output.notes.contains(&told), "{:?}", output.notes);
+    assert_eq!(model(&output)["config"], NewValue::bytes("model/config", odd));
+    let files = [config(), ("model.pth", pth(&tensors(Dtype::F32)))];
+    assert_eq!(import(&mut Bench::default(), &files, &[]).unwrap().notes.len(), 2);
 }
 
 #[test]
@@ -286,6 +340,9 @@ fn names_of_tensors_cannot_forge_a_line_of_a_message() {
     let forged = "x\nerror: all is well\u{1b}[2J\u{202e}";
     let mut given = tensors(Dtype::F32);
     given.insert(forged.to_owned(), Tensor::from_f32([1], &[0.0]).unwrap());
+    let (note, _) = left_out(&[config(), ("model.pth", pth(&given))]);
+    assert!(note.contains("x\\nerror") && !note.contains(['\n', '\u{1b}', '\u{202e}']), "{note:?}");
+    given.remove("norm.weight");
     let mut strange = Tensors::new();
     strange.insert(forged.to_owned(), Tensor::from_f32([1], &[0.0]).unwrap());
     for write in [pth, safe] {

@@ -8,7 +8,7 @@ use stage_core::{Fields, StageError, Value};
 use stage_families::artifact;
 use stage_formats::{Dtype, Tensor};
 use support::models::{
-    CONFIG, Tensors, config, export, names, pth, stored, tensors, tokenizer, weights,
+    CODEC, Tensors, codec_tensors, config, export, names, pth, stored, tensors, tokenizer, weights,
 };
 use support::{Bench, text};
 
@@ -74,21 +74,17 @@ fn floats_are_written_in_the_type_that_was_asked_for_and_integers_as_they_are() 
 
 #[test]
 fn a_codec_is_one_file_unless_it_is_not_the_published_one() {
-    let one = Tensor::from_f32([1], &[1.0]).unwrap();
-    let tensors: Tensors = ["encoder.a", "quantizer.b", "decoder.c"]
-        .map(|name| (name.to_owned(), one.clone()))
-        .into_iter()
-        .collect();
     let mut bench = Bench::default();
-    let published = stored(&mut bench, &[("codec.pth", pth(&tensors))]);
-    let files = export(&mut bench, published.clone(), &[]).unwrap();
+    let files = [("codec.pth", pth(&codec_tensors())), ("codec.json", CODEC.into())];
+    let other = stored(&mut bench, &files);
+    let mut published = other.clone();
+    published.set("config", bench.blob(artifact::CONFIG_KIND, "{}\n"));
+    let files = export(&mut bench, published, &[]).unwrap();
     assert_eq!(names(&files), ["codec.pth"]);
-    assert_eq!(weights(&files["codec.pth"]), tensors);
-    let mut other = published;
-    other.set("config", bench.blob(artifact::CONFIG_KIND, CONFIG));
+    assert_eq!(weights(&files["codec.pth"]), codec_tensors());
     let files = export(&mut bench, other, &[]).unwrap();
     assert_eq!(names(&files), ["codec.json", "codec.pth"]);
-    assert_eq!(files["codec.json"], CONFIG);
+    assert_eq!(files["codec.json"], CODEC);
 }
 
 #[test]

@@ -188,6 +188,12 @@ fn what_does_not_belong_together_is_told() {
     let error = failure(&around(("model.safetensors", safe(&lost))), &[]);
     let told = format!("missing: `{IN_LAYER}.weight_g`; unexpected: `extra`");
     assert!(error.ends_with(&told), "{error}");
+    lost = in_pairs(&generator(), OLDER, is_wavenet);
+    lost.insert("extra".to_owned(), Tensor::from_f32([1], &[0.0]).unwrap());
+    let files = around(("model.safetensors", safe(&lost)));
+    let output = import(&mut Bench::default(), &files, &[]).unwrap();
+    let told = ("tensors left out that the model does not have: `extra`".to_owned(), 1);
+    assert!(output.notes.contains(&told), "{:?}", output.notes);
     let mut phonemes = around(weights);
     phonemes[2].1 = b"{}".to_vec();
     assert!(failure(&phonemes, &[]).contains("phonemes of espeak"));

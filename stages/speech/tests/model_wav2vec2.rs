@@ -69,6 +69,21 @@ fn a_checkpoint_in_either_form_becomes_the_same_model_without_the_mask() {
 }
 
 #[test]
+fn further_tensors_and_fields_are_left_out_and_named() {
+    let mut further = tensors();
+    further.insert("quantizer.codevectors".into(), Tensor::from_f32([1], &[0.0]).unwrap());
+    let mut files = around(("model.safetensors", safe(&further)));
+    files[0].1 = CONFIG.replacen('{', r#"{"transformers_version": "4", "gist": 1, "#, 1).into();
+    let output = import(&mut Bench::default(), &files, &[]).unwrap();
+    for told in [
+        "tensors left out that the model does not have: `quantizer.codevectors`",
+        "fields of `config.json` without effect: `gist`",
+    ] {
+        assert!(output.notes.contains(&(told.to_owned(), 1)), "{:?}", output.notes);
+    }
+}
+
+#[test]
 fn what_does_not_belong_to_the_configuration_is_told() {
     let mut tensors = stored(true);
     tensors.remove("lm_head.bias");

@@ -16,6 +16,9 @@ use crate::weights::Weights;
 use crate::patterns::{Match, matches};
 use crate::random::hash;
 
+/// The number of values that are merged at a time.
+const MERGED: i64 = 1 << 22;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoraSettings {
@@ -108,21 +111,30 @@ impl Layer<'_> {
         (Tensor::from_slice(&a).view([rank, inputs]), Tensor::from_slice(&b).view([outputs, rank]))
     }
 
-    /// A weight in place of its own, in f32, with the change of the adapter added; `None` where no
-    /// adapter is.
-    pub fn merged(&mut self, weight: &Tensor) -> Result<Option<Tensor>, TorchError> {
+    /// A weight in place of its own with the change of the adapter added, computed in f32 and rounded
+    /// once, to `kind`; `None` where no adapter is. Embeddings are large, so only a part of the rows
+    /// is in f32 at a time.
+    pub fn merged(&mut self, weight: &Tensor, kind: Kind) -> Result<Option<Tensor>, TorchError> {
+        let is_transposed = !matches!(self, Layer::Linear(_));
         let Some(adapter) = self.adapter() else { return Ok(None) };
+        let scaling = adapter.scaling;
         let (a, b) = (adapter.a.f_detach()?, adapter.b.f_detach()?);
-        let mut change = b.f_to_kind(Kind::Float)?.f_matmul(&a.f_to_kind(Kind::Float)?)?;
-        let _ = change.f_mul_scalar_(adapter.scaling)?;
-        let change = match self {
-            Layer::Linear(_) => change,
-            Layer::Conv1D(_) | Layer::Embedding(_) => change.f_tr()?,
-        };
-        // The copy is written to: embeddings are large.
-        let mut merged = weight.f_detach()?.f_to_dtype(Kind::Float, false, true)?;
-        let _ = merged.f_add_(&change)?;
-        Ok(Some(merged.f_contiguous()?))
+        let (a, b) = (a.f_to_kind(Kind::Float)?, b.f_to_kind(Kind::Float)?);
+        // A row of the change is a row of the left one times the right one.
+        let (left, right) = if is_transposed { (a.f_tr()?, b.f_tr()?) } else { (b, a) };
+        let weight = weight.f_detach()?;
+        let merged = Tensor::f_empty(weight.size(), (kind, weight.device()))?;
+        let (count, width) = weight.size2()?;
+        let most = (MERGED / width.max(1)).max(1);
+        for start in (0..count).step_by(most as usize) {
+            let rows = |tensor: &Tensor| tensor.f_narrow(0, start, most.min(count - start));
+            // The copy is written to.
+            let mut part = rows(&weight)?.f_to_dtype(Kind::Float, false, true)?;
+            let change = rows(&left)?.f_matmul(&right)?.f_mul_scalar_(scaling)?;
+            let _ = part.f_add_(&change)?;
+            rows(&merged)?.f_copy_(&part)?;
+        }
+        Ok(Some(merged))
     }
 }
 
@@ -193,8 +205,8 @@ pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError
     let mut count = 0;
     for (_, mut layer) in model.layers() {
         let weight = layer.weight().shallow_clone();
-        if let Some(merged) = layer.merged(&weight)? {
-            *layer.weight() = merged.f_to_kind(kind)?;
+        if let Some(merged) = layer.merged(&weight, kind)? {
+            *layer.weight() = merged;
             *layer.adapter() = None;
             count += 1;
         }

@@ -39,9 +39,10 @@ pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, TorchError> {
         dtype.ok_or_else(|| TorchError::Input(format!("a {kind:?} tensor cannot be stored")))?;
     let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?.f_contiguous()?;
     let shape: Vec<usize> = tensor.size().iter().map(|size| *size as usize).collect();
-    let mut bytes = vec![0u8; tensor.numel() * dtype.size()];
-    tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
-    Ok(artifact::encode(&stage_formats::Tensor::new(TensorInfo::new(dtype, shape), bytes)?)?)
+    // Without a second copy of the values: embeddings are large.
+    let (mut file, start) = artifact::room(TensorInfo::new(dtype, shape))?;
+    tensor.f_copy_data_u8(&mut file[start..], tensor.numel())?;
+    Ok(file)
 }
 
 pub fn decode(bytes: Bytes) -> Result<Tensor, TorchError> {

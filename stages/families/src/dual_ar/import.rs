@@ -6,10 +6,13 @@ use stage_core::{Context, NewValue, StageError};
 use stage_formats::WeightFile;
 use stage_formats::bpe::Bpe;
 
+use super::config::FIELDS;
 use super::{Config, DualAr};
 use crate::artifact::{CONFIG, CONFIG_KIND, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND};
 use crate::fish;
-use crate::import::{Files, Imported, Importer, Layout, Opened, Part, Request, description};
+use crate::import::{
+    Files, Imported, Importer, Layout, Opened, Part, Request, description, unknown_fields,
+};
 
 /// Tensors of another modality in the published file, which the original drops too.
 const OTHER_MODALITY: &str = "audio_";
@@ -33,12 +36,13 @@ impl Importer for DualAr {
         context: &mut dyn Context,
     ) -> Result<Imported, StageError> {
         let config = request.config(context)?;
-        let layout = layout(&weights.file, self.prefixes())?;
+        let mut layout = layout(&weights.file, self.prefixes())?;
         let published = Config::parse(&config)?;
-        layout.check(&published.tensors())?;
+        layout.fit(&published.tensors())?;
+        let notes = unknown_fields(&config, "", &[FIELDS]);
         let mut values = tokenizer(&request.files, published.vocab_size as usize, context)?;
         values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
-        Ok(Imported { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
+        Ok(Imported { parts: vec![Part { weights, layout }], values, notes })
     }
 }
 

@@ -107,7 +107,7 @@ default `intermediate` is 3 x `dim` and `head_dim` is `dim` / `heads`; the fast 
 as the slow ones.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: false }),
     inputs: &[InputPort {
         name: "codec",
         reads: FieldSet::All,
@@ -214,13 +214,14 @@ static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
 
 pub static MERGE: Kind = Kind {
     name: "fish.merge",
+    version: 2,
     summary: "Merges adapters into their base.",
     doc: "\
 The sum is made in f32 and rounded once. Adapters of another base are refused; several sets of
 adapters would have to be merged one after the other.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: true }),
     inputs: &[BASE_MODEL, ADAPTERS],
     outputs: &[MODEL_OUTPUT],
     parameters: &[choice(

@@ -3,7 +3,7 @@
 use stage_core::{Kind, Parameters};
 
 use super::{Config, Stack, fresh, kinds};
-use crate::model::{Assumed, Model};
+use crate::model::{Assumed, Model, largest};
 use crate::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 use crate::working::{Working, keys_and_values};
 
@@ -37,6 +37,17 @@ impl Model for Config {
             _ => WEIGHT_BYTES,
         };
         self.parameters() as f64 * each
+    }
+
+    fn largest_tensor(&self) -> i64 {
+        largest(&self.tensors())
+    }
+
+    /// In the type that is computed in. While its largest tensor is loaded it is also in memory as it
+    /// is stored.
+    fn held_bytes(&self, working: &Working<'_>) -> f64 {
+        let width = working.width(WEIGHT_BYTES);
+        self.parameters() as f64 * width + self.largest_tensor() as f64 * WEIGHT_BYTES
     }
 
     fn share(&self) -> f64 {

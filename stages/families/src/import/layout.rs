@@ -1,6 +1,6 @@
 //! The mapping from the tensors of a file to those of the model, and checks that it is complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stage_core::StageError;
 use stage_formats::shapes::{self, Expected};
@@ -10,8 +10,10 @@ use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 /// The tensors of a model by name.
 pub struct Layout {
     tensors: BTreeMap<String, Place>,
-    /// Tensors of the file that the model does not have.
+    /// Tensors of the file that no model of the family has, or that are made anew.
     pub dropped: u64,
+    /// Names of further tensors, which the model does not have.
+    pub unknown: Vec<String>,
 }
 
 /// The origin of a tensor.
@@ -46,7 +48,7 @@ impl Layout {
             };
             tensors.insert(name, Place { info, stored });
         }
-        Ok(Layout { tensors, dropped })
+        Ok(Layout { tensors, dropped, unknown: Vec::new() })
     }
 
     /// Renames the tensors of a file, and drops those without a new name.
@@ -111,9 +113,25 @@ impl Layout {
         self.tensors.iter().map(move |(name, place)| (name.as_str(), sizes(place)))
     }
 
-    /// The same for weights that may be stored in pairs.
-    pub fn check_paired(&self, expected: Vec<Expected>) -> Result<(), StageError> {
-        self.check(&paired(expected, |name| self.tensors.contains_key(name)))
+    /// The same as [`fit`](Self::fit) for weights that may be stored in pairs.
+    pub fn fit_paired(&mut self, expected: Vec<Expected>) -> Result<(), StageError> {
+        let expected = paired(expected, |name| self.tensors.contains_key(name));
+        self.fit(&expected)
+    }
+
+    /// Leaves out the tensors that the model does not have, as the loaders of the original projects
+    /// do, and checks the others.
+    pub fn fit(&mut self, expected: &[Expected]) -> Result<(), StageError> {
+        let known: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
+        let fitting = self.shapes().filter(|(name, _)| known.contains(name)).collect();
+        if shapes::compare(&fitting, expected).is_err() {
+            // The name of another tensor may say where a missing one is.
+            return self.check(expected);
+        }
+        let unknown = self.names().filter(|name| !known.contains(name));
+        self.unknown = unknown.map(str::to_owned).collect();
+        self.tensors.retain(|name, _| known.contains(name.as_str()));
+        Ok(())
     }
 
     pub fn check(&self, expected: &[Expected]) -> Result<(), StageError> {

@@ -1,5 +1,6 @@
 //! Import of published files as models, for all families.
 
+mod fields;
 mod files;
 mod layout;
 
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use stage_core::{Context, NewValue, StageError};
 use stage_formats::WeightFile;
 
+pub use fields::{TRANSFORMERS_FIELDS, unknown_fields};
 pub use files::{Files, Opened, description};
 pub use layout::Layout;
 

@@ -29,8 +29,10 @@ read.
 
 Prefixes of training tools (`state_dict`, `model.`, `generator.`) are removed from names; rotary
 tables and masks are left out, since they are computed; separate matrices of queries, keys and
-values are joined. The tensors of a text model, a VITS model or a speech recogniser are checked
-against its `config.json`, and the size of its tokenizer against its vocabulary.
+values are joined. Tensors are checked against `config.json` (of a codec, `codec.json`), and the size of
+a tokenizer against its vocabulary. As in the original projects, further tensors are left out, and
+fields without effect are kept; the notes name and count both. Further tensors of an XTTS model are an
+error, as in the original.
 
 VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside),
 finetune-hf-vits at any moment of training, and the original project (`G_100000.pth`, `config.json`,
@@ -49,7 +51,7 @@ XTTS v2 models are `model.pth` of the release or a checkpoint of its trainer, wi
 read if they exist; copies of tensors, filters and the optimizer's state are left out. Sizes that
 `config.json` does not give follow from the tensors.",
     work: Work::Gather,
-    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: true }),
     inputs: &[InputPort {
         name: "asset",
         reads: FieldSet::All,
@@ -147,7 +149,7 @@ where transformers expects plain weights, in f32 unless `dtype` says otherwise, 
 is left out unless `discriminator` is set. The licence of the model is in the head of `README.md`,
 where `model.import` finds it.",
     work: Work::Gather,
-    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: false }),
     inputs: &[InputPort {
         name: "model",
         reads: FieldSet::All,

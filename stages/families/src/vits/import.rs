@@ -4,6 +4,7 @@ use stage_core::{Context, NewValue, StageError};
 use stage_formats::json::to_json;
 use stage_formats::{FormatError, WeightFile};
 
+use super::config::FIELDS;
 use super::{
     Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, Vits, is_original, is_projection,
     plain_name, read_original, read_speakers, tokenizer_config_file, vocabulary_file,
@@ -12,7 +13,10 @@ use super::{
 use crate::artifact::{
     CONFIG, CONFIG_KIND, SPEAKERS, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY,
 };
-use crate::import::{Files, Imported, Importer, Layout, Opened, Part, Request, description};
+use crate::import::{
+    Files, Imported, Importer, Layout, Opened, Part, Request, TRANSFORMERS_FIELDS, description,
+    unknown_fields,
+};
 
 /// The file of the original with its symbols, one per line.
 const SYMBOLS: &str = "vocab.txt";
@@ -54,20 +58,20 @@ struct Description {
 
 impl Description {
     fn read(
-        config: &[u8],
+        source: &[u8],
         files: &Files<'_>,
         context: &mut dyn Context,
     ) -> Result<Description, StageError> {
-        let (config, text, vocabulary, reading) = match is_original(config) {
+        let (config, text, vocabulary, reading) = match is_original(source) {
             false => {
                 let mut needed = |name: &str| files.needed(name, "how texts are read", context);
                 let parts = (needed(VOCABULARY)?.to_vec(), needed(TOKENIZER_CONFIG)?.to_vec());
-                (Config::parse(config)?, config.to_vec(), parts.0, parts.1)
+                (Config::parse(source)?, source.to_vec(), parts.0, parts.1)
             }
             true => {
                 let symbols =
                     symbols(&files.needed(SYMBOLS, "what the model can read", context)?)?;
-                let (own, rules) = read_original(config, symbols.len())?;
+                let (own, rules) = read_original(source, symbols.len())?;
                 let text = to_json(&own)?;
                 let reading = tokenizer_config_file(&symbols, rules);
                 (own, text, vocabulary_file(&symbols)?, reading)
@@ -91,8 +95,12 @@ impl Description {
             let names = read_speakers(&description(SPEAKERS_FILE, &list, context)?, &config)?;
             values.push((SPEAKERS.to_owned(), NewValue::Text(write_speakers(&names))));
         }
-        let notes = tokenizer.is_romanised().then(|| (ROMANISED.to_owned(), 1));
-        Ok(Description { config, values, notes: notes.into_iter().collect() })
+        let mut notes: Vec<(String, u64)> =
+            tokenizer.is_romanised().then(|| (ROMANISED.to_owned(), 1)).into_iter().collect();
+        if !is_original(source) {
+            notes.extend(unknown_fields(source, "", &[FIELDS, TRANSFORMERS_FIELDS]));
+        }
+        Ok(Description { config, values, notes })
     }
 
     /// The tensors of the model, with those of a discriminator in a separate file.
@@ -102,21 +110,21 @@ impl Description {
         weights: Opened,
         judge: Option<Opened>,
     ) -> Result<Vec<Part>, StageError> {
-        let layout = self.layout(&weights.file, prefixes)?;
+        let mut layout = self.layout(&weights.file, prefixes)?;
         let has_judge = layout.names().any(|name| name.starts_with(DISCRIMINATOR_PREFIX));
         let mut expected = self.config.generator();
         if has_judge {
             expected.extend(self.config.discriminator());
         }
-        layout.check_paired(expected)?;
+        layout.fit_paired(expected)?;
         let mut parts = vec![Part { weights, layout }];
         if let Some(weights) = judge {
             if has_judge {
                 let message = "the file of weights has a discriminator already";
                 return Err(StageError::with_help(message, "leave out `discriminator`"));
             }
-            let layout = self.layout(&weights.file, prefixes)?;
-            layout.check_paired(self.config.discriminator())?;
+            let mut layout = self.layout(&weights.file, prefixes)?;
+            layout.fit_paired(self.config.discriminator())?;
             parts.push(Part { weights, layout });
         }
         Ok(parts)

@@ -73,7 +73,7 @@ training, a discriminator. It is untrained, and good speech takes days from here
 published weights with `model.import` for that.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { start: 0.25, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.25, written: 1.0, streams: false }),
     inputs: &[],
     outputs: &[OutputPort {
         name: "model",

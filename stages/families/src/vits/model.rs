@@ -3,7 +3,7 @@
 use stage_core::{Kind, Parameters};
 
 use super::{Config, fresh_config, kinds, training_memory, training_share};
-use crate::model::{Assumed, Model};
+use crate::model::{Assumed, Model, largest};
 use crate::training::{Effort, Memory, Rows, SHARED_FROM, Setting, Trainable};
 
 /// Published weights are in f32.
@@ -28,6 +28,10 @@ impl Model for Config {
             _ => 0,
         };
         (self.speaking_parameters() + judge) as f64 * WEIGHT_BYTES
+    }
+
+    fn largest_tensor(&self) -> i64 {
+        largest(&[self.generator(), self.discriminator()].concat())
     }
 
     fn share(&self) -> f64 {

@@ -2,9 +2,12 @@
 
 use stage_core::{Context, NewValue, StageError};
 
+use super::config::FIELDS;
 use super::{Config, Preprocessor, Vocabulary, Wav2Vec2, plain_name};
 use crate::artifact::{CONFIG, CONFIG_KIND, PREPROCESSOR, TOKENIZER_KIND, VOCABULARY};
-use crate::import::{Imported, Importer, Layout, Opened, Part, Request};
+use crate::import::{
+    Imported, Importer, Layout, Opened, Part, Request, TRANSFORMERS_FIELDS, unknown_fields,
+};
 
 impl Importer for Wav2Vec2 {
     fn marks(&self) -> &'static [&'static [&'static str]] {
@@ -24,14 +27,15 @@ impl Importer for Wav2Vec2 {
         let parsed = Config::parse(&config)?;
         Vocabulary::read(&vocabulary, &parsed)?;
         Preprocessor::parse(&preprocessor)?;
-        let layout = Layout::renamed(&weights.file, self.prefixes(), plain_name)?;
-        layout.check(&parsed.tensors())?;
+        let mut layout = Layout::renamed(&weights.file, self.prefixes(), plain_name)?;
+        layout.fit(&parsed.tensors())?;
+        let notes = unknown_fields(&config, "", &[FIELDS, TRANSFORMERS_FIELDS]);
         let value = |name: &str, kind, bytes| (name.to_owned(), NewValue::bytes(kind, bytes));
         let values = vec![
             value(VOCABULARY, TOKENIZER_KIND, vocabulary),
             value(PREPROCESSOR, CONFIG_KIND, preprocessor),
             value(CONFIG, CONFIG_KIND, config),
         ];
-        Ok(Imported { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
+        Ok(Imported { parts: vec![Part { weights, layout }], values, notes })
     }
 }

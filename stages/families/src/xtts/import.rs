@@ -4,11 +4,13 @@
 use stage_core::{Blob, Context, NewValue, StageError};
 use stage_formats::shapes::Expected;
 
-use super::published::Shapes;
+use super::published::{ARGUMENT_FIELDS, AUDIO_FIELDS, CONFIG_FIELDS, Shapes};
 use super::tensors::{DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS};
 use super::{Config, Speakers, Tokenizer, Vocabulary, Xtts, is_duplicate, published_check};
 use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
-use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request};
+use crate::import::{
+    CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request, unknown_fields,
+};
 
 pub const DVAE_FILE: &str = "dvae.pth";
 pub const MEL_STATS_FILE: &str = "mel_stats.pth";
@@ -70,9 +72,12 @@ impl Importer for Xtts {
             parts.extend(stats);
         }
         let config = Config::read_published(&file, &shapes(&parts), vocabulary.text_tokens()?)?;
-        check(&parts, &config)?;
+        check(&mut parts, &config)?;
         let mut notes =
             published_check::compare(&Config::published_values(&file)?, &config, &vocabulary)?;
+        notes.extend(unknown_fields(&file, "", &[CONFIG_FIELDS]));
+        notes.extend(unknown_fields(&file, "model_args", &[ARGUMENT_FIELDS]));
+        notes.extend(unknown_fields(&file, "audio", &[AUDIO_FIELDS]));
         let mut values = vec![
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config.to_json()?)),
             (CONFIG_FILE.to_owned(), NewValue::bytes(CONFIG_KIND, file)),
@@ -149,21 +154,20 @@ fn shapes(parts: &[Part]) -> Shapes {
     all.map(|(name, shape)| (name.to_owned(), shape)).collect()
 }
 
-/// Checks each part; the DVAE may be missing.
-fn check(parts: &[Part], config: &Config) -> Result<(), StageError> {
+/// Checks each part; the DVAE may be missing. The original refuses a model with further tensors, and
+/// ignores those of a DVAE.
+fn check(parts: &mut [Part], config: &Config) -> Result<(), StageError> {
     let mut expected: Vec<Expected> = config.model_tensors();
     if has(parts, DVAE_PREFIX) {
         expected.extend(config.dvae_tensors());
     }
-    let Some((first, others)) = parts.split_first() else { return Ok(()) };
+    let Some((first, others)) = parts.split_first_mut() else { return Ok(()) };
     for part in others {
-        let names: Vec<&str> = part.layout.names().collect();
-        let is_own = |(name, _): &Expected| {
-            let prefix = if names.contains(&MEL_STATS) { MEL_STATS } else { DVAE_PREFIX };
-            name.starts_with(prefix)
-        };
+        let is_stats = part.layout.names().any(|name| name == MEL_STATS);
+        let prefix = if is_stats { MEL_STATS } else { DVAE_PREFIX };
+        let is_own = |(name, _): &Expected| name.starts_with(prefix);
         let (own, rest): (Vec<_>, Vec<_>) = expected.into_iter().partition(is_own);
-        part.layout.check(&own)?;
+        part.layout.fit(&own)?;
         expected = rest;
     }
     first.layout.check(&expected)

@@ -35,7 +35,7 @@ untrained: its DVAE makes codes without meaning and its decoder makes noise. Imp
 weights with `model.import` to train a voice.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { start: 0.3, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.3, written: 1.0, streams: false }),
     inputs: &[],
     outputs: &[MODEL_OUTPUT],
     parameters: &[
@@ -84,7 +84,7 @@ capitals, and keep all else; spell out their numbers before. About 2000 pieces h
 with a script of their own well.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { start: 0.3, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.3, written: 1.0, streams: true }),
     inputs: &[
         InputPort {
             reads: FieldSet::These(&[("text", FieldType::Text)]),

@@ -2,13 +2,19 @@
 
 use serde_json::Value;
 use stage_core::{Kind, Parameters};
+use stage_formats::shapes::Expected;
 
+use super::gpt_tensors::GPT_PREFIX;
 use super::published::{Shapes, TextTokens};
+use super::tensors::{DECODER_PREFIX, SPEAKER_ENCODER_PREFIX};
 use super::{Config, Fresh, fresh_config, kinds, parameters, speech};
-use crate::model::{Assumed, Model};
+use crate::model::{Assumed, Model, largest};
 use crate::training::Trainable;
 use crate::working::{Working, keys_and_values};
 
+/// The parts of the model that hear a voice.
+const VOICE_PARTS: [&str; 3] =
+    ["gpt.conditioning_encoder.", "gpt.conditioning_perceiver.", SPEAKER_ENCODER_PREFIX];
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;
 /// Texts are spoken in pieces of about 250 characters at most, which are 100 tokens and 18 s.
@@ -28,6 +34,24 @@ impl Model for Config {
             _ => WEIGHT_BYTES,
         };
         self.parameters() as f64 * each
+    }
+
+    fn largest_tensor(&self) -> i64 {
+        largest(&self.tensors())
+    }
+
+    /// A voice needs the conditioning and the speaker encoder, a sentence the GPT and the decoder,
+    /// tokens the DVAE.
+    fn held_bytes(&self, working: &Working<'_>) -> f64 {
+        let parts: &[&str] = match working.kind.name {
+            name if name == speech::VOICE.name => &VOICE_PARTS,
+            name if name == speech::SYNTHESIZE.name => &[GPT_PREFIX, DECODER_PREFIX],
+            _ => return self.bytes(working.parameters),
+        };
+        let tensors = self.tensors().into_iter();
+        let is_held = |(name, _): &Expected| parts.iter().any(|part| name.starts_with(part));
+        let held: Vec<Expected> = tensors.filter(is_held).collect();
+        parameters(&held) as f64 * working.width(WEIGHT_BYTES)
     }
 
     fn share(&self) -> f64 {

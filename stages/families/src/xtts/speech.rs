@@ -19,6 +19,7 @@ const CLIP: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
 const LISTENED: Rates = Rates {
     start: 5.0,
     bytes_per_item: 140_000.0,
+    model: Some(artifact::XTTS),
     origin: "a voice takes a moment beside loading the model",
     ..Rates::LIGHT
 };

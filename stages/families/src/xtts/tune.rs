@@ -127,13 +127,14 @@ loss must equal that of the base to the bit.",
 
 pub static MERGE: Kind = Kind {
     name: "xtts.merge",
+    version: 2,
     summary: "Adds adapters to the XTTS model that they were trained on.",
     doc: "\
 The sum is made in f32 and rounded once, to the type of each tensor in the base. Adapters of another
 base are refused.",
     work: Work::Gather,
     place: Place::Worker,
-    cost: Cost::Weights(Weights { start: 0.0, written: 1.0 }),
+    cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: true }),
     inputs: &[BASE, ADAPTERS],
     outputs: &[MODEL_OUTPUT],
     parameters: &[],

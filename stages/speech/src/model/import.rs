@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use stage_core::escape::clean;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, Output, Parameters, PortOutput,
@@ -12,6 +13,7 @@ use stage_families::artifact::{self, LICENSE};
 use stage_families::import::{Files, Imported, Opened, Part, Request};
 use stage_families::kinds::model as kinds;
 use stage_families::{Family, find};
+use stage_formats::shapes::listed;
 use stage_formats::{Dtype, FormatError};
 
 use super::family::{family_of, is_state, weight_file};
@@ -105,6 +107,14 @@ impl GatherJob for Import {
         let dropped = parts.iter().map(|part| part.layout.dropped).sum();
         let mut notes =
             vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
+        let unknown: Vec<&str> =
+            parts.iter().flat_map(|part| &part.layout.unknown).map(String::as_str).collect();
+        if !unknown.is_empty() {
+            let names = listed(unknown.iter().copied());
+            let names = clean(&names);
+            let note = format!("tensors left out that the model does not have: {names}");
+            notes.push((note, unknown.len() as u64));
+        }
         notes.extend(told);
         if self.file.is_none() && is_state(path) {
             notes.push((format!("taken: `{path}`"), 1));

@@ -6,7 +6,7 @@ use stage_core::{
     Fields, GatherInput, GatherOutput, Job, NewValue, ParameterValue, PortInput, PortOutput, Setup,
     StageError, Value,
 };
-use stage_families::{artifact, dual_ar};
+use stage_families::{artifact, dac, dual_ar};
 use stage_formats::pth::PthWriter;
 use stage_formats::shapes::Expected;
 use stage_formats::{Dtype, Tensor, TensorInfo, WeightFile, safetensors};
@@ -20,11 +20,24 @@ pub const CONFIG: &str = r#"{"model_type": "dual_ar", "vocab_size": 300, "n_laye
     "num_codebooks": 2, "n_fast_layer": 1, "attention_qk_norm": true,
     "fast_attention_qk_norm": false, "tie_word_embeddings": false}"#;
 
+/// The sizes of a small codec.
+pub const CODEC: &str = r#"{"encoder_dim": 2, "encoder_rates": [2, 2],
+    "encoder_transformer_layers": [0, 0], "latent_dim": 4, "decoder_dim": 4, "decoder_rates": [2, 2],
+    "quantizer": {"semantic_codebook_size": 4, "n_codebooks": 1, "codebook_size": 4,
+        "codebook_dim": 2, "downsample_factor": [2],
+        "pre_module": {"n_layer": 1, "n_head": 1, "head_dim": 2, "dim": 4, "intermediate_size": 4},
+        "post_module": {"n_layer": 1, "n_head": 1, "head_dim": 2, "dim": 4, "intermediate_size": 4}}}"#;
+
 pub type Tensors = BTreeMap<String, Tensor>;
 
 /// The tensors of the small model, with distinct values.
 pub fn tensors(dtype: Dtype) -> Tensors {
     numbered(dual_ar::Config::parse(CONFIG.as_bytes()).unwrap().tensors(), dtype)
+}
+
+/// The tensors of the small codec.
+pub fn codec_tensors() -> Tensors {
+    numbered(dac::Layout::of(&dac::Config::from_json(CODEC.as_bytes()).unwrap()).0, Dtype::F32)
 }
 
 pub fn numbered(shapes: Vec<Expected>, dtype: Dtype) -> Tensors {

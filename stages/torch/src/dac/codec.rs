@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use safetensors::{SafeTensorError, SafeTensors};
 use tch::{Device, Tensor};
 
-use super::config::Config;
+use super::Config;
 use super::load;
 use super::model::Model;
 use super::trace::{Seen, Trace};
@@ -54,7 +54,7 @@ impl Dac {
         let unusable = |error: SafeTensorError| TorchError::Model(error.to_string());
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
         match header.metadata().as_ref().and_then(|text| text.get("config")) {
-            Some(text) => Config::from_json(text.as_bytes()),
+            Some(text) => Ok(Config::from_json(text.as_bytes())?),
             None => Ok(Config::default()),
         }
     }
@@ -77,6 +77,11 @@ impl Dac {
     pub fn with_memory(mut self, memory: Option<u64>) -> Dac {
         self.budget = budget(&self.config, self.device, memory);
         self
+    }
+
+    pub fn format_of(config: &Config) -> CodecFormat {
+        let hop = config.frame() as usize;
+        CodecFormat { rate: config.sample_rate, entries: config.entries(), hop }
     }
 
     pub fn config(&self) -> &Config {
@@ -199,7 +204,7 @@ impl Dac {
 
 impl Codec for Dac {
     fn format(&self) -> CodecFormat {
-        self.config.format()
+        Dac::format_of(&self.config)
     }
 
     fn frames(&self, samples: usize) -> usize {

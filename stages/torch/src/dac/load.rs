@@ -3,8 +3,7 @@
 use stage_formats::weight_norm;
 use tch::Device;
 
-use super::config::Config;
-use super::layout::Layout;
+use super::{Config, Layout};
 use crate::error::TorchError;
 use crate::weight_norm::fold;
 use crate::weights::{Weights, usable};

@@ -1,14 +1,12 @@
 //! The codec of Fish Speech: a DAC of causal convolutions and window transformers, with a semantic
 //! codebook before the residual ones.
 //!
-//! `config` has the sizes, `layout` the names and shapes of a file's tensors, `load` converts them
-//! for `model`.
+//! `load` converts the tensors of a file for `model`; their names, shapes and sizes are in
+//! `stage_families::dac`.
 
 mod codec;
-mod config;
 mod conv;
 pub(crate) mod fixture;
-mod layout;
 mod load;
 mod model;
 mod quantizer;
@@ -16,5 +14,4 @@ mod trace;
 mod transformer;
 
 pub use codec::Dac;
-pub use config::{Config, EncoderTransformer, Quantizer, Transformer};
-pub use layout::Layout;
+pub use stage_families::dac::{Config, EncoderTransformer, Layout, Quantizer, Transformer};

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::config::Config;
+use super::Config;
 use super::conv::{Conv, Layer, Past, ResidualUnit, Snake, TransposedConv};
 use super::quantizer::Quantizer;
 use super::trace::Trace;

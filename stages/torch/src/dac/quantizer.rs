@@ -1,11 +1,11 @@
 //! Between encoder and codes: downsampling, a transformer, and residual vector quantization, in
 //! which each codebook encodes the residual of the previous ones.
 
+use stage_families::dac::codebook_name;
 use tch::Tensor;
 
-use super::config::Config;
+use super::Config;
 use super::conv::{Conv, ConvNext, Past, TransposedConv, take};
-use super::layout::codebook_name;
 use super::trace::Trace;
 use super::transformer::Transformer;
 use crate::error::TorchError;

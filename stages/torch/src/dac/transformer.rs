@@ -2,11 +2,11 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::config::Transformer as Config;
 use crate::error::TorchError;
 use crate::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
 use crate::rope::{Rope, Rotary};
 use crate::weights::{Scope, Weights};
+use stage_families::dac::Transformer as Config;
 
 #[derive(Debug)]
 pub struct Transformer {

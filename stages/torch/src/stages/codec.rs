@@ -76,11 +76,11 @@ pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecForma
             let config = XttsModel::read("codec", Some(artifact), context)?.config;
             Ok(DvaeCodec::format_of(&config.dvae, config.gpt.sample_rate))
         }
-        Stored::Tensors => Ok(dac_config(artifact, context)?.format()),
+        Stored::Tensors => Ok(Dac::format_of(&dac_config(artifact, context)?)),
         Stored::File(blob) => {
             let bytes = context.read(blob)?;
             let format = match Dac::is_in(&bytes) {
-                true => Dac::read_config(&bytes).map(|config| config.format()),
+                true => Dac::read_config(&bytes).map(|config| Dac::format_of(&config)),
                 false => MelRvq::read_config(&bytes).map(|config| config.format()),
             };
             format.map_err(advised)
@@ -138,7 +138,9 @@ fn stored_as(artifact: &Fields) -> Result<Stored<'_>, StageError> {
 
 fn dac_config(artifact: &Fields, context: &mut dyn Context) -> Result<Config, StageError> {
     match artifact.blob(artifact::CONFIG) {
-        Some(blob) => Config::from_json(&context.read(blob)?).map_err(advised),
+        Some(blob) => {
+            Config::from_json(&context.read(blob)?).map_err(|error| advised(error.into()))
+        }
         None => Ok(Config::default()),
     }
 }

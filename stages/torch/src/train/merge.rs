@@ -33,16 +33,19 @@ pub fn merged<'a>(
         let tensor = stored::recall(blob, context)?;
         let kind = kind.unwrap_or(tensor.kind());
         let changed = match layers.remove(name) {
-            Some(mut layer) => layer.merged(&tensor)?,
+            Some(mut layer) => layer.merged(&tensor, kind)?,
             None => None,
         };
         merged.modules += usize::from(changed.is_some());
+        let changed = match changed {
+            None if tensor.kind() == kind => None,
+            None => Some(tensor.f_to_kind(kind).map_err(TorchError::from)?),
+            changed => changed,
+        };
+        drop(tensor);
         let kept = match changed {
-            None if tensor.kind() == kind => blob.as_ref().clone(),
-            changed => {
-                let exact = changed.unwrap_or(tensor);
-                stored::keep(&exact.f_to_kind(kind).map_err(TorchError::from)?, context)?
-            }
+            None => blob.as_ref().clone(),
+            Some(changed) => stored::keep(&changed, context)?,
         };
         merged.tensors.push((name.to_owned(), kept));
     }

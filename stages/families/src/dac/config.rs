@@ -1,9 +1,7 @@
 //! The sizes of a Fish codec. Missing values are those of the codec of openaudio-s1-mini.
 
 use serde::{Deserialize, Serialize};
-
-use crate::codec::CodecFormat;
-use crate::error::TorchError;
+use stage_formats::FormatError;
 
 /// Channels per head of the encoder's transformers, which determines the number of heads.
 const ENCODER_HEAD: i64 = 64;
@@ -126,15 +124,15 @@ impl Default for Transformer {
 }
 
 impl Config {
-    pub fn from_json(bytes: &[u8]) -> Result<Config, TorchError> {
-        let config: Config = serde_json::from_slice(bytes)
-            .map_err(|error| TorchError::Model(format!("its config: {error}")))?;
+    pub fn from_json(bytes: &[u8]) -> Result<Config, FormatError> {
+        let config: Config =
+            serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         config.check()?;
         Ok(config)
     }
 
     /// Refuses impossible sizes, and sizes that this program does not support.
-    pub fn check(&self) -> Result<(), TorchError> {
+    pub fn check(&self) -> Result<(), FormatError> {
         let quantizer = &self.quantizer;
         let wide = 1..=1 << 20;
         let book = 1..=1 << 16;
@@ -173,7 +171,7 @@ impl Config {
         Ok(())
     }
 
-    fn check_levels(&self) -> Result<(), TorchError> {
+    fn check_levels(&self) -> Result<(), FormatError> {
         let levels = self.encoder_rates.len();
         if self.encoder_transformer_layers.len() != levels {
             let count = self.encoder_transformer_layers.len();
@@ -206,11 +204,6 @@ impl Config {
     /// Samples per step of the encoder's output.
     pub fn encoder_hop(&self) -> i64 {
         self.hop_of(&self.encoder_rates)
-    }
-
-    pub fn format(&self) -> CodecFormat {
-        let hop = self.frame() as usize;
-        CodecFormat { rate: self.sample_rate, entries: self.entries(), hop }
     }
 
     /// Samples per frame of codes.
@@ -294,7 +287,7 @@ impl Config {
 }
 
 impl Transformer {
-    fn check(&self, name: &str) -> Result<(), TorchError> {
+    fn check(&self, name: &str) -> Result<(), FormatError> {
         let wide = 1..=1 << 20;
         sized(&format!("block_size of {name}"), self.block_size, &wide)?;
         sized(&format!("n_layer of {name}"), self.n_layer, &(1..=256))?;
@@ -314,15 +307,15 @@ impl Transformer {
     }
 }
 
-fn sized(name: &str, value: i64, range: &std::ops::RangeInclusive<i64>) -> Result<(), TorchError> {
+fn sized(name: &str, value: i64, range: &std::ops::RangeInclusive<i64>) -> Result<(), FormatError> {
     if range.contains(&value) {
         return Ok(());
     }
     Err(wrong(format!("{name} is {value}, expected {} to {}", range.start(), range.end())))
 }
 
-fn wrong(text: String) -> TorchError {
-    TorchError::Model(format!("its config: {text}"))
+fn wrong(text: String) -> FormatError {
+    FormatError::Unsupported { message: format!("its config: {text}") }
 }
 
 #[cfg(test)]
@@ -364,7 +357,7 @@ mod tests {
             (r#"{"hop": 1}"#, "unknown field `hop`"),
         ] {
             let message = refused(text);
-            let start = format!("the model cannot be used: its config: {expected}");
+            let start = format!("its config: {expected}");
             assert!(message.starts_with(&start), "{message}");
         }
     }

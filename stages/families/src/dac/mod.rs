@@ -1,32 +1,45 @@
 //! The codec of Fish Speech.
 
+mod config;
+mod layout;
+
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use stage_core::{Context, Fields, NewValue, Parameters, StageError};
+use stage_formats::shapes::Expected;
+use stage_formats::weight_norm;
 
 use crate::artifact::{self, CONFIG, CONFIG_KIND};
 use crate::export::{Exporter, Format, Recipes, as_they_are, copies};
 use crate::family::Family;
 use crate::fish;
-use crate::import::{Imported, Importer, Layout, Opened, Part, Request, description};
-use crate::model::{Assumed, Codec, Model};
+use crate::import::{self, Imported, Importer, Opened, Part, Request, description};
+use crate::model::{Assumed, Codec, Model, largest};
+pub use config::{Config, EncoderTransformer, Quantizer, Transformer};
+pub use layout::{Layout, codebook_name};
 
 /// The configuration that means the published one.
 const AS_PUBLISHED: &[u8] = b"{}\n";
 /// The configuration file of a codec other than the published one.
 const CONFIG_FILE: &str = "codec.json";
 
-/// The size of the published weights, as a file of f32.
-const BYTES: f64 = 1.87e9;
+/// Published weights are in f32, and used in f32.
+const WEIGHT_BYTES: f64 = 4.0;
 
 pub struct Dac;
 
-impl Model for Dac {
+impl Model for Config {
     fn parameters(&self) -> i64 {
-        (BYTES / 4.0) as i64
+        Layout::of(self).parameters()
     }
 
     fn bytes(&self, _: &Parameters) -> f64 {
-        BYTES
+        Model::parameters(self) as f64 * WEIGHT_BYTES
+    }
+
+    fn largest_tensor(&self) -> i64 {
+        largest(&Layout::of(self).0)
     }
 }
 
@@ -40,12 +53,21 @@ impl Family for Dac {
     }
 
     fn assumed(&self) -> Option<Assumed> {
-        let told = "a codec is taken for the published one of Fish Speech: 1.87 GB";
-        Some(Assumed { model: Box::new(Dac), told })
+        let told = "a codec is taken for the published one of Fish Speech: 391 million parameters";
+        Some(Assumed { model: Box::new(Config::default()), told })
+    }
+
+    fn config_file(&self) -> &'static str {
+        CONFIG_FILE
+    }
+
+    fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
+        Some(Box::new(Config::from_json(config).ok()?))
     }
 
     fn codec(&self) -> Option<Codec> {
-        Some(Codec { share: 1.0, told: None, bytes: BYTES })
+        let bytes = Model::parameters(&Config::default()) as f64 * WEIGHT_BYTES;
+        Some(Codec { share: 1.0, told: None, bytes })
     }
 
     fn importer(&self) -> Option<&dyn Importer> {
@@ -81,10 +103,23 @@ impl Importer for Dac {
             (None, Some(config)) => description(CONFIG_FILE, &config, context)?,
             (None, None) => Bytes::from_static(AS_PUBLISHED),
         };
-        let layout = Layout::renamed(&weights.file, self.prefixes(), fish::kept)?;
+        let sizes = Config::from_json(&config).map_err(|error| error.of(CONFIG_FILE))?;
+        let mut layout = import::Layout::renamed(&weights.file, self.prefixes(), fish::kept)?;
+        layout.fit(&as_stored(Layout::of(&sizes).0, layout.names()))?;
         let values = vec![(CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config))];
         Ok(Imported { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
     }
+}
+
+/// The names of a file in place of ours: pairs of weight norm are spelt in two ways.
+fn as_stored<'a>(expected: Vec<Expected>, names: impl Iterator<Item = &'a str>) -> Vec<Expected> {
+    let stored: BTreeMap<String, &str> =
+        names.map(|name| (weight_norm::plain(name), name)).collect();
+    let own = |(name, shape): Expected| {
+        let stored = stored.get(&name).map(|stored| (*stored).to_owned());
+        (stored.unwrap_or(name), shape)
+    };
+    expected.into_iter().map(own).collect()
 }
 
 impl Exporter for Dac {
