@@ -140,8 +140,8 @@ fn of_the_folder_of_a_trainer_the_newest_best_state_is_taken_or_else_the_newest(
         let (_, weights) = own.remove(0);
         own.extend(states.iter().map(|name| (*name, weights.clone())));
         let output = import(&mut Bench::default(), &own, &[]).map_err(|error| error.to_string())?;
-        let notes = output.notes.into_iter().map(|(note, _)| note);
-        Ok::<_, String>(notes.last().unwrap_or_default())
+        let mut notes = output.notes.into_iter().map(|(note, _)| note);
+        Ok::<_, String>(notes.next_back().unwrap_or_default())
     };
     let all = ["checkpoint_9000.pth", "best_model_900.pth", "best_model_1200.pth"];
     assert_eq!(taken(&all).unwrap(), "taken: `best_model_1200.pth`");
