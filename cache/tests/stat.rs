@@ -385,6 +385,37 @@ fn put(cache: &Cache, entries: &[StatEntry]) {
 }
 
 #[test]
+fn a_few_changes_are_appended_and_many_are_written_anew() {
+    let fs = MemoryFs::new();
+    let cache = opened(&fs);
+    let mut entries: Vec<StatEntry> =
+        (0..2_000).map(|number| file(&format!("wavs/{number:04}"), 1)).collect();
+    put(&cache, &entries);
+    let whole = memo(&fs);
+    for round in 2..9 {
+        let before = memo(&fs);
+        let at = 100 * usize::from(round);
+        entries[at] = file(&format!("wavs/{at:04}"), round);
+        put(&cache, &entries);
+        let after = memo(&fs);
+        assert!(after.starts_with(&before), "change {round} rewrote the memo");
+        assert!(after.len() - before.len() < 256, "{}", after.len() - before.len());
+        assert_eq!(found(&fs).as_ref(), Some(&entries));
+    }
+    // Nothing new is nothing to write.
+    let before = memo(&fs);
+    put(&cache, &entries);
+    assert!(memo(&fs) == before);
+    entries.iter_mut().for_each(|entry| entry.size += 1);
+    put(&cache, &entries);
+    assert_eq!(memo(&fs).len(), whole.len());
+    assert_eq!(found(&fs).as_ref(), Some(&entries));
+    entries.push(file("wavs/more", 1));
+    put(&cache, &entries);
+    assert_eq!(found(&fs), Some(entries));
+}
+
+#[test]
 fn a_damaged_change_leaves_those_before_it_and_is_written_over() {
     let fs = MemoryFs::new();
     let path = Utf8Path::new("/cache/stat.idx");
