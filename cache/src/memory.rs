@@ -27,8 +27,8 @@ struct End {
 static END: OnceLock<End> = OnceLock::new();
 
 thread_local! {
-    /// This thread got no memory, and has not got any since.
-    static IS_WITHOUT: Cell<bool> = const { Cell::new(false) };
+    /// The bytes that this thread was refused, if it has not got as many since; else 0.
+    static REFUSED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Ends this program with a message on standard error and an exit code where it would be aborted
@@ -46,7 +46,7 @@ pub fn outlive(message: &'static str, code: u8) {
 
 /// An abort for any other reason goes on.
 extern "C" fn on_abort(_: c_int) {
-    let (true, Some(End { message, code })) = (IS_WITHOUT.get(), END.get()) else { return };
+    let (1.., Some(End { message, code })) = (REFUSED.get(), END.get()) else { return };
     // SAFETY: the descriptor is only written to; if it is closed, the write fails.
     let errors = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
     let _ = nix::unistd::write(errors, message.as_bytes());
@@ -54,10 +54,13 @@ extern "C" fn on_abort(_: c_int) {
     unsafe { libc::_exit(c_int::from(*code)) }
 }
 
-fn noted(given: *mut u8) -> *mut u8 {
-    // A thread that asks again has not been aborted: it had a way on.
-    if given.is_null() || IS_WITHOUT.get() {
-        IS_WITHOUT.set(given.is_null());
+fn noted(given: *mut u8, bytes: usize) -> *mut u8 {
+    // A thread that gets as much again has not been aborted: it had a way on. Less may be for the
+    // message of the abort itself.
+    match given.is_null() {
+        true => REFUSED.set(bytes.max(1)),
+        false if REFUSED.get() > 0 && bytes >= REFUSED.get() => REFUSED.set(0),
+        false => {}
     }
     given
 }
@@ -65,15 +68,15 @@ fn noted(given: *mut u8) -> *mut u8 {
 // SAFETY: every call is handed on to the allocator of the system as it is.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        noted(unsafe { System.alloc(layout) })
+        noted(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        noted(unsafe { System.alloc_zeroed(layout) })
+        noted(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        noted(unsafe { System.realloc(block, layout, size) })
+        noted(unsafe { System.realloc(block, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

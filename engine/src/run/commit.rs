@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Commit at once when this many bytes are pending, regardless of the clock: at the end of a run,
 /// everything waits for the last commit.
 const LARGE: u64 = 16 << 20;
+/// Towards the end the threshold shrinks to this: bytes that are still pending are written after
+/// the last item, when nothing else is left to do.
+const SMALL: u64 = 1 << 20;
 
 /// For a run that keeps nothing.
 pub const NEVER: Duration = Duration::MAX;
@@ -25,6 +28,8 @@ pub struct Committer {
     /// Claims with results that wait for the next commit.
     claims: Vec<Claim>,
     dirty: bool,
+    /// The commit threshold in bytes.
+    large: u64,
     last: Instant,
     running: Option<JoinHandle<()>>,
 }
@@ -36,6 +41,7 @@ impl Committer {
             every: every.unwrap_or(EVERY),
             claims: Vec::new(),
             dirty: false,
+            large: LARGE,
             last: Instant::now(),
             running: None,
         }
@@ -47,11 +53,16 @@ impl Committer {
         self.dirty = true;
     }
 
+    /// The approximate number of bytes to come.
+    pub fn expect(&mut self, bytes: u64) {
+        self.large = (bytes / 2).clamp(SMALL, LARGE);
+    }
+
     pub fn start_if_due(&mut self, store: &Store) {
         if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
             self.running = None;
         }
-        let is_much = self.every < NEVER && store.cache().pending_bytes() >= LARGE;
+        let is_much = self.every < NEVER && store.cache().pending_bytes() >= self.large;
         let due = self.last.elapsed() >= self.every || is_much;
         if !self.dirty || self.running.is_some() || !due {
             return;

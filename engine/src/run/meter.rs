@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cache::CacheError;
 use stage_core::device::Devices;
-use stage_core::event::Event;
+use stage_core::event::{Event, StageCounts};
 
 use super::board::State;
 use super::item_stage::Queued;
@@ -179,6 +179,23 @@ impl Session {
 }
 
 impl Schedule<'_> {
+    /// The expected output of the remaining items, from those before them. Very large if nothing is
+    /// known yet.
+    pub fn bytes_to_come(&self) -> u64 {
+        let mut bytes = 0;
+        for id in self.pipeline.ids() {
+            let Some(stage) = self.board[id].items() else { continue };
+            let StageCounts { executed, reused, .. } = self.board[id].counts;
+            let left = stage.total.saturating_sub(executed + reused);
+            if executed == 0 && left > 0 {
+                return u64::MAX;
+            }
+            let each = self.meter.taken[id.0].bytes / executed.max(1) as f64;
+            bytes += (left as f64 * each) as u64;
+        }
+        bytes
+    }
+
     /// A whole stage is done, or is left for the next run.
     pub fn measure_whole(&mut self, id: StageId, seconds: f64, bytes: u64) {
         let size = self.arriving_items(id) as f64;

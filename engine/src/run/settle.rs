@@ -91,6 +91,7 @@ impl Schedule<'_> {
             }
         }
         self.committer.note(task.claims);
+        self.committer.expect(self.bytes_to_come());
         self.committer.start_if_due(&self.store);
         Ok(())
     }

@@ -363,8 +363,7 @@ Error: throstle::unknown_param
  14 | rate = "$rat"
     :        ^^^^^^
     `----
-  help: did you mean `rate`? To begin a text with a dollar sign, write
-        `"$$rat"`
+  help: did you mean `rate`? A text that starts with `$` is written `"$$rat"`
 "#);
 }
 
