@@ -24,6 +24,9 @@ struct End {
     code: u8,
 }
 
+/// More than the C library asks for at a time.
+const SPARE: usize = 1 << 20;
+
 static END: OnceLock<End> = OnceLock::new();
 
 thread_local! {
@@ -46,12 +49,23 @@ pub fn outlive(message: &'static str, code: u8) {
 
 /// An abort for any other reason goes on.
 extern "C" fn on_abort(_: c_int) {
-    let (1.., Some(End { message, code })) = (REFUSED.get(), END.get()) else { return };
+    let Some(End { message, code }) = END.get() else { return };
+    if REFUSED.get() == 0 && !is_exhausted() {
+        return;
+    }
     // SAFETY: the descriptor is only written to; if it is closed, the write fails.
     let errors = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
     let _ = nix::unistd::write(errors, message.as_bytes());
     // SAFETY: it ends the process and touches nothing.
     unsafe { libc::_exit(c_int::from(*code)) }
+}
+
+/// Tests if the system refuses memory now: the C library also aborts by itself without it.
+fn is_exhausted() -> bool {
+    let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: it maps fresh pages, which nobody uses; the process ends soon.
+    let given = unsafe { libc::mmap(std::ptr::null_mut(), SPARE, access, kind, -1, 0) };
+    given == libc::MAP_FAILED
 }
 
 fn noted(given: *mut u8, bytes: usize) -> *mut u8 {

@@ -46,6 +46,7 @@ pub fn export(
         &project.pipeline,
         &plan.stages,
         &ready,
+        &open,
         &mut total,
         &mut |event| lines.extend(line(program, &event)),
     )?;

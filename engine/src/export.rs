@@ -61,21 +61,25 @@ pub struct Exported {
     pub lost: bool,
 }
 
-/// Updates the exports of these stages.
+/// Updates the exports of these stages. Those behind a `failed` stage lose no files: what is missing
+/// now may be there again once it is mended.
 pub fn export(
     store: &Store,
     pipeline: &Pipeline,
     known: &[impl Known],
     stages: &[StageId],
+    failed: &[StageId],
     total: &mut u64,
     sink: Sink,
 ) -> Result<Exported, EngineError> {
     let mut all = Exported::default();
     let mut unsaved = None;
     for spec in stages.iter().map(|id| pipeline.stage(*id)) {
+        let upstream = pipeline.with_upstream(&[spec.id]);
+        let is_partial = failed.iter().any(|id| upstream.contains(id));
         for export in &spec.exports {
             let Some(value) = known[spec.id.0].outputs().get(export.port) else { continue };
-            let one = One { store, pipeline, spec, export };
+            let one = One { store, pipeline, spec, export, is_partial };
             let done = one.bring_up_to_date(value)?;
             *total += done.written + done.removed;
             all.failed |= !done.problems.is_empty();
@@ -150,6 +154,8 @@ struct One<'a> {
     pipeline: &'a Pipeline,
     spec: &'a StageSpec,
     export: &'a Export,
+    /// A stage above failed, and items may be missing for that.
+    is_partial: bool,
 }
 
 impl One<'_> {
@@ -210,6 +216,10 @@ impl One<'_> {
         }
         if let Some(before) = before.as_ref().filter(|before| !before.is_of_the_same(&now)) {
             self.add_recorded(before, &mut old);
+        }
+        if self.is_partial && old.digests.keys().any(|path| !wanted.contains_key(path)) {
+            let unchanged = old.digests.len() as u64;
+            return Ok(Written { unchanged, ..Written::default() });
         }
         leftovers::remove(cache, self.store.base(), wanted.keys().chain(old.digests.keys()));
         let entries = self.write_all(&wanted, &old.entries, &mut done)?;

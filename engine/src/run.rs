@@ -361,7 +361,9 @@ impl Pass<'_> {
         self.require_home()?;
         if ending != Ending::Again {
             let (known, exported) = (board.runs(), &mut total.exported);
-            let exported = export::export(&store, self.pipeline, known, &done, exported, sink)?;
+            let failed = board.failed();
+            let exported =
+                export::export(&store, self.pipeline, known, &done, &failed, exported, sink)?;
             return Ok(self.with_exports(ending, exported));
         }
         Ok(ending)
@@ -403,8 +405,15 @@ impl Pass<'_> {
         total.take_keys(self.pipeline, &plan.stages);
         let done: Vec<StageId> = self.wanted.iter().copied().collect();
         let store = planner.store.clone();
-        let exported =
-            export::export(&store, self.pipeline, &plan.stages, &done, &mut total.exported, sink)?;
+        let exported = export::export(
+            &store,
+            self.pipeline,
+            &plan.stages,
+            &done,
+            &[],
+            &mut total.exported,
+            sink,
+        )?;
         Ok(self.with_exports(Ending::Done, exported))
     }
 

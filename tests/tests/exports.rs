@@ -309,3 +309,35 @@ fn a_run_makes_a_damaged_object_again_and_exports_every_file_at_once() {
     assert_eq!(project.run().code, Some(0));
     assert_eq!(project.files("out"), before);
 }
+
+#[test]
+fn files_behind_a_failed_stage_stay_until_it_is_mended() {
+    let project = Project::new(MANIFEST);
+    write_clips(&project, &["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(project.run().code, Some(0));
+    for id in ["a", "b", "c", "d"] {
+        project.remove(&format!("data/wavs/{id}.wav"));
+    }
+    let ran = project.run();
+    assert_eq!((ran.code, removed(&ran, "words")), (Some(1), 0), "{}", ran.errors);
+    assert_eq!(project.names("out/words").len(), 6);
+    // With the recordings it is as it was; without their rows the files go.
+    project.edit("data/metadata.csv", |text| {
+        text.lines().filter(|line| line.starts_with(['e', 'f'])).collect::<Vec<_>>().join("\n")
+    });
+    let ran = project.run();
+    assert_eq!((ran.code, removed(&ran, "words")), (Some(0), 4), "{}", ran.errors);
+    assert_eq!(project.names("out/words"), ["e.txt", "f.txt"]);
+}
+
+#[test]
+fn a_folder_of_exports_goes_with_them_when_the_program_runs_beside_it() {
+    let project = project();
+    let run = || project.throstle(&["run"]).output().unwrap();
+    assert_eq!(run().status.code(), Some(0));
+    project.edit("pipeline.toml", |text| text.replace("out/", "other/"));
+    let output = run();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(!project.file("out").exists() && project.file("other/summary.json").is_file());
+}

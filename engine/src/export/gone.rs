@@ -201,5 +201,9 @@ fn remove_empty_folders<'a>(fs: &dyn Fs, base: &Utf8Path, folder: &'a Utf8Path) 
         let Some(above) = folder.parent() else { break };
         folder = above;
     }
-    folder
+    // The parent of a relative path of one name.
+    match folder.as_str().is_empty() {
+        true => Utf8Path::new("."),
+        false => folder,
+    }
 }

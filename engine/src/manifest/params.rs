@@ -59,7 +59,7 @@ impl Substitution<'_> {
             let near = suggestion(name, "known names", known);
             let help = near.unwrap_or_else(|| format!("add `{name} = …` to `[params]`."));
             let message = format!("there is no value `{name}` in `[params]`");
-            let help = format!("{help} A text that starts with `$` is written `\"$${name}\"`");
+            let help = format!("{help} To start a text with `$`, write `\"$${name}\"`");
             self.problems.add_last(Problem::new("unknown_param", node.span, message).help(help));
             return;
         };

@@ -214,8 +214,16 @@ impl Board {
 
     /// The stages that are done.
     pub fn done(&self) -> Vec<StageId> {
-        let done = self.0.iter().enumerate().filter(|(_, run)| run.state == Done);
-        done.map(|(at, _)| StageId(at)).collect()
+        self.in_state(Done)
+    }
+
+    pub fn failed(&self) -> Vec<StageId> {
+        self.in_state(Failed)
+    }
+
+    fn in_state(&self, state: State) -> Vec<StageId> {
+        let found = self.0.iter().enumerate().filter(|(_, run)| run.state == state);
+        found.map(|(at, _)| StageId(at)).collect()
     }
 
     /// The only place that changes a state; returns the items that the stage had.

@@ -53,6 +53,11 @@ impl Committer {
         self.dirty = true;
     }
 
+    /// True while claims of this run wait for a commit: an item that is tried again meets its own.
+    pub fn holds_claims(&self) -> bool {
+        !self.claims.is_empty() || self.running.is_some()
+    }
+
     /// The approximate number of bytes to come.
     pub fn expect(&mut self, bytes: u64) {
         self.large = (bytes / 2).clamp(SMALL, LARGE);

@@ -260,8 +260,10 @@ impl Schedule<'_> {
             any_queued |= run.has_pending_work();
         }
         let Some(key) = waiting else { return Ok(any_queued) };
-        let what = "another run that works on the same items".to_owned();
-        self.tell(Event::Waiting { what });
+        if !self.committer.holds_claims() {
+            let what = "another run that works on the same items".to_owned();
+            self.tell(Event::Waiting { what });
+        }
         self.store.cache().wait_for(&key, TICK)?;
         Ok(true)
     }

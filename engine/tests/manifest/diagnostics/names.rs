@@ -363,7 +363,7 @@ Error: throstle::unknown_param
  14 | rate = "$rat"
     :        ^^^^^^
     `----
-  help: did you mean `rate`? A text that starts with `$` is written `"$$rat"`
+  help: did you mean `rate`? To start a text with `$`, write `"$$rat"`
 "#);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::kind::Mistake;
 use crate::kind::{Fields, InputPort, Kind, OutputPort, Verdicts, Work};
-use crate::line::{Piece, pieces};
+use crate::line::{Piece, pieces, quoted};
 use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role};
 
 pub const KINDS: &[&Kind] = &[&COMMAND, &ONCE];
@@ -185,6 +185,18 @@ impl<'a> Line<'a> {
         };
         let known = self.names();
         let mut mistakes: Vec<Mistake> = Vec::new();
+        // Paths of the stage's own are plain words; fields may say anything.
+        let is_field =
+            |name: &&str| !(["base", "script"].contains(name) || name.starts_with("out."));
+        if let Some(name) = quoted(&pieces).into_iter().find(is_field) {
+            mistakes.push(Mistake {
+                parameter: "command",
+                message: format!("`{{{name}}}` in `command` is inside quotes"),
+                help: Some(
+                    "leave out the quotes: every value is one quoted word already".to_owned(),
+                ),
+            });
+        }
         for piece in pieces {
             let Piece::Place(name) = piece else { continue };
             if known.iter().any(|known| known == name) || self.may_be_known(name) {
