@@ -74,7 +74,7 @@ pub fn doctor(
     Ok(if sick { Exit::Failed } else { Exit::Done })
 }
 
-/// What the worker says about itself, or why it says nothing.
+/// The worker's report about itself, or the reason why there is none.
 type Asked = Result<Report, (State, String)>;
 
 fn ask(worker: &WorkerCommand) -> Asked {

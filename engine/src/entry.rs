@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// Runs a few items of stages that were never measured on this machine, and keeps only the
-    /// measures. `open` opens the cache anew each time.
+    /// measures. `open` opens the cache each time it is called.
     pub fn probe<E: From<EngineError> + From<CacheError>>(
         &self,
         pipeline: &Pipeline,

@@ -194,7 +194,7 @@ impl Changes {
 }
 
 impl Stored {
-    /// The changes that lead to these sections; None if the file is better written anew.
+    /// The changes that lead to these sections; None if writing the whole file costs less.
     fn changes(&self, sections: &Sections) -> Option<Changes> {
         if !self.sections.keys().eq(sections.keys()) {
             return None;

@@ -17,7 +17,8 @@ const LINE: Parameter = Parameter {
     name: "command",
     doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of its file; \
         `{out.name}` is the path of an output, `{script}` the path of the script, `{base}` the \
-        folder of the manifest. Values are quoted. `{{` is a plain brace, `${NAME}` a variable of \
+        folder of the manifest. Values are quoted, so write the placeholder of a field without \
+        quotes. `{{` is a plain brace, `${NAME}` a variable of \
         the shell. A line of plain words runs without a shell, which is faster.",
     ..Parameter::BASE
 };

@@ -10,7 +10,7 @@ use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 /// The tensors of a model by name.
 pub struct Layout {
     tensors: BTreeMap<String, Place>,
-    /// Tensors of the file that no model of the family has, or that are made anew.
+    /// Tensors of the file that no model of the family has, or that are computed again.
     pub dropped: u64,
     /// Names of further tensors, which the model does not have.
     pub unknown: Vec<String>,
