@@ -27,7 +27,7 @@ demo: build
 # The end-to-end tests start the programs, so those are built first.
 test:
 	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo build --workspace --bins --tests; \
-		cargo test --workspace --quiet
+		cargo test --workspace --quiet --no-fail-fast
 
 lint:
 	@cargo fmt --all --check

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cache::fs::Space;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -23,6 +23,8 @@ const TEMPORARY: &str = "/tmp";
 const PLENTY: u64 = 1 << 30;
 /// With less free space than this, a failure is no verdict on the input.
 const LITTLE: u64 = 64 << 20;
+/// The time in which everything is gone after the folders of a program are.
+const REMOVAL: Duration = Duration::from_secs(2);
 
 /// The last time at which a disk was seen in each state.
 #[derive(Default)]
@@ -79,19 +81,34 @@ pub struct Room<'a> {
     folder: &'a Utf8Path,
     /// In the parent of the folders of this run; None for a folder of the user.
     mark: Option<Utf8PathBuf>,
+    /// The folders in it that were made for the program.
+    within: &'a [&'a str],
     started: Instant,
 }
 
 impl<'a> Room<'a> {
-    pub fn of(folder: &'a Utf8Path) -> Room<'a> {
+    pub fn of(folder: &'a Utf8Path, within: &'a [&'a str]) -> Room<'a> {
         let mark = folder.parent().map(cache::staging_lock).filter(|mark| mark.exists());
-        Room { disks: Disks::shared(), folder, mark, started: Instant::now() }
+        Room { disks: Disks::shared(), folder, mark, within, started: Instant::now() }
     }
 
     /// False if somebody has removed the folder, or files in it: the mark is removed with them,
     /// even if the program has made its folder again.
     fn is_in_place(&self) -> bool {
-        self.folder.exists() && self.mark.as_ref().is_none_or(|mark| mark.exists())
+        let is_marked = || self.mark.as_ref().is_none_or(|mark| mark.exists());
+        let is_whole = || self.within.iter().all(|name| self.folder.join(name).is_dir());
+        let start = Instant::now();
+        loop {
+            if !self.folder.exists() || !is_marked() {
+                return false;
+            }
+            // The program may have removed its own folders. If somebody is removing everything,
+            // the rest is gone soon.
+            if is_whole() || self.mark.is_none() || start.elapsed() > REMOVAL {
+                return true;
+            }
+            std::thread::sleep(REMOVAL / 100);
+        }
     }
 
     /// The result of a program, unless it ran out of space. Must be called before anything in its
@@ -249,18 +266,32 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(&mark, "").unwrap();
         let no_output = || CommandError::NoOutput { path: "t".into(), end: End::default() };
-        let room = Room::of(&folder);
-        let judged = room.judge::<()>(Err(no_output())).unwrap_err();
-        assert_eq!(judged.reject_code(), Some("no-output"));
+        let room = Room::of(&folder, &["out"]);
+        let code = || room.judge::<()>(Err(no_output())).unwrap_err().reject_code();
+        // The program has removed the folder of its outputs.
+        assert_eq!(code(), Some("no-output"));
+        // The folder of the outputs is gone first, the rest follows.
+        let removal = std::thread::spawn({
+            let mark = mark.clone();
+            move || {
+                std::thread::sleep(REMOVAL / 20);
+                std::fs::remove_file(mark).unwrap();
+            }
+        });
+        assert_eq!(code(), None);
+        removal.join().unwrap();
+        std::fs::write(&mark, "").unwrap();
+        std::fs::create_dir(folder.join("out")).unwrap();
+        assert_eq!(code(), Some("no-output"));
         // The program has made its folder again.
         std::fs::remove_file(&mark).unwrap();
-        assert_eq!(room.judge::<()>(Err(no_output())).unwrap_err().reject_code(), None);
+        assert_eq!(code(), None);
     }
 
     #[test]
     fn a_bad_input_on_a_disk_with_room_is_a_verdict() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Room::of(Utf8Path::from_path(folder.path()).unwrap());
+        let room = Room::of(Utf8Path::from_path(folder.path()).unwrap(), &[]);
         let judged = room.judge::<()>(Err(failed("no voice"))).unwrap_err();
         assert_eq!(judged.reject_code(), Some("command-failed"));
         let judged = room.judge::<()>(Err(failed("Input/output error"))).unwrap_err();

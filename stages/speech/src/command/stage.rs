@@ -113,7 +113,8 @@ impl Declared {
             timeout: Some(VERSION_TIMEOUT),
             said: None,
         };
-        let finished = Room::of(folder).judge(run(&spec, || context.stopping())).map_err(fatal)?;
+        let finished =
+            Room::of(folder, &[]).judge(run(&spec, || context.stopping())).map_err(fatal)?;
         let said = format!("{}{}", finished.stdout, finished.stderr);
         let wanted = if parameters.is_set("version") { parameters.text("version")? } else { "" };
         match said.contains(wanted) {
@@ -156,7 +157,7 @@ impl Declared {
         places: &BTreeMap<String, String>,
         context: &mut dyn Context,
     ) -> Result<Vec<(String, NewValue)>, CommandError> {
-        let room = Room::of(folder);
+        let room = Room::of(folder, &[INPUTS, OUTPUTS]);
         let finished = self.run(folder, places, context);
         room.judge(finished.and_then(|finished| self.values(finished)))
     }
