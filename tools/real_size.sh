@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# XTTS v2 at its published size with random weights on the CPU: import, codes, voice, training steps
-# with and without gradient checkpointing, and a sentence, each beside the original code in Python
-# and the figures of `plan`. Needs 12 GB of memory and, in FOLDER, 25 GB of disk.
+# XTTS v2, openaudio-s1-mini with its codec, and VITS of MMS with its discriminator at their published
+# sizes, with random weights on the CPU: imports, tokens, voices, training steps, adapters, merge,
+# export with a strict load by the original, and a sentence, each beside the original code in Python
+# and the figures of `plan`. All rows need 20 GB of memory and, in FOLDER, 40 GB of disk.
 #
-#     tools/real_size.sh FOLDER [--tasks import,codes,voice,step,checkpointing,sentence] ...
+#     tools/real_size.sh FOLDER [--only fish.lora,vits] [--json FILE] ...
 #
-# `stages/torch/benches/real_size/compare.py` has all options. THROSTLE names another program.
+# `stages/torch/benches/real_size/compare.py` lists the rows. THROSTLE names another program.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

@@ -2,22 +2,16 @@
 task as the original code does.
 
     xtts.py make FOLDER                  the files, in FOLDER/original
-    xtts.py TASK FOLDER [--threads 2]    import, codes, voice, step, checkpointing, sentence
+    xtts.py TASK FOLDER [--threads 2]    see `TASKS`
 """
 
-import argparse
 import json
-import pathlib
-import sys
-import wave
 
 import torch
 
-sys.dont_write_bytecode = True
-FIXTURES = pathlib.Path(__file__).parents[2] / "fixtures"
-sys.path.insert(0, str(FIXTURES))
+from shared import FIXTURES, SENTENCE, batches, clips, main
+
 import coqui  # noqa: E402, F401
-import torchaudio  # noqa: E402
 from TTS.tts.configs.xtts_config import XttsConfig  # noqa: E402
 from TTS.tts.layers.tortoise.arch_utils import TorchMelSpectrogram  # noqa: E402
 from TTS.tts.layers.xtts.dvae import DiscreteVAE  # noqa: E402
@@ -25,8 +19,7 @@ from TTS.tts.models.xtts import VoiceBpeTokenizer, Xtts, wav_to_mel_cloning  # n
 
 VOCABULARY = FIXTURES.parents[1] / "families/tests/fixtures/xtts/vocab.json"
 TEXT_TOKENS, CODES, RATE, STRIDE = 6681, 1024, 22050, 1024
-SENTENCE, SPOKEN = "it was a quiet morning by the lake and the dog slept", 60
-STEPS, ROWS = 3, 3
+SPOKEN, LONGER = 60, 240
 
 
 def config_of():
@@ -77,91 +70,86 @@ def load(folder, checkpoint=True):
     return model
 
 
-def clips(folder):
-    """The clips of the demo at the rate of the model, [1, samples] each, and their texts."""
-    rows = [line.split("|") for line in (folder / "data/metadata.csv").read_text().splitlines()]
-    for name, text, *_ in rows:
-        with wave.open(str(folder / "data/wavs" / name)) as file:
-            samples = torch.frombuffer(bytearray(file.readframes(file.getnframes())),
-                                       dtype=torch.int16)
-            sound = samples.float()[None] / 32768
-            yield torchaudio.functional.resample(sound, file.getframerate(), RATE), text
-
-
 def do_import(folder):
     load(folder)
 
 
 @torch.inference_mode()
-def encode(folder):
+def encoder(folder):
+    """From a sound to its codes."""
     dvae = dvae_of()
     dvae.load_state_dict(torch.load(folder / "original/dvae.pth"), strict=False)
     dvae.eval()
     mel = TorchMelSpectrogram(mel_norm_file=str(folder / "original/mel_stats.pth"),
                               sampling_rate=RATE)
-    return [(dvae.get_codebook_indices(mel(sound))[0], sound, text)
-            for sound, text in clips(folder)]
+    return torch.inference_mode()(lambda sound: dvae.get_codebook_indices(mel(sound))[0])
+
+
+def encode(folder):
+    codes_of = encoder(folder)
+    for sound, _ in clips(folder, RATE):
+        codes_of(sound)
 
 
 @torch.inference_mode()
 def voice(folder, model=None):
     model = model or load(folder)
-    sound = next(iter(clips(folder)))[0]
+    sound = next(iter(clips(folder, RATE)))[0]
     return (model.get_gpt_cond_latents(sound, RATE), model.get_speaker_embedding(sound, RATE))
 
 
 def step(folder, checkpointing=False):
-    """Steps of the recipe of the original: whole GPT, AdamW, float32, `ROWS` clips each."""
-    data = encode(folder)[:ROWS]
+    """Steps of the recipe of the original: whole GPT, AdamW, float32. Its trainer makes the codes in
+    each step too; here they are made before."""
+    codes_of = encoder(folder)
+    data = [[(codes_of(sound).clone(), sound, text) for sound, text in batch]
+            for batch in batches(folder, RATE)]
     whole = load(folder)
     model, tokens = whole.gpt, whole.tokenizer
-    del whole
+    del whole, codes_of
     model.train()
     if checkpointing:
         model.gpt.gradient_checkpointing_enable({"use_reentrant": False})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-6, betas=(0.9, 0.96), eps=1e-8,
+                                  weight_decay=1e-2)
+    for batch in data:
+        loss = model(*inputs(folder, tokens, batch))
+        total = 0.01 * loss[0] + loss[1]
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+        print("step", flush=True)
+
+
+def inputs(folder, tokens, batch):
+    """Texts, codes and conditioning crops of some clips, padded."""
     pad = torch.nn.utils.rnn.pad_sequence
-    text = [torch.tensor(tokens.encode(line.lower(), "en")) for _, _, line in data]
-    codes = [codes for codes, _, _ in data]
+    text = [torch.tensor(tokens.encode(line.lower(), "en")) for _, _, line in batch]
+    codes = [codes for codes, _, _ in batch]
     stats = torch.load(folder / "original/mel_stats.pth")
-    crops = [torch.nn.functional.pad(sound, (0, 132300))[:, :99225] for _, sound, _ in data]
+    crops = [torch.nn.functional.pad(sound, (0, 132300))[:, :99225] for _, sound, _ in batch]
     mels = torch.stack([
         wav_to_mel_cloning(crop, mel_norms=stats, n_fft=2048, hop_length=256, win_length=1024,
                            power=2, normalized=False, sample_rate=RATE, f_min=0, f_max=8000,
                            n_mels=80) for crop in crops])
     lengths = [torch.tensor([len(row) for row in rows]) for rows in (text, codes)]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-6, betas=(0.9, 0.96), eps=1e-8,
-                                  weight_decay=1e-2)
-    for _ in range(STEPS):
-        loss = model(pad(text, batch_first=True), lengths[0], pad(codes, batch_first=True),
-                     lengths[1] * STRIDE, mels.reshape(len(data), 1, 80, -1))
-        total = 0.01 * loss[0] + loss[1]
-        optimizer.zero_grad()
-        total.backward()
-        optimizer.step()
+    return (pad(text, batch_first=True), lengths[0], pad(codes, batch_first=True),
+            lengths[1] * STRIDE, mels.reshape(len(batch), 1, 80, -1))
 
 
-def sentence(folder):
+def sentence(folder, spoken=SPOKEN):
     model = load(folder)
     latents, speaker = voice(folder, model)
-    model.gpt.max_gen_mel_tokens = SPOKEN
+    model.gpt.max_gen_mel_tokens = spoken
     model.inference(SENTENCE, "en", latents, speaker)
 
 
 TASKS = {
     "make": make, "import": do_import, "codes": encode, "voice": voice, "step": step,
     "checkpointing": lambda folder: step(folder, checkpointing=True), "sentence": sentence,
+    "longer": lambda folder: sentence(folder, LONGER),
 }
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("task", choices=TASKS)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--threads", type=int, default=2)
-    own = parser.parse_args()
-    torch.set_num_threads(own.threads)
-    TASKS[own.task](own.folder)
-
-
 if __name__ == "__main__":
-    main()
+    main(TASKS)
