@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use crate::counter;
 use crate::error::TorchError;
 use crate::random::scramble;
 use crate::weights::Scope;
@@ -250,13 +251,12 @@ pub fn dropout(x: &Tensor, probability: f64, seed: u64) -> Tensor {
 /// True for entries that stay: [rows, columns]. A number of the row and one of the column are mixed
 /// in 32 bits, which is cheap compared with the matrix products around it.
 fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) -> Tensor {
-    let numbers = |count: i64, seed: u64| {
-        let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;
-        let numbers: Vec<i32> = (0..count).map(draw).collect();
-        Tensor::from_slice(&numbers).to_device(device)
+    let numbers = match device {
+        Device::Cpu => numbers_here,
+        _ => numbers_there,
     };
-    let rows = numbers(rows, scramble(seed)).unsqueeze(1);
-    let columns = numbers(columns, scramble(!seed));
+    let rows = numbers(rows, scramble(seed), device).unsqueeze(1);
+    let columns = numbers(columns, scramble(!seed), device);
     // The finalizer of MurmurHash3, with shifts that keep the sign.
     let mut mixed = rows + columns;
     for (shift, factor) in [(16, 0x85EB_CA6B_u32), (13, 0xC2B2_AE35)] {
@@ -265,6 +265,20 @@ fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) ->
     }
     let threshold = i32::MIN as f64 + probability * 2f64.powi(32);
     mixed.ge(threshold as i64)
+}
+
+/// A number for each place: the low half of 64 scrambled bits.
+fn numbers_here(count: i64, seed: u64, _: Device) -> Tensor {
+    let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;
+    Tensor::from_slice(&(0..count).map(draw).collect::<Vec<i32>>())
+}
+
+/// The same, computed on the device.
+fn numbers_there(count: i64, seed: u64, device: Device) -> Tensor {
+    let numbers = counter::scrambled(Tensor::arange(count, (Kind::Int64, device)) + seed as i64);
+    // The low half with its sign, which fits into 32 bits.
+    let low = numbers.bitwise_left_shift_tensor_scalar(32).bitwise_right_shift_tensor_scalar(32);
+    low.to_kind(Kind::Int)
 }
 
 #[cfg(test)]
@@ -316,6 +330,14 @@ mod tests {
             // Six standard deviations of the mean of 102,400 entries.
             let bound = 6.0 * (probability / (1.0 - probability) / 102_400.0).sqrt();
             assert!((dropped.mean(Kind::Float).double_value(&[]) - 1.0).abs() < bound);
+        }
+    }
+
+    #[test]
+    fn a_device_drops_what_the_host_drops() {
+        for seed in [0, 7, u64::MAX] {
+            let (here, there) = (numbers_here(999, seed, CPU.1), numbers_there(999, seed, CPU.1));
+            assert_eq!(here, there);
         }
     }
 

@@ -9,6 +9,9 @@ use tch::Tensor;
 
 use crate::error::TorchError;
 
+/// The step from one state to the next.
+pub const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -17,8 +20,13 @@ impl Random {
         Random(seed)
     }
 
+    /// The state: all later numbers follow from it ([`crate::counter`]).
+    pub fn state(&self) -> u64 {
+        self.0
+    }
+
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(GAMMA);
         scramble(self.0)
     }
 

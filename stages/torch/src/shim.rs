@@ -19,9 +19,34 @@ unsafe extern "C" {
     fn throstle_peak(device: c_int, bytes: *mut c_ulonglong) -> *mut c_char;
     fn throstle_reset_peak(device: c_int) -> *mut c_char;
     fn throstle_empty_cache() -> *mut c_char;
+    fn throstle_pinned(from: *const C_tensor, to: *mut *mut C_tensor) -> *mut c_char;
+    fn throstle_to_gpu(from: *const C_tensor, device: c_int, to: *mut *mut C_tensor)
+    -> *mut c_char;
+    fn throstle_to_gpu_aside(
+        from: *const C_tensor,
+        device: c_int,
+        to: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn throstle_watch(
+        names: *const *const c_char,
+        count: usize,
+        handle: *mut c_ulonglong,
+    ) -> *mut c_char;
+    fn throstle_seen(handle: c_ulonglong) -> c_ulonglong;
+    fn throstle_norms(
+        count: usize,
+        tensors: *const *const C_tensor,
+        to: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn throstle_copy_all(
+        count: usize,
+        to: *const *const C_tensor,
+        from: *const *const C_tensor,
+    ) -> *mut c_char;
     fn throstle_sum_in_f32(parameter: *const C_tensor) -> *mut c_char;
     fn throstle_set_attention(flash: bool, efficient: bool, math: bool, cudnn: bool)
     -> *mut c_char;
+    fn throstle_attention() -> c_int;
     fn throstle_fused_adamw(
         count: usize,
         parameters: *const *const C_tensor,
@@ -117,6 +142,91 @@ pub fn empty_cache() -> Result<(), TorchError> {
     outcome(unsafe { throstle_empty_cache() })
 }
 
+/// A copy in pinned memory; the tensor itself if it is in it.
+pub fn pinned(tensor: &Tensor) -> Result<Tensor, TorchError> {
+    // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
+    made(|to| unsafe { throstle_pinned(tensor.as_ptr(), to) })
+}
+
+/// A copy on a GPU, made in its turn; the host does not wait.
+pub fn to_gpu(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
+    // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
+    made(|to| unsafe { throstle_to_gpu(tensor.as_ptr(), gpu as c_int, to) })
+}
+
+/// The same while the GPU goes on with its work; what is computed with the copy waits for it.
+pub fn to_gpu_aside(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
+    // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
+    made(|to| unsafe { throstle_to_gpu_aside(tensor.as_ptr(), gpu as c_int, to) })
+}
+
+fn made(make: impl FnOnce(*mut *mut C_tensor) -> *mut c_char) -> Result<Tensor, TorchError> {
+    let mut to: *mut C_tensor = std::ptr::null_mut();
+    outcome(make(&raw mut to))?;
+    if to.is_null() {
+        return Err(TorchError::from_library("a copy without a tensor"));
+    }
+    // SAFETY: without a message there is a new tensor, owned by nobody else.
+    Ok(unsafe { Tensor::from_ptr(to) })
+}
+
+/// Copies tensors to others of the same shapes, in one call for those of a device and a type.
+pub fn copy_all(to: &[&Tensor], from: &[&Tensor]) -> Result<(), TorchError> {
+    if to.len() != from.len() {
+        return Err(TorchError::Input("the lists of a copy differ in length".into()));
+    }
+    if to.is_empty() {
+        return Ok(());
+    }
+    let [to, from] = [to, from].map(pointers);
+    // SAFETY: each list has this many pointers to tensors that outlive the call; the function
+    // copies the handles and catches all exceptions.
+    outcome(unsafe { throstle_copy_all(to.len(), to.as_ptr(), from.as_ptr()) })
+}
+
+fn pointers(list: &[&Tensor]) -> Vec<*const C_tensor> {
+    list.iter().map(|tensor| tensor.as_ptr()).collect()
+}
+
+/// The L2 norms of tensors on one device, in f32, in few calls for all of them: `[tensors]`.
+pub fn norms(tensors: &[&Tensor]) -> Result<Tensor, TorchError> {
+    let tensors = pointers(tensors);
+    // SAFETY: the list has this many pointers to tensors that outlive the call, which catches all
+    // exceptions.
+    made(|to| unsafe { throstle_norms(tensors.len(), tensors.as_ptr(), to) })
+}
+
+/// Operations that wait for a GPU, because the host needs their numbers, or a size that follows from
+/// them. Copies count in [`crate::copies`].
+const WAITING: [&CStr; 8] = [
+    c"aten::_local_scalar_dense",
+    c"aten::nonzero",
+    c"aten::masked_select",
+    c"aten::equal",
+    c"aten::is_nonzero",
+    c"aten::_unique2",
+    c"aten::unique_dim",
+    c"aten::bincount",
+];
+
+/// The number of operations of this thread during `work` that would wait for a GPU.
+pub fn waits<T>(work: impl FnOnce() -> T) -> Result<(T, u64), TorchError> {
+    operations(&WAITING, work)
+}
+
+/// The number of operations of this thread during `work` that have one of these names.
+pub fn operations<T>(names: &[&CStr], work: impl FnOnce() -> T) -> Result<(T, u64), TorchError> {
+    let names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let mut handle = 0;
+    // SAFETY: the pointers are to texts and to a number that outlive the call, which copies the
+    // texts and catches all exceptions.
+    outcome(unsafe { throstle_watch(names.as_ptr(), names.len(), &raw mut handle) })?;
+    let result = catch_unwind(AssertUnwindSafe(work));
+    // SAFETY: the handle is from the call above, on the same thread.
+    let count = unsafe { throstle_seen(handle) };
+    Ok((result.unwrap_or_else(|panic| resume_unwind(panic)), count))
+}
+
 /// Sums the gradient of a leaf up in f32, whatever its type.
 pub fn sum_in_f32(parameter: &Tensor) -> Result<(), TorchError> {
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
@@ -128,6 +238,14 @@ pub fn set_attention(kernels: AttentionKernels) -> Result<(), TorchError> {
     let AttentionKernels { flash, efficient, math, cudnn } = kernels;
     // SAFETY: the function takes plain values and catches all exceptions.
     outcome(unsafe { throstle_set_attention(flash, efficient, math, cudnn) })
+}
+
+/// The kernels that attention may select from in this process.
+pub fn attention() -> AttentionKernels {
+    // SAFETY: the function reads flags.
+    let bits = unsafe { throstle_attention() };
+    let has = |bit: c_int| bits & bit != 0;
+    AttentionKernels { flash: has(1), efficient: has(2), math: has(4), cudnn: has(8) }
 }
 
 /// One AdamW update in one pass over memory. `steps` is the number of this update, the same for all
@@ -143,9 +261,6 @@ pub fn fused_adamw(
     if lists.iter().any(|list| list.len() != count) {
         return Err(TorchError::Input("the lists of an update differ in length".into()));
     }
-    let pointers = |list: &[&Tensor]| -> Vec<*const C_tensor> {
-        list.iter().map(|tensor| tensor.as_ptr()).collect()
-    };
     let [parameters, gradients, first, second] = lists.map(|list| pointers(list));
     let steps = vec![steps.as_ptr(); count];
     let FusedAdamW { rate, beta1, beta2, decay, epsilon } = numbers;

@@ -10,6 +10,7 @@ use stage_torch::fish::{DualArTrainee, Memory};
 use stage_torch::layers::{Adaptable, Adapter, Pass};
 use stage_torch::train::{Phase, Totals, Trainee};
 use stage_torch::weights::Weights;
+use stage_torch::{copies, waits};
 use tch::{Device, Kind, Tensor};
 
 const TOKENS: Tokens = Tokens { semantic_begin: 20, im_end: 3 };
@@ -253,7 +254,7 @@ fn steps_through_the_cache_are_those_of_the_whole_row() {
     let length = row.size()[1];
     let x = model.embed(&row.unsqueeze(0), true);
     let states = model.slow(&x, &model.causal(length), Pass::Evaluate).squeeze_dim(0);
-    let (mut caches, mut state) = model.prefill(&[&row.narrow(1, 0, 5)], length);
+    let (mut caches, mut state) = model.prefill(&[&row.narrow(1, 0, 5)], length).unwrap();
     for at in 4..length {
         if at > 4 {
             state = model.follow(&row.narrow(1, at, 1).tr(), &mut caches);
@@ -318,6 +319,23 @@ fn draw(model: &DualAr, asked: &[Asked], sampling: &Sampling) -> Vec<Drawn> {
         Sentence { prompt, most: *most, least: *least, noise }
     });
     model.draw(sentences.collect(), sampling).unwrap()
+}
+
+#[test]
+fn a_frame_is_read_once_and_uploaded_once_and_nothing_else_waits_for_numbers() {
+    let model = model();
+    let count = |frames: usize| {
+        let asked = |seed| Asked { least: frames, ..Asked::new(seed, frames) };
+        let before = copies();
+        let (drawn, waits) = waits(|| draw(&model, &[asked(1), asked(2)], &EVEN)).unwrap();
+        assert!(drawn.iter().all(|drawn| drawn.frames.len() == frames));
+        let after = copies();
+        [after.reads - before.reads, after.uploads - before.uploads, waits]
+    };
+    let (ten, thirty) = (count(10), count(30));
+    let more: Vec<u64> = thirty.iter().zip(ten).map(|(thirty, ten)| thirty - ten).collect();
+    // On a CPU the noise comes from the host; a GPU draws its own.
+    assert_eq!(more, [20, 20, 0]);
 }
 
 fn speak(model: &DualAr, asked: &Asked, sampling: &Sampling) -> Speech {
@@ -395,7 +413,7 @@ fn states_are_the_same_to_the_bit_in_any_batch() {
     let rows: Vec<Tensor> = (1..10).map(|row| columns(&clip(row, 0, 9))).collect();
     let states = |from: usize, count: usize| {
         let prompts: Vec<&Tensor> = prompts[from..from + count].iter().collect();
-        let (mut caches, mut state) = model.prefill(&prompts, 9);
+        let (mut caches, mut state) = model.prefill(&prompts, 9).unwrap();
         for at in 0..9 {
             let columns: Vec<Tensor> =
                 rows[from..from + count].iter().map(|row| row.select(1, at)).collect();

@@ -1,12 +1,14 @@
-//! The draws of a frame, for all rows at once: noise and penalty are on the device, and a frame
-//! needs one upload.
+//! The draws of a frame, for all rows at once. Noise and penalty are on the device: a GPU computes its
+//! noise itself, and a CPU gets it in one piece.
 
 use tch::{Device, Kind, Tensor};
 
 use super::generate::Row;
+use super::noise::OnDevice;
 use super::penalty::Penalty;
 use super::sampler::Sampling;
 use crate::error::TorchError;
+use crate::upload::upload_all;
 
 /// One draw of a frame.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,8 @@ pub struct Draws {
     lines: Vec<Line>,
     penalty: Penalty,
     device: Device,
+    /// Empty if the host draws.
+    source: Option<OnDevice>,
     /// The noise of the current frame: [B, entries] for each line.
     noise: Vec<Tensor>,
     /// For the current frame, if only some rows may end: true for those that may not, [B, 1].
@@ -72,8 +76,16 @@ impl Draws {
         device: Device,
     ) -> Draws {
         let penalty = Penalty::new(sampling.scope, rows, &lines, width, device);
-        let (noise, unending) = (Vec::new(), None);
-        Draws { sampling, lines, penalty, device, noise, unending, frames: 0 }
+        let (source, noise, unending) = (None, Vec::new(), None);
+        Draws { sampling, lines, penalty, device, source, noise, unending, frames: 0 }
+    }
+
+    /// Lets the device compute the noise, if all rows have such noise.
+    pub(super) fn on_device<P>(mut self, rows: &[Row<'_, P>], active: &[usize]) -> Draws {
+        let states: Option<Vec<u64>> = active.iter().map(|row| rows[*row].noise.state()).collect();
+        let least: Vec<usize> = active.iter().map(|row| rows[*row].least).collect();
+        self.source = states.map(|states| OnDevice::new(&states, &least, &self.lines, self.device));
+        self
     }
 
     /// Draws an entry of each row, `[B]`, from the logits of a line, [B, entries].
@@ -88,35 +100,47 @@ impl Draws {
         self.sampling.draw(&logits, repeated.as_ref(), noise)
     }
 
-    /// Draws the noise of the next frame, each row's from its own source, and uploads it.
+    /// Draws the noise of the next frame, each row's from its own source.
     pub(super) fn begin<P>(
         &mut self,
         rows: &mut [Row<'_, P>],
         active: &[usize],
     ) -> Result<(), TorchError> {
-        let total: i64 = self.lines.iter().map(|line| line.entries).sum();
-        let mut numbers = Vec::with_capacity(active.len() * (total + 1) as usize);
-        let mut is_unending = false;
-        for row in active {
-            let row = &mut rows[*row];
-            let may_end = self.frames >= row.least;
-            is_unending |= !may_end;
-            for line in &self.lines {
-                row.noise_of(line, may_end, &mut numbers);
-            }
-            numbers.push(if may_end { 0.0 } else { 1.0 });
-        }
-        let shape = [active.len() as i64, total + 1];
-        let all = Tensor::f_from_slice(&numbers)?.f_view(shape)?.f_to_device(self.device)?;
+        let (all, unending) = match &mut self.source {
+            Some(source) => source.next(self.frames),
+            None => self.drawn_here(rows, active)?,
+        };
         self.noise.clear();
         let mut start = 0;
         for line in &self.lines {
             self.noise.push(all.f_narrow(1, start, line.entries)?);
             start += line.entries;
         }
-        let unending = all.f_narrow(1, start, 1)?.f_gt(0.5)?;
+        let is_unending = active.iter().any(|row| self.frames < rows[*row].least);
         self.unending = is_unending.then_some(unending);
         Ok(())
+    }
+
+    /// The noise of a frame, [B, entries], and true for rows that may not end, [B, 1]: drawn on the
+    /// host, and uploaded together.
+    fn drawn_here<P>(
+        &self,
+        rows: &mut [Row<'_, P>],
+        active: &[usize],
+    ) -> Result<(Tensor, Tensor), TorchError> {
+        let total: i64 = self.lines.iter().map(|line| line.entries).sum();
+        let mut numbers = Vec::with_capacity(active.len() * (total + 1) as usize);
+        for row in active {
+            let row = &mut rows[*row];
+            let may_end = self.frames >= row.least;
+            for line in &self.lines {
+                row.noise_of(line, may_end, &mut numbers);
+            }
+            numbers.push(if may_end { 0.0 } else { 1.0 });
+        }
+        let shape = [active.len() as i64, total + 1];
+        let all = upload_all(&numbers, self.device)?.f_view(shape)?;
+        Ok((all.f_narrow(1, 0, total)?, all.f_narrow(1, total, 1)?.f_gt(0.5)?))
     }
 
     /// Notes the drawn frame: [B, numbers].
@@ -127,6 +151,9 @@ impl Draws {
 
     /// Keeps only these rows.
     pub(super) fn keep(&mut self, rows: &Tensor) {
+        if let Some(source) = &mut self.source {
+            source.keep(rows);
+        }
         self.penalty.keep(rows);
     }
 }

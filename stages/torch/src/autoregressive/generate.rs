@@ -7,6 +7,7 @@ use super::draws::{Draws, Line};
 use super::noise::Noise;
 use super::sampler::Sampling;
 use crate::error::TorchError;
+use crate::upload::{read, upload_all};
 
 /// A model that draws one frame after the other, each conditioned on all previous columns.
 ///
@@ -56,7 +57,21 @@ pub trait Decoder {
 /// The memory of a model for active rows.
 pub trait Memory {
     /// Keeps only some rows, in order.
-    fn keep(&mut self, rows: &[usize]);
+    fn keep(&mut self, rows: &Staying);
+}
+
+/// The rows of a batch that continue, by their places in it.
+pub struct Staying {
+    pub places: Vec<usize>,
+    /// The same on the device.
+    pub index: Tensor,
+}
+
+impl Staying {
+    pub fn new(places: Vec<usize>, device: Device) -> Result<Staying, TorchError> {
+        let index: Vec<i64> = places.iter().map(|place| *place as i64).collect();
+        Ok(Staying { places, index: upload_all(&index, device)? })
+    }
 }
 
 /// One row of a batch.
@@ -102,11 +117,21 @@ impl<P> Row<'_, P> {
 }
 
 /// Draws the frames of all rows, each until its end or its limit; rows do not depend on each other.
-/// A row that ends leaves the batch. The device is synchronised once per frame.
+/// A row that ends leaves the batch. Per frame the host reads once, and uploads at most once.
 pub fn generate<D: Decoder>(
     decoder: &D,
     rows: Vec<Row<'_, D::Prefix>>,
     sampling: &Sampling,
+) -> Result<Vec<Drawn>, TorchError> {
+    generate_from(decoder, rows, sampling, decoder.device() != Device::Cpu)
+}
+
+/// The same with noise from the host or from the device.
+fn generate_from<D: Decoder>(
+    decoder: &D,
+    rows: Vec<Row<'_, D::Prefix>>,
+    sampling: &Sampling,
+    is_on_device: bool,
 ) -> Result<Vec<Drawn>, TorchError> {
     let _guard = tch::no_grad_guard();
     sampling.check()?;
@@ -116,7 +141,10 @@ pub fn generate<D: Decoder>(
     let prefixes: Vec<&D::Prefix> = active.iter().map(|row| &rows[*row].prefix).collect();
     let (memory, mut state) = decoder.begin(&prefixes, most as i64)?;
     let shape = (active.len() as i64, decoder.width());
-    let draws = Draws::new(*sampling, decoder.lines(), shape, decoder.device());
+    let mut draws = Draws::new(*sampling, decoder.lines(), shape, decoder.device());
+    if is_on_device {
+        draws = draws.on_device(&rows, &active);
+    }
     let mut batch = Batch { decoder, rows, active, drawn, draws, memory };
     while let Some(frame) = batch.frame(&state)? {
         state = decoder.step(&frame, &mut batch.memory)?;
@@ -142,7 +170,7 @@ impl<D: Decoder> Batch<'_, '_, D> {
         self.draws.begin(&mut self.rows, &self.active)?;
         let frame = self.decoder.frame(state, &mut self.memory, &self.draws)?;
         self.draws.end(&frame);
-        let numbers = Vec::<i64>::try_from(frame.f_reshape(-1)?)?;
+        let numbers = read::<i64>(&frame)?;
         let width = self.decoder.width() as usize;
         let mut staying = Vec::with_capacity(self.active.len());
         for (place, numbers) in numbers.chunks(width).enumerate() {
@@ -153,7 +181,7 @@ impl<D: Decoder> Batch<'_, '_, D> {
         match staying.len() {
             0 => Ok(None),
             count if count == self.active.len() => Ok(Some(frame)),
-            _ => self.keep(&staying, &frame).map(Some),
+            _ => self.keep(staying, &frame).map(Some),
         }
     }
 
@@ -168,12 +196,175 @@ impl<D: Decoder> Batch<'_, '_, D> {
         !is_end && drawn.frames.len() < self.rows[row].most
     }
 
-    fn keep(&mut self, staying: &[usize], frame: &Tensor) -> Result<Tensor, TorchError> {
-        let index: Vec<i64> = staying.iter().map(|place| *place as i64).collect();
-        let index = Tensor::f_from_slice(&index)?.f_to_device(self.decoder.device())?;
-        self.memory.keep(staying);
-        self.draws.keep(&index);
-        self.active = staying.iter().map(|place| self.active[*place]).collect();
-        Ok(frame.f_index_select(0, &index)?)
+    fn keep(&mut self, staying: Vec<usize>, frame: &Tensor) -> Result<Tensor, TorchError> {
+        let staying = Staying::new(staying, self.decoder.device())?;
+        self.memory.keep(&staying);
+        self.draws.keep(&staying.index);
+        self.active = staying.places.iter().map(|place| self.active[*place]).collect();
+        Ok(frame.f_index_select(0, &staying.index)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Kind;
+
+    use super::*;
+    use crate::autoregressive::{CacheShape, Heads, KvCache, Order, Scope, Seeded};
+    use crate::random::scramble;
+    use crate::shim::waits;
+    use crate::upload::{Copies, copies};
+
+    const ENTRIES: i64 = 12;
+
+    /// Attention over embeddings of random numbers: a token, which ends at its last entry, and a
+    /// code. Lines before and after the one that ends differ in their places.
+    struct Tiny {
+        table: Tensor,
+    }
+
+    struct TinyMemory(KvCache);
+
+    impl Memory for TinyMemory {
+        fn keep(&mut self, rows: &Staying) {
+            self.0.keep(rows);
+        }
+    }
+
+    impl Tiny {
+        fn new() -> Tiny {
+            let random = crate::random::Random::new(3).normal(&[ENTRIES, 8], 2.0);
+            Tiny { table: random.unwrap() }
+        }
+
+        fn attend(&self, x: &Tensor, cache: &KvCache) -> Tensor {
+            let heads = || x.view([-1, 1, 2, 4]);
+            let y = cache.attend(0, &Heads { queries: heads(), keys: heads(), values: heads() });
+            (x + y.squeeze_dim(1)).tanh()
+        }
+    }
+
+    impl Decoder for Tiny {
+        type Prefix = Tensor;
+        type Memory = TinyMemory;
+
+        fn device(&self) -> Device {
+            Device::Cpu
+        }
+
+        fn width(&self) -> i64 {
+            2
+        }
+
+        fn lines(&self) -> Vec<Line> {
+            let code = Line { column: 1, ..Line::of(ENTRIES) };
+            vec![Line { ends: true, ..Line::of(ENTRIES) }, code]
+        }
+
+        fn begin(
+            &self,
+            prefixes: &[&Tensor],
+            steps: i64,
+        ) -> Result<(TinyMemory, Tensor), TorchError> {
+            let shape = CacheShape { layers: 1, heads: 2, width: 4 };
+            let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[0]).collect();
+            let cache = KvCache::new(shape, &lengths, steps, (Kind::Float, Device::Cpu))?;
+            let mut states = Vec::new();
+            for (row, prefix) in prefixes.iter().enumerate() {
+                let x = self.table.index_select(0, prefix);
+                let heads = || x.view([1, -1, 2, 4]);
+                cache.fill(0, row, &Heads { queries: heads(), keys: heads(), values: heads() });
+                states.push(x.narrow(0, lengths[row] - 1, 1));
+            }
+            Ok((TinyMemory(cache), Tensor::cat(&states, 0)))
+        }
+
+        fn frame(
+            &self,
+            state: &Tensor,
+            _: &mut TinyMemory,
+            draws: &Draws,
+        ) -> Result<Tensor, TorchError> {
+            let logits = state.matmul(&self.table.tr());
+            let token = draws.draw(0, &logits);
+            let code = draws.draw(
+                1,
+                &(logits
+                    + self.table.index_select(0, &token).sum_dim_intlist(
+                        [1i64].as_slice(),
+                        true,
+                        Kind::Float,
+                    )),
+            );
+            Ok(Tensor::f_stack(&[token, code], 1)?)
+        }
+
+        fn step(&self, frame: &Tensor, memory: &mut TinyMemory) -> Result<Tensor, TorchError> {
+            memory.0.grow();
+            let look_up = |column| self.table.index_select(0, &frame.select(1, column));
+            Ok(self.attend(&(look_up(0) + look_up(1)), &memory.0))
+        }
+
+        fn is_end(&self, frame: &[i64]) -> bool {
+            frame[0] == ENTRIES - 1
+        }
+    }
+
+    fn sampling(scope: Scope) -> Sampling {
+        let (temperature, top_p) = (1.5, 0.95);
+        let order = Order::FishSpeech;
+        Sampling { order, temperature, top_k: 0, top_p, repetition_penalty: 1.2, scope }
+    }
+
+    /// Rows of different prefixes, lengths and seeds; some may not end at first.
+    fn drawn(seed: u64, scope: Scope, is_on_device: bool) -> Vec<Drawn> {
+        let mut noises: Vec<Seeded> = (0..5).map(|row| Seeded::new(scramble(seed + row))).collect();
+        let rows = noises.iter_mut().enumerate().map(|(row, noise)| Row {
+            prefix: Tensor::arange(1 + row as i64, (Kind::Int64, Device::Cpu)),
+            most: 30 - row,
+            least: [0, 9, 0, 3, 20][row],
+            noise,
+        });
+        generate_from(&Tiny::new(), rows.collect(), &sampling(scope), is_on_device).unwrap()
+    }
+
+    #[test]
+    fn a_device_draws_the_same_frames_as_the_host() {
+        for scope in [Scope::All, Scope::Last(4), Scope::FishSpeech(4)] {
+            for seed in [1, 100, 1000] {
+                let here = drawn(seed, scope, false);
+                assert_eq!(here, drawn(seed, scope, true), "{scope:?} {seed}");
+                assert!(here.iter().any(|drawn| drawn.stop == Stop::End), "{here:?}");
+                let ends = |row: usize, least: usize| here[row].frames.len() > least;
+                assert!(ends(1, 9) && ends(3, 3) && ends(4, 20), "{here:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_is_read_once_and_needs_one_upload_at_most() {
+        for is_on_device in [false, true] {
+            let before = copies();
+            let (drawn, waits) = waits(|| drawn(1, Scope::FishSpeech(4), is_on_device)).unwrap();
+            let after = copies();
+            let frames = drawn.iter().map(|drawn| drawn.frames.len()).max().unwrap() as u64;
+            assert_eq!(after.reads - before.reads, frames);
+            // One upload is the start of the cache; those of the host are the noise of each frame.
+            let mut lengths: Vec<usize> = drawn.iter().map(|drawn| drawn.frames.len()).collect();
+            lengths.sort_unstable();
+            lengths.dedup();
+            let departures = lengths.len() as u64 - 1;
+            let noise = if is_on_device { 0 } else { frames };
+            assert_eq!(after.uploads - before.uploads, 1 + noise + departures);
+            assert_eq!(waits, 0, "nothing else waits for numbers");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_read_past_the_counter_is_noticed() {
+        let Copies { reads, .. } = copies();
+        let (_, waited) = waits(|| Tensor::from_slice(&[1i64]).int64_value(&[0])).unwrap();
+        assert_eq!((waited, copies().reads), (1, reads));
     }
 }

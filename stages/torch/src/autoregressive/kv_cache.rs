@@ -6,8 +6,11 @@
 use tch::{Device, Kind, Tensor};
 
 use super::attention::{Heads, scaled_dot_product};
+use super::generate::Staying;
 use super::kernels::{self, Cached};
 use super::rows;
+use crate::error::TorchError;
+use crate::upload::upload_all;
 
 /// The shape of a cache.
 #[derive(Clone, Copy, Debug)]
@@ -53,19 +56,19 @@ impl KvCache {
         prefixes: &[i64],
         steps: i64,
         (kind, device): (Kind, Device),
-    ) -> KvCache {
+    ) -> Result<KvCache, TorchError> {
         let longest = prefixes.iter().copied().max().unwrap_or(0);
         let starts: Vec<i64> = prefixes.iter().map(|length| longest - length).collect();
         let size = [starts.len() as i64, shape.heads, longest + steps, shape.width];
         let room = || Tensor::zeros(size, (kind, device));
         let layers = (0..shape.layers).map(|_| Layer { keys: room(), values: room() }).collect();
-        KvCache {
+        Ok(KvCache {
             layers,
-            starts_on_device: Tensor::from_slice(&starts).view([-1, 1]).to_device(device),
+            starts_on_device: upload_all(&starts, device)?.view([-1, 1]),
             starts,
             length: longest,
             mask: None,
-        }
+        })
     }
 
     pub fn rows(&self) -> usize {
@@ -144,16 +147,13 @@ impl KvCache {
     }
 
     /// Keeps only some rows, in order.
-    pub fn keep(&mut self, kept: &[usize]) {
-        let device = self.starts_on_device.device();
-        let index: Vec<i64> = kept.iter().map(|row| *row as i64).collect();
-        let index = Tensor::from_slice(&index).to_device(device);
+    pub fn keep(&mut self, kept: &Staying) {
         for Layer { keys, values } in &mut self.layers {
-            *keys = keys.index_select(0, &index);
-            *values = values.index_select(0, &index);
+            *keys = keys.index_select(0, &kept.index);
+            *values = values.index_select(0, &kept.index);
         }
-        self.starts_on_device = self.starts_on_device.index_select(0, &index);
-        self.starts = kept.iter().map(|row| self.starts[*row]).collect();
+        self.starts_on_device = self.starts_on_device.index_select(0, &kept.index);
+        self.starts = kept.places.iter().map(|row| self.starts[*row]).collect();
     }
 
     /// Removes all columns; the buffers stay.
@@ -196,7 +196,7 @@ mod tests {
             keys: heads.keys.to_kind(kind),
             values: heads.values.to_kind(kind),
         };
-        let mut cache = KvCache::new(SHAPE, prefixes, 3, (kind, Device::Cpu));
+        let mut cache = KvCache::new(SHAPE, prefixes, 3, (kind, Device::Cpu)).unwrap();
         for (row, length) in prefixes.iter().enumerate() {
             cache.fill(0, row, &to(part(heads, row as i64, 0, *length)));
         }
@@ -204,7 +204,7 @@ mod tests {
         let mut y = Tensor::new();
         for step in 0..3 {
             if step == 2 {
-                cache.keep(&[0, 2]);
+                cache.keep(&Staying::new(vec![0, 2], Device::Cpu).unwrap());
                 rows.remove(1);
             }
             cache.grow();

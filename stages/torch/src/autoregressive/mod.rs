@@ -16,7 +16,7 @@ pub mod sampler;
 
 pub use attention::{AttentionMask, Heads};
 pub use draws::{Draws, Line};
-pub use generate::{Decoder, Drawn, Memory, Row, Stop, generate};
+pub use generate::{Decoder, Drawn, Memory, Row, Staying, Stop, generate};
 pub use kv_cache::{CacheShape, KvCache};
 pub use noise::{Noise, Seeded};
 pub use penalty::Scope;

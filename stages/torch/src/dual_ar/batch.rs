@@ -3,6 +3,7 @@
 use tch::{Device, Tensor};
 
 use crate::error::TorchError;
+use crate::upload::upload;
 
 /// The label of ignored positions.
 pub const IGNORED: i32 = -100;
@@ -114,7 +115,7 @@ impl Batch {
     pub(crate) fn tokens(&self, device: Device) -> Result<Tensor, TorchError> {
         let shape = [self.rows, self.height, self.length];
         let tokens = Tensor::f_from_slice(&self.tokens)?.f_view(shape)?;
-        Ok(tokens.f_to_kind(tch::Kind::Int64)?.f_to_device(device)?)
+        upload(&tokens.f_to_kind(tch::Kind::Int64)?, device)
     }
 
     /// The columns with a label of a kind: their positions in the batch, row after row.

@@ -4,7 +4,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::block::{Block, Slot, cache_shape};
 use super::model::DualAr;
-use crate::autoregressive::{Decoder, Draws, KvCache, Line, Memory, rows};
+use crate::autoregressive::{Decoder, Draws, KvCache, Line, Memory, Staying, rows};
 use crate::error::TorchError;
 use crate::rope::Rotary;
 
@@ -19,7 +19,7 @@ pub struct Caches {
 }
 
 impl Memory for Caches {
-    fn keep(&mut self, rows: &[usize]) {
+    fn keep(&mut self, rows: &Staying) {
         self.slow.keep(rows);
         self.fast.keep(rows);
     }
@@ -28,13 +28,17 @@ impl Memory for Caches {
 impl DualAr {
     /// The states of the last columns of some prefixes, [1 + K, T] each, and caches with capacity
     /// for more columns.
-    pub fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (Caches, Tensor) {
+    pub fn prefill(
+        &self,
+        prefixes: &[&Tensor],
+        steps: i64,
+    ) -> Result<(Caches, Tensor), TorchError> {
         let options = (self.kind(), self.device());
         let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[1]).collect();
-        let slow = KvCache::new(cache_shape(&self.config.slow), &lengths, steps, options);
+        let slow = KvCache::new(cache_shape(&self.config.slow), &lengths, steps, options)?;
         let frames = vec![0; prefixes.len()];
         let codebooks = self.config.num_codebooks;
-        let fast = KvCache::new(cache_shape(&self.config.fast), &frames, codebooks, options);
+        let fast = KvCache::new(cache_shape(&self.config.fast), &frames, codebooks, options)?;
         let state = |(row, prefix): (usize, &&Tensor)| {
             let (rotary, length) = (self.causal(lengths[row]).rotary, lengths[row]);
             let mut x = self.embed(&prefix.unsqueeze(0), true);
@@ -45,7 +49,7 @@ impl DualAr {
         };
         let states: Vec<Tensor> = prefixes.iter().enumerate().map(state).collect();
         let states = Tensor::cat(&states, 0);
-        (Caches { slow, fast }, states)
+        Ok((Caches { slow, fast }, states))
     }
 
     /// The states after one more column of each row: [B, 1 + K].
@@ -181,7 +185,7 @@ impl Decoder for Speaker<'_> {
     }
 
     fn begin(&self, prefixes: &[&Tensor], steps: i64) -> Result<(Caches, Tensor), TorchError> {
-        Ok(self.model.prefill(prefixes, steps))
+        self.model.prefill(prefixes, steps)
     }
 
     fn frame(

@@ -128,7 +128,7 @@ fn generated(
 ) -> Result<(), TorchError> {
     let input = |name: &str| fixture::input(inputs, name);
     let (prompt, forced, noise) = (input("prompt")?, input("forced")?, input("noise")?);
-    cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs);
+    cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs)?;
     let frames = noise.size()[0] as usize;
     let mut noise = Recorded { noise: noise.flatten(0, 1), taken: 0 };
     let prompt = numbers(prompt)?;
@@ -140,11 +140,16 @@ fn generated(
     Ok(())
 }
 
-fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Outputs) {
+fn cached(
+    model: &DualAr,
+    prompt: &Tensor,
+    forced: &Tensor,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     let (size, codebooks) = (model.config.codebook_size, model.config.num_codebooks);
     let (mut logits, mut hidden, mut fast) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut caches, mut state) = model.prefill(&[prompt], forced.size()[1]);
+    let (mut caches, mut state) = model.prefill(&[prompt], forced.size()[1])?;
     let mut column = prompt.narrow(1, prompt.size()[1] - 1, 1).tr();
     let mut forced = forced.split(1, 1).into_iter();
     loop {
@@ -167,4 +172,5 @@ fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Output
     outputs.insert("cache.logits".into(), Tensor::stack(&logits, 0));
     outputs.insert("cache.hidden".into(), Tensor::stack(&hidden, 0));
     outputs.insert("cache.fast_logits".into(), fast);
+    Ok(())
 }

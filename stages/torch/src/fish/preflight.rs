@@ -80,7 +80,7 @@ impl Preflight<'_> {
             let x = model.embed(&columns.unsqueeze(0), model.parity() == Parity::Correct);
             let states = model.slow(&x, &model.causal(length), Pass::Evaluate);
             let trained = states.f_narrow(1, length - 1, 1)?.f_view([1, -1])?;
-            let (_, spoken) = model.prefill(&[&columns], 0);
+            let (_, spoken) = model.prefill(&[&columns], 0)?;
             let size = spoken.f_norm()?.f_double_value(&[])?;
             Ok((trained - spoken).f_norm()?.f_double_value(&[])? / size.max(f64::MIN_POSITIVE))
         };

@@ -17,6 +17,7 @@ use crate::layers::Pass;
 use crate::random::scramble;
 use crate::train::{Losses, Phase, Totals, Trainee, adamw};
 use crate::tune::NetTrainee;
+use crate::upload::{upload, upload_all};
 
 /// The loss of tokens and the loss of codes.
 pub const BASE: &str = "base";
@@ -97,9 +98,7 @@ impl DualArTrainee {
             let text = format!("rows of {} columns, expected at most {longest}", batch.length);
             return Err(TorchError::Input(text));
         }
-        let numbers = |values: &[i64]| {
-            Ok::<_, TorchError>(Tensor::f_from_slice(values)?.f_to_device(device)?)
-        };
+        let numbers = |values: &[i64]| upload_all(values, device);
         let (positions, token_labels) = batch.token_labels();
         let (frames, codes) = batch.frame_labels();
         Ok(Placed {
@@ -291,7 +290,7 @@ fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
     let (rows, length, device) = (batch.rows, batch.length, model.device());
     if let (Scope::Spans(lengths), Some(positions)) = (&batch.scope, batch.positions()) {
         let positions = Tensor::f_from_slice(&positions)?.f_view([rows, length])?;
-        let rotary = model.rotary(&positions.f_to_device(device)?);
+        let rotary = model.rotary(&upload(&positions, device)?);
         return Ok(Layout { rotary, mask: AttentionMask::Spans(lengths.clone()) });
     }
     let mut layout = model.causal(length);
@@ -305,5 +304,5 @@ fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
 fn mask(padding: &[bool], rows: i64, length: i64, device: Device) -> Result<Tensor, TorchError> {
     let padding = Tensor::f_from_slice(padding)?.f_view([rows, 1, 1, length])?;
     let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
-    Ok(past.f_logical_and(&padding.f_logical_not()?)?.f_to_device(device)?)
+    upload(&past.f_logical_and(&padding.f_logical_not()?)?, device)
 }

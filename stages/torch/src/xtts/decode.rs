@@ -13,7 +13,7 @@ use super::gpt::Gpt;
 use crate::autoregressive::sampler::Order;
 use crate::autoregressive::{
     self, AttentionMask, CacheShape, Decoder, Draws, KvCache, Line, Memory, Noise, Row, Scope,
-    Stop, rows,
+    Staying, Stop, rows,
 };
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -114,7 +114,7 @@ pub(super) struct Caches {
 }
 
 impl Memory for Caches {
-    fn keep(&mut self, rows: &[usize]) {
+    fn keep(&mut self, rows: &Staying) {
         self.cache.keep(rows);
     }
 }
@@ -122,17 +122,21 @@ impl Memory for Caches {
 impl Gpt {
     /// Runs prefixes, [T, C] each, and reserves more columns: the states of their last ones, [B,
     /// C].
-    pub(super) fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (Caches, Tensor) {
+    pub(super) fn prefill(
+        &self,
+        prefixes: &[&Tensor],
+        steps: i64,
+    ) -> Result<(Caches, Tensor), TorchError> {
         let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[0]).collect();
         let (heads, width) = (self.config.heads, self.config.width / self.config.heads);
         let shape = CacheShape { layers: self.gpt.h.len(), heads, width };
-        let cache = KvCache::new(shape, &lengths, steps, (self.kind(), self.device()));
+        let cache = KvCache::new(shape, &lengths, steps, (self.kind(), self.device()))?;
         let state = |(row, prefix): (usize, &&Tensor)| {
             let states = self.gpt.prefill(&prefix.unsqueeze(0), &cache, row);
             states.narrow(1, lengths[row] - 1, 1).squeeze_dim(1)
         };
         let states: Vec<Tensor> = prefixes.iter().enumerate().map(state).collect();
-        (Caches { cache, steps: 0 }, Tensor::cat(&states, 0))
+        Ok((Caches { cache, steps: 0 }, Tensor::cat(&states, 0)))
     }
 
     /// The states after one more code of each row: [B, 1] to [B, C].
@@ -172,7 +176,7 @@ impl Decoder for Speaker<'_> {
     }
 
     fn begin(&self, prefixes: &[&Tensor], steps: i64) -> Result<(Caches, Tensor), TorchError> {
-        Ok(self.model.prefill(prefixes, steps))
+        self.model.prefill(prefixes, steps)
     }
 
     fn frame(&self, state: &Tensor, _: &mut Caches, draws: &Draws) -> Result<Tensor, TorchError> {

@@ -12,6 +12,7 @@ use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Embedding, LayerNorm, Linear, Pass};
 use crate::lora;
+use crate::upload::{upload, upload_all};
 use crate::weights::{Weights, check_finite};
 use stage_families::xtts::{GptConfig, is_duplicate};
 
@@ -177,9 +178,7 @@ impl Gpt {
 
     pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
         let device = self.device();
-        let numbers = |values: &[i64]| -> Result<Tensor, TorchError> {
-            Ok(Tensor::f_from_slice(values)?.f_to_device(device)?)
-        };
+        let numbers = |values: &[i64]| upload_all(values, device);
         let size = [batch.rows as i64, batch.length as i64];
         let mels = Tensor::f_from_slice(&batch.mels)?.f_view([
             size[0],
@@ -187,7 +186,7 @@ impl Gpt {
             batch.frames as i64,
         ])?;
         let mask = match &batch.seen {
-            Some(seen) => AttentionMask::Explicit(mask(seen, size)?.f_to_device(device)?),
+            Some(seen) => AttentionMask::Explicit(upload(&mask(seen, size)?, device)?),
             None => AttentionMask::Causal,
         };
         let tokens = |tokens: &super::batch::Tokens| -> Result<_, TorchError> {
@@ -199,7 +198,7 @@ impl Gpt {
         };
         let ((text, text_labels), (audio, audio_labels)) =
             (tokens(&batch.text)?, tokens(&batch.audio)?);
-        let mels = mels.f_to_device(device)?.f_to_kind(self.kind())?;
+        let mels = upload(&mels, device)?.f_to_kind(self.kind())?;
         let sources = numbers(&batch.sources)?;
         Ok(Placed { mels, text, audio, sources, size, mask, text_labels, audio_labels })
     }

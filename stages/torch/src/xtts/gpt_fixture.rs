@@ -172,7 +172,7 @@ fn decoded(
     let mel = Tensor::f_from_slice(&clip.mel)?.f_view([1, model.config().mels, -1])?;
     let latents = model.conditioning(&mel, Pass::Evaluate).squeeze_dim(0);
     let prefix = model.prefix(&latents, &clip.text)?.squeeze_dim(0);
-    let (mut caches, mut state) = model.prefill(&[&prefix], clip.codes.len() as i64);
+    let (mut caches, mut state) = model.prefill(&[&prefix], clip.codes.len() as i64)?;
     let mut logits = vec![model.step_logits(&state)];
     for code in &clip.codes {
         state = model.follow(&Tensor::from_slice(&[*code]).view([1, 1]), &mut caches);

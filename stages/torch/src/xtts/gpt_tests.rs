@@ -378,7 +378,7 @@ fn states_of_decoding_are_those_of_the_second_pass() {
     let _guard = tch::no_grad_guard();
     let (latents, text, codes) = (latents(1), [3, 4, 5], [1, 9, 2, 2, 13]);
     let prefix = model.prefix(&latents, &text).unwrap().squeeze_dim(0);
-    let (mut caches, state) = model.prefill(&[&prefix], codes.len() as i64);
+    let (mut caches, state) = model.prefill(&[&prefix], codes.len() as i64).unwrap();
     let mut states = vec![model.normed(&state)];
     for code in &codes[..codes.len() - 1] {
         let code = Tensor::from_slice(&[*code]).view([1, 1]);
