@@ -6,6 +6,7 @@ use crate::cast::cast;
 use crate::convolution::Geometry;
 use crate::error::TorchError;
 use crate::layers::LayerNorm;
+use crate::upload::upload_all;
 use crate::weight_norm::Kernel;
 use crate::weights::Scope;
 
@@ -135,11 +136,11 @@ pub fn over_channels(norm: &LayerNorm, x: &Tensor) -> Tensor {
 }
 
 /// 1 up to each length and 0 after it: [B, 1, longest].
-pub fn mask(lengths: &[i64], device: tch::Device) -> Tensor {
+pub fn mask(lengths: &[i64], device: tch::Device) -> Result<Tensor, TorchError> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
-    let lengths = Tensor::from_slice(lengths).to_device(device).unsqueeze(1);
+    let lengths = upload_all(lengths, device)?.unsqueeze(1);
     let columns = Tensor::arange(longest, (Kind::Int64, device)).unsqueeze(0);
-    columns.lt_tensor(&lengths).to_kind(Kind::Float).unsqueeze(1)
+    Ok(columns.lt_tensor(&lengths).to_kind(Kind::Float).unsqueeze(1))
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! A matrix product may round differently when another number of threads shares it, so the clips
 //! are distributed over threads and never the work within a clip.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 
 use crate::error::TorchError;
+use crate::shim;
 
 /// Makes libtorch compute on the calling thread only.
 pub fn one_thread() {
@@ -49,6 +51,29 @@ pub fn spread<O: Send>(
     Ok((0..count).filter_map(|place| columns[place % threads].next()).collect())
 }
 
+/// The numbers in one piece of work of [`spread_here`].
+const PIECE: usize = 1 << 14;
+
+/// Fills numbers, each by its place alone: `fill` gets the place of the first number of a part. The
+/// threads that libtorch may use share the parts.
+pub fn spread_here(values: &mut [f32], fill: impl Fn(usize, &mut [f32]) + Sync) {
+    let threads = tch::get_num_threads().max(1) as usize;
+    let parts = values.len().div_ceil(PIECE);
+    if threads == 1 || parts <= 1 {
+        return fill(0, values);
+    }
+    let left = Mutex::new(values.chunks_mut(PIECE).enumerate());
+    shim::on_threads(threads.min(parts), || {
+        loop {
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            match next {
+                Some((at, part)) => fill(at * PIECE, part),
+                None => break,
+            }
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -62,6 +87,18 @@ mod tests {
                 let results = spread(threads, count, work).unwrap();
                 assert_eq!(results, (0..count).map(|at| at * 10).collect::<Vec<_>>());
             }
+        }
+    }
+
+    #[test]
+    fn every_number_is_filled_by_its_place_whatever_the_number_of_threads() {
+        for threads in [1, 3] {
+            tch::set_num_threads(threads);
+            let mut values = vec![0f32; 3 * PIECE + 5];
+            spread_here(&mut values, |first, part| {
+                (first..).zip(part).for_each(|(at, value)| *value = at as f32);
+            });
+            assert!(values.iter().enumerate().all(|(at, value)| *value == at as f32));
         }
     }
 

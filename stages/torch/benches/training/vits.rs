@@ -53,7 +53,7 @@ fn batch(data: &Weights, hop: i64) -> Batch {
             speaker: None,
         })
     };
-    Batch { clips: (0..).map_while(clip).collect(), hop }
+    Batch::new((0..).map_while(clip).collect(), hop)
 }
 
 /// The alignment of frames and tokens.

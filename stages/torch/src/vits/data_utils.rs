@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use tch::{Kind, Tensor};
 
+use super::Config;
 use super::mel_processing::{self, Analysis};
 use super::models::{Texts, Vits};
 use crate::conv::mask;
 use crate::error::TorchError;
+use crate::upload::{Staged, upload};
 
 /// A training clip.
 #[derive(Clone, Debug)]
@@ -20,14 +22,44 @@ pub struct Recording {
     pub speaker: Option<i64>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Batch {
     pub clips: Vec<Recording>,
     /// Samples per frame.
     pub hop: i64,
+    /// The sound of the clips, ready for a copy to the device; made when needed if it is missing.
+    staged: Option<StagedSound>,
+}
+
+/// The samples of all clips, and the given spectrograms.
+#[derive(Debug)]
+struct StagedSound {
+    waves: Staged,
+    linears: Vec<Option<Staged>>,
 }
 
 impl Batch {
+    pub fn new(clips: Vec<Recording>, hop: i64) -> Batch {
+        Batch { clips, hop, staged: None }
+    }
+
+    /// With its sound in the form that the device takes; a GPU takes it while it goes on with its
+    /// work.
+    pub fn staged(mut self, config: &Config, is_for_gpu: bool) -> Result<Batch, TorchError> {
+        self.staged = Some(self.stage(config, is_for_gpu)?);
+        Ok(self)
+    }
+
+    fn stage(&self, config: &Config, is_for_gpu: bool) -> Result<StagedSound, TorchError> {
+        let waves: Vec<&[f32]> = self.clips.iter().map(|clip| clip.wave.as_slice()).collect();
+        let linear = |clip: &Recording| {
+            let linear = clip.given_linear(config)?;
+            linear.map(|linear| Staged::new(&linear, is_for_gpu)).transpose()
+        };
+        let linears = self.clips.iter().map(linear).collect::<Result<_, _>>()?;
+        Ok(StagedSound { waves: Staged::new(&padded(&waves, config)?, is_for_gpu)?, linears })
+    }
+
     /// The number of tokens and frames of all clips.
     pub fn lengths(&self) -> [u64; 2] {
         let tokens = self.clips.iter().map(|clip| clip.tokens.len() as u64).sum();
@@ -38,28 +70,57 @@ impl Batch {
     /// On the device of the model.
     pub(super) fn place(&self, model: &Vits, analysis: &Analysis) -> Result<Clips, TorchError> {
         let texts: Vec<Vec<i64>> = self.clips.iter().map(|clip| clip.tokens.clone()).collect();
-        let sounds = self.clips.iter().map(|clip| clip.sound(model, analysis));
-        let sounds: Vec<Sound<'_>> = sounds.collect::<Result<_, _>>()?;
         let speakers: Option<Vec<i64>> = self.clips.iter().map(|clip| clip.speaker).collect();
-        let clips = Clips::of(model, model.texts(&texts)?, &sounds, speakers)?;
+        let own;
+        let StagedSound { waves, linears } = match &self.staged {
+            Some(staged) => staged,
+            None => {
+                own = self.stage(&model.config, model.device.is_cuda())?;
+                &own
+            }
+        };
+        let frames = self.clips.iter().map(|clip| clip.frames(&model.config));
+        let sounds = Sounds { frames: frames.collect(), waves: waves.upload(model.device)? };
+        let linears = linears.iter().enumerate().map(|(row, linear)| match linear {
+            Some(linear) => linear.upload(model.device),
+            None => sounds.linear(row, model, analysis),
+        });
+        let linears: Vec<Tensor> = linears.collect::<Result<_, TorchError>>()?;
+        let clips = Clips::of(model, model.texts(&texts)?, sounds, &linears, speakers)?;
         Ok(Clips { keys: self.clips.iter().map(|clip| clip.key).collect(), ..clips })
     }
 }
 
 impl Recording {
-    fn sound(&self, model: &Vits, analysis: &Analysis) -> Result<Sound<'_>, TorchError> {
-        let Some(bytes) = &self.spectrogram else {
-            return Sound::of(&self.wave, model, analysis);
-        };
-        let linear = mel_processing::read(bytes, &model.config)?;
-        let (own, frames) = (linear.size()[1], self.wave.len() as i64 / model.config.hop());
+    fn frames(&self, config: &Config) -> i64 {
+        self.wave.len() as i64 / config.hop()
+    }
+
+    /// The spectrogram that came with the clip, on the host.
+    fn given_linear(&self, config: &Config) -> Result<Option<Tensor>, TorchError> {
+        let Some(bytes) = &self.spectrogram else { return Ok(None) };
+        let linear = mel_processing::read(bytes, config)?;
+        let (own, frames) = (linear.size()[1], self.frames(config));
         match own == frames {
-            true => Ok(Sound { wave: &self.wave, linear }),
+            true => Ok(Some(linear)),
             false => Err(TorchError::Input(format!(
                 "a spectrogram of {own} frames beside a clip of {frames}: it is of other audio"
             ))),
         }
     }
+}
+
+/// Waves cut to whole frames, with zeros after the shorter ones: [B, T * hop], on the host.
+fn padded(waves: &[&[f32]], config: &Config) -> Result<Tensor, TorchError> {
+    let hop = config.hop() as usize;
+    let whole = |wave: &&[f32]| wave.len() / hop * hop;
+    let longest = waves.iter().map(whole).max().unwrap_or(0);
+    let mut samples = Vec::with_capacity(waves.len() * longest);
+    for wave in waves {
+        samples.extend_from_slice(&wave[..whole(wave)]);
+        samples.resize(samples.len() + longest - whole(wave), 0.0);
+    }
+    Ok(Tensor::f_from_slice(&samples)?.f_view([waves.len() as i64, longest as i64])?)
 }
 
 /// Clips of one batch with their texts.
@@ -78,10 +139,11 @@ pub struct Clips {
     pub keys: Vec<u64>,
 }
 
-/// A recording and its linear spectrogram [bins, T].
-pub struct Sound<'a> {
-    pub wave: &'a [f32],
-    pub linear: Tensor,
+/// The sound of some clips on the device of the model.
+struct Sounds {
+    frames: Vec<i64>,
+    /// [B, T * hop].
+    waves: Tensor,
 }
 
 impl Clips {
@@ -94,56 +156,51 @@ impl Clips {
         waves: &[&[f32]],
         speakers: Option<Vec<i64>>,
     ) -> Result<Clips, TorchError> {
-        let sounds = waves.iter().map(|wave| Sound::of(wave, model, analysis));
-        let sounds: Vec<Sound> = sounds.collect::<Result<_, _>>()?;
-        Clips::of(model, texts, &sounds, speakers)
+        let hop = model.config.hop();
+        let frames = waves.iter().map(|wave| wave.len() as i64 / hop).collect();
+        let waves = upload(&padded(waves, &model.config)?, model.device)?;
+        let sounds = Sounds { frames, waves };
+        let linears = (0..sounds.frames.len()).map(|row| sounds.linear(row, model, analysis));
+        let linears: Vec<Tensor> = linears.collect::<Result<_, TorchError>>()?;
+        Clips::of(model, texts, sounds, &linears, speakers)
     }
 
-    /// The same from precomputed spectrograms.
-    pub fn of(
+    /// The same from linear spectrograms [bins, T].
+    fn of(
         model: &Vits,
         texts: Texts,
-        sounds: &[Sound<'_>],
+        sounds: Sounds,
+        linears: &[Tensor],
         speakers: Option<Vec<i64>>,
     ) -> Result<Clips, TorchError> {
-        let (config, rows) = (&model.config, sounds.len() as i64);
-        let hop = config.hop();
-        let frames: Vec<i64> = sounds.iter().map(|sound| sound.frames(hop)).collect();
-        let of_texts = texts.lengths.len() as i64;
+        let Sounds { frames, waves } = sounds;
+        let (rows, of_texts) = (frames.len() as i64, texts.lengths.len() as i64);
         if rows != of_texts || speakers.as_ref().is_some_and(|known| known.len() as i64 != rows) {
             return Err(TorchError::Input(format!("{rows} waves for {of_texts} texts")));
         }
         let longest = frames.iter().copied().max().unwrap_or(0);
-        let zeros = |size: [i64; 3]| Tensor::f_zeros(size, (Kind::Float, model.device));
-        let spectrograms = zeros([rows, config.spectrogram_bins, longest])?;
-        let waves = zeros([rows, 1, longest * hop])?.f_squeeze_dim(1)?;
-        for (row, (sound, count)) in (0..).zip(sounds.iter().zip(&frames)) {
-            let wave = Tensor::f_from_slice(sound.wave)?.f_narrow(0, 0, count * hop)?;
-            spectrograms.f_select(0, row)?.f_narrow(1, 0, *count)?.f_copy_(&sound.linear)?;
-            waves.f_select(0, row)?.f_narrow(0, 0, count * hop)?.f_copy_(&wave)?;
+        let size = [rows, model.config.spectrogram_bins, longest];
+        let spectrograms = Tensor::f_zeros(size, (Kind::Float, model.device))?;
+        for (row, (linear, count)) in (0..).zip(linears.iter().zip(&frames)) {
+            spectrograms.f_select(0, row)?.f_narrow(1, 0, *count)?.f_copy_(linear)?;
         }
-        let mask = mask(&frames, model.device);
+        let mask = mask(&frames, model.device)?;
         let keys = (0..rows as u64).collect();
         Ok(Clips { texts, spectrograms, mask, frames, waves, speakers, keys })
     }
 }
 
-impl<'a> Sound<'a> {
-    /// Refuses waves that are shorter than the segment.
-    pub fn of(wave: &'a [f32], model: &Vits, analysis: &Analysis) -> Result<Self, TorchError> {
-        let (hop, part) = (model.config.hop(), model.config.segment_frames());
-        let frames = wave.len() as i64 / hop;
+impl Sounds {
+    /// The linear spectrogram of a clip: [bins, T]. Refuses waves that are shorter than the segment.
+    fn linear(&self, row: usize, model: &Vits, analysis: &Analysis) -> Result<Tensor, TorchError> {
+        let (frames, part) = (self.frames[row], model.config.segment_frames());
         if frames < part {
             return Err(TorchError::Input(format!(
                 "a clip of {frames} frames, and training needs {part} at least"
             )));
         }
-        let whole = Tensor::f_from_slice(wave)?.f_to_device(model.device)?;
-        let whole = whole.f_narrow(0, 0, frames * hop)?.f_unsqueeze(0)?;
-        Ok(Sound { wave, linear: analysis.linear(&whole)?.f_squeeze_dim(0)? })
-    }
-
-    fn frames(&self, hop: i64) -> i64 {
-        self.wave.len() as i64 / hop
+        let whole = self.waves.f_narrow(0, row as i64, 1)?;
+        let whole = whole.f_narrow(1, 0, frames * model.config.hop())?;
+        Ok(analysis.linear(&whole)?.f_squeeze_dim(0)?)
     }
 }

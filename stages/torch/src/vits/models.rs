@@ -13,6 +13,7 @@ use crate::conv::{Conv, Shape, mask};
 use crate::error::TorchError;
 use crate::hifi_gan::{HifiGan, HifiGanConfig};
 use crate::layers::{Embedding, Pass};
+use crate::upload::{upload, upload_all};
 use crate::weights::{Scope, Weights};
 
 /// Dropout streams, separate from those of the text encoder.
@@ -275,8 +276,8 @@ impl Vits {
             ids.resize(ids.len() + longest as usize - text.len(), 0);
         }
         let ids = Tensor::f_from_slice(&ids)?.f_view([lengths.len() as i64, longest])?;
-        let mask = mask(&lengths, self.device);
-        Ok(Texts { ids: ids.f_to_device(self.device)?, mask, lengths })
+        let mask = mask(&lengths, self.device)?;
+        Ok(Texts { ids: upload(&ids, self.device)?, mask, lengths })
     }
 
     /// The speaker embeddings of a number of texts by speaker number, [B, E, 1]; None for a model
@@ -304,7 +305,7 @@ impl Vits {
             )));
         }
         let Some(table) = &self.embed_speaker else { return Ok(None) };
-        let numbers = Tensor::f_from_slice(numbers)?.f_to_device(self.device)?;
+        let numbers = upload_all(numbers, self.device)?;
         Ok(Some(table.forward(&numbers).f_unsqueeze(-1)?))
     }
 
@@ -330,8 +331,8 @@ impl Vits {
         let rows = texts.lengths.len() as i64;
         let drawn = match self.duration_predictor.takes_noise() {
             true => {
-                let drawn = noise.draw([rows, 2, texts.ids.size()[1]])?;
-                Some(drawn.f_to_device(self.device)? * settings.noise_scale_duration)
+                let drawn = noise.draw([rows, 2, texts.ids.size()[1]], self.device)?;
+                Some(drawn * settings.noise_scale_duration)
             }
             false => None,
         };
@@ -339,12 +340,12 @@ impl Vits {
         let durations = log_durations.exp() * &texts.mask * (1.0 / settings.speaking_rate);
         let durations = durations.ceil().squeeze_dim(1);
         let (places, frames) = spread_out(&durations, settings.most_frames)?;
-        let places = places.to_device(self.device);
-        let mask = mask(&frames, self.device);
+        let places = upload(&places, self.device)?;
+        let mask = mask(&frames, self.device)?;
         let mean = expand(&prior.mean, &places) * &mask;
         let deviation = (expand(&prior.log_deviation, &places) * &mask).exp();
-        let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]])?;
-        let latents = mean + drawn.f_to_device(self.device)? * deviation * settings.noise_scale;
+        let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]], self.device)?;
+        let latents = mean + drawn * deviation * settings.noise_scale;
         let latents = self.flow.reverse(&latents, &mask, speaker.as_ref())? * &mask;
         let waves = self.sound(&latents, &frames, speaker.as_ref())?;
         Ok(Speech { waves, frames, log_durations, durations, latents })

@@ -64,7 +64,7 @@ fn moves(scores: &[f32], frames: usize, tokens: usize, stride: usize) -> Vec<u8>
     moves
 }
 
-/// Frames of each token of each clip, [B, N] in f32 on the device of the scores [B, T, N]; `frames`
+/// Frames of each token of each clip, [B, N] in f32 on the host, from the scores [B, T, N]; `frames`
 /// and `tokens` are the lengths of each clip.
 pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tensor, TorchError> {
     let (rows, length, width) = scores.size3()?;
@@ -82,8 +82,7 @@ pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tens
         Ok(row.into_iter().map(|frames| frames as f32).collect())
     });
     let durations: Vec<Vec<f32>> = durations.collect::<Result<_, TorchError>>()?;
-    let durations = Tensor::f_from_slice(&durations.concat())?.f_view([rows, width])?;
-    Ok(durations.f_to_device(scores.device())?)
+    Ok(Tensor::f_from_slice(&durations.concat())?.f_view([rows, width])?)
 }
 
 #[cfg(test)]

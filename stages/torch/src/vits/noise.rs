@@ -1,21 +1,26 @@
 //! The model's noise: from a seed for each text, or recorded.
+//!
+//! A number follows from the seed, the draw and its place, so that a GPU computes it by itself, and
+//! several threads of a CPU share the work, with the same bits as one.
 
 use std::collections::VecDeque;
 use std::f64::consts::TAU;
 
 use tch::{Device, Tensor};
 
+use crate::counter;
 use crate::error::TorchError;
-use crate::random::{Random, scramble};
+use crate::random::{GAMMA, Random, scramble};
+use crate::threads::spread_here;
 
 /// Numbers of a standard normal distribution.
 pub trait NormalNoise {
-    /// Numbers of shape [B, C, L], f32 on the CPU. The model draws in a fixed order.
-    fn draw(&mut self, shape: [i64; 3]) -> Result<Tensor, TorchError>;
+    /// Numbers of shape [B, C, L], f32 on a device. The model draws in a fixed order.
+    fn draw(&mut self, shape: [i64; 3], device: Device) -> Result<Tensor, TorchError>;
 }
 
-/// A generator for each row. A row's noise depends on its seed and on the position alone, not on
-/// the length of other rows.
+/// A sequence for each row. A row's noise depends on its seed and on the position alone, not on the
+/// length of other rows.
 #[derive(Debug)]
 pub struct Seeded {
     seeds: Vec<u64>,
@@ -26,24 +31,52 @@ impl Seeded {
     pub fn new(seeds: Vec<u64>) -> Seeded {
         Seeded { seeds, draws: 0 }
     }
-}
 
-impl NormalNoise for Seeded {
-    fn draw(&mut self, [rows, channels, length]: [i64; 3]) -> Result<Tensor, TorchError> {
+    /// The states of the rows for the next draw.
+    fn states(&mut self, rows: i64) -> Result<Vec<u64>, TorchError> {
         if rows != self.seeds.len() as i64 {
             let seeds = self.seeds.len();
             return Err(TorchError::Input(format!("{seeds} seeds for {rows} texts")));
         }
         self.draws += 1;
-        let mut values = Vec::with_capacity((rows * channels * length) as usize);
-        for seed in &self.seeds {
-            let mut random = Random::new(scramble(seed ^ scramble(self.draws)));
-            values.extend((0..channels * length).map(|_| normal(&mut random)));
-        }
-        // Column by column, so that longer rows only extend the noise.
-        let columns = Tensor::f_from_slice(&values)?.f_view([rows, length, channels])?;
-        Ok(columns.f_transpose(1, 2)?.f_contiguous()?)
+        let state = |seed: &u64| scramble(seed ^ scramble(self.draws));
+        Ok(self.seeds.iter().map(state).collect())
     }
+}
+
+impl NormalNoise for Seeded {
+    fn draw(
+        &mut self,
+        [rows, channels, length]: [i64; 3],
+        device: Device,
+    ) -> Result<Tensor, TorchError> {
+        let states = self.states(rows)?;
+        let flat = match device {
+            Device::Cpu => Tensor::f_from_slice(&drawn_here(&states, channels * length))?,
+            device => drawn_there(&states, channels * length, device),
+        };
+        // Column by column, so that longer rows only extend the noise.
+        Ok(flat.f_view([rows, length, channels])?.f_transpose(1, 2)?.f_contiguous()?)
+    }
+}
+
+/// The next `count` numbers of each state, on the device.
+fn drawn_there(states: &[u64], count: i64, device: Device) -> Tensor {
+    counter::normals(&counter::states(states, device), &counter::places(count, device))
+}
+
+/// The same on the host, by the threads that libtorch may use.
+fn drawn_here(states: &[u64], count: i64) -> Vec<f32> {
+    let count = count.max(0) as usize;
+    let mut values = vec![0f32; states.len() * count];
+    spread_here(&mut values, |first, part| {
+        for (at, value) in (first..).zip(part) {
+            // Each number takes two draws.
+            let before = GAMMA.wrapping_mul(2 * (at % count) as u64);
+            *value = normal(&mut Random::new(states[at / count].wrapping_add(before)));
+        }
+    });
+    values
 }
 
 /// The Box-Muller method.
@@ -63,11 +96,11 @@ impl Recorded {
 }
 
 impl NormalNoise for Recorded {
-    fn draw(&mut self, shape: [i64; 3]) -> Result<Tensor, TorchError> {
+    fn draw(&mut self, shape: [i64; 3], device: Device) -> Result<Tensor, TorchError> {
         let noise = self.0.pop_front();
         let noise = noise.ok_or_else(|| TorchError::Input("there is no more noise".into()))?;
         match noise.size() == shape {
-            true => Ok(noise.f_to_device(Device::Cpu)?),
+            true => Ok(noise.f_to_device(device)?),
             false => Err(TorchError::Input(format!(
                 "the noise is {:?}, and {shape:?} is asked for",
                 noise.size()
@@ -83,10 +116,12 @@ mod tests {
 
     use super::*;
 
+    const CPU: Device = Device::Cpu;
+
     #[test]
     fn a_rows_noise_is_its_own() {
-        let both = Seeded::new(vec![3, 9]).draw([2, 4, 10]).unwrap();
-        let alone = Seeded::new(vec![9]).draw([1, 4, 6]).unwrap();
+        let both = Seeded::new(vec![3, 9]).draw([2, 4, 10], CPU).unwrap();
+        let alone = Seeded::new(vec![9]).draw([1, 4, 6], CPU).unwrap();
         assert_eq!(both.narrow(0, 1, 1).narrow(2, 0, 6).contiguous(), alone);
         assert!(both.get(0) != both.get(1));
     }
@@ -94,13 +129,38 @@ mod tests {
     #[test]
     fn each_draw_is_another_one() {
         let mut noise = Seeded::new(vec![3]);
-        assert!(noise.draw([1, 1, 8]).unwrap() != noise.draw([1, 1, 8]).unwrap());
-        assert!(noise.draw([2, 1, 8]).is_err());
+        assert!(noise.draw([1, 1, 8], CPU).unwrap() != noise.draw([1, 1, 8], CPU).unwrap());
+        assert!(noise.draw([2, 1, 8], CPU).is_err());
+    }
+
+    /// One generator for each row, from its first number to its last.
+    #[test]
+    fn threads_draw_the_numbers_of_one_sequence() {
+        let states = [5, u64::MAX];
+        for count in [1, 7, 100_000] {
+            let drawn = drawn_here(&states, count);
+            let in_turn = states.iter().flat_map(|state| {
+                let mut random = Random::new(*state);
+                (0..count).map(|_| normal(&mut random)).collect::<Vec<f32>>()
+            });
+            assert!(drawn.into_iter().eq(in_turn), "{count}");
+        }
+        assert!(drawn_here(&states, 0).is_empty());
+    }
+
+    #[test]
+    fn a_device_draws_the_numbers_of_the_host() {
+        let states = [5, 1234567, u64::MAX];
+        let there = drawn_there(&states, 5_000, CPU).view(-1);
+        let here = Tensor::from_slice(&drawn_here(&states, 5_000));
+        // The logarithm and the cosine may differ in the last digit of f64.
+        let far = (there - here).abs().max().double_value(&[]);
+        assert!(far < 1e-6, "{far}");
     }
 
     #[test]
     fn the_distribution_is_the_standard_one() {
-        let noise = Seeded::new(vec![1]).draw([1, 100, 1000]).unwrap();
+        let noise = Seeded::new(vec![1]).draw([1, 100, 1000], CPU).unwrap();
         let moment =
             |power: f64| noise.pow_tensor_scalar(power).mean(Kind::Double).double_value(&[]);
         // Six standard deviations of the means of 100,000 draws.

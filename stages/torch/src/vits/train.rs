@@ -23,6 +23,7 @@ use crate::layers::Pass;
 use crate::patterns::{Match, matches};
 use crate::random::{Random, scramble};
 use crate::train::{Losses, Totals};
+use crate::upload::upload;
 use crate::weights::Weights;
 
 /// One of the two networks.
@@ -258,18 +259,15 @@ impl Vits {
         let speaker = speaker.as_ref();
         let rows = frames.len() as i64;
         let prior = self.prior(texts, pass)?;
-        let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]])?;
-        let drawn = drawn.f_to_device(self.device)?;
+        let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]], self.device)?;
         let posterior =
             self.posterior_encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass)?;
         let flowed = self.flow.forward(&posterior.latents, mask, speaker, pass)?;
         let scores = scores(&prior, &flowed);
-        let durations = align_all(&scores, frames, &texts.lengths)?;
+        let aligned = align_all(&scores, frames, &texts.lengths)?;
+        let durations = upload(&aligned, self.device)?;
         let drawn = match self.duration_predictor.takes_noise() {
-            true => {
-                let drawn = noise.draw([rows, 2, texts.ids.size()[1]])?;
-                Some(drawn.f_to_device(self.device)?)
-            }
+            true => Some(noise.draw([rows, 2, texts.ids.size()[1]], self.device)?),
             false => None,
         };
         let conditioning = Conditioning { hidden: &prior.hidden, mask: &texts.mask, speaker };
@@ -278,7 +276,7 @@ impl Vits {
         let duration_loss = computed_in(Kind::Float, || {
             self.duration_predictor.loss(conditioning, &lasting, drawn.as_ref(), pass)
         })?;
-        let kl_loss = kl_loss(&prior, &posterior, &flowed, &durations, mask)?;
+        let kl_loss = kl_loss(&prior, &posterior, &flowed, &aligned, mask)?;
         let (hop, part) = (self.config.hop(), self.config.segment_frames());
         let wave = self.decoder.forward(&sliced(&posterior.latents, starts, part)?, speaker)?;
         let wave = wave.f_to_kind(Kind::Float)?;
@@ -358,6 +356,7 @@ fn scores(prior: &Prior, flowed: &Tensor) -> Tensor {
         - summed(mean.square() * precision) * 0.5
 }
 
+/// `durations` are on the host.
 fn kl_loss(
     prior: &Prior,
     posterior: &Posterior,
@@ -366,7 +365,7 @@ fn kl_loss(
     mask: &Tensor,
 ) -> Result<Tensor, TorchError> {
     let (places, _) = spread_out(durations, i64::MAX >> 8)?;
-    let places = places.f_to_device(flowed.device())?;
+    let places = upload(&places, flowed.device())?;
     Ok(losses::kl(&KlTerms {
         z_p: flowed,
         logs_q: &posterior.log_deviation,

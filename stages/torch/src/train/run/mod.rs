@@ -6,6 +6,7 @@
 //! that was stopped or killed anywhere ends with the same bits as one that never was.
 
 mod diverged;
+mod loader;
 mod phase;
 mod report;
 mod rescue;
@@ -14,6 +15,7 @@ mod validate;
 
 use stage_core::StageError;
 
+use self::loader::{Loader, Wanted};
 use self::report::Throughput;
 use self::save::Saved;
 use crate::error::TorchError;
@@ -21,7 +23,7 @@ use crate::train::early_stop::Place;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::Totals;
 use crate::train::optimisers::Optimisers;
-use crate::train::order::{Clip, Order, Row};
+use crate::train::order::{Clip, Cursor, Order, Row};
 use crate::train::record::Record;
 use crate::train::replicas;
 use crate::train::samples::Sample;
@@ -38,10 +40,16 @@ pub enum Purpose {
     HeldOut,
 }
 
-/// Makes batches of clips.
-pub trait Data<B> {
+/// Makes batches of clips: those of a step by a thread of their own, while the step before it
+/// computes.
+pub trait Data<B>: Sync {
     /// The clips of each row share one row of the batch.
     fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<B, TorchError>;
+
+    /// The same batch with its large tensors in memory from which a device copies them quickly.
+    fn stage(&self, batch: B, _is_for_gpu: bool) -> Result<B, TorchError> {
+        Ok(batch)
+    }
 
     /// The name of a clip for people.
     fn name(&self, clip: usize) -> String;
@@ -121,25 +129,13 @@ fn to_the_end<'a, T: Trainee, D: Data<T::Batch>, H: Host>(
     job: Job<'a, T, D>,
     host: &mut H,
 ) -> Result<Run<'a, T, D, H::Kept>, StageError> {
-    let mut run = Run::start(job, host)?;
-    if run.state.held_out.is_none() {
-        run.validate(host)?;
-    }
-    while !run.is_done() {
-        let validates = run.validates_after(run.state.step + 1);
-        if !host.may_begin_step(validates) || !run.step(host)? {
-            run.save(host)?;
-            return Err(StageError::Stopped);
-        }
-        if run.validation_is_due() {
-            run.validate(host)?;
-        }
-        if run.save_is_due(host) {
-            run.save(host)?;
-        }
-    }
-    run.save(host)?;
-    Ok(run)
+    std::thread::scope(|scope| {
+        let mut run = Run::start(job, host)?;
+        run.loader.start(scope);
+        run.advance(host)?;
+        run.loader.end();
+        Ok(run)
+    })
 }
 
 /// The state that a resumed training would save if it were stopped immediately.
@@ -152,6 +148,7 @@ pub fn taken_up<T: Trainee, D: Data<T::Batch>, H: Host>(
 
 struct Run<'a, T: Trainee, D, K> {
     job: Job<'a, T, D>,
+    loader: Loader<'a, T::Batch, D>,
     order: Order,
     held_out: Vec<Row>,
     optimisers: Optimisers,
@@ -184,8 +181,20 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let (saved, pace) = (Saved { step: 0, at: now }, Throughput::new(now));
         let record = Record::default();
         let (best, samples) = (Vec::new(), Vec::new());
-        let mut run =
-            Run { job, order, held_out, optimisers, state, record, best, samples, saved, pace };
+        let loader = Loader::new(job.data, is_on_gpu(&job.replicas[0]));
+        let mut run = Run {
+            job,
+            loader,
+            order,
+            held_out,
+            optimisers,
+            state,
+            record,
+            best,
+            samples,
+            saved,
+            pace,
+        };
         match host.last()? {
             Some(checkpoint) => run.restore(&checkpoint, host)?,
             None => run.optimisers.refine(|name| host.origin(name))?,
@@ -196,21 +205,45 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         Ok(run)
     }
 
+    fn advance<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+        if self.state.held_out.is_none() {
+            self.validate(host)?;
+        }
+        while !self.is_done() {
+            let validates = self.validates_after(self.state.step + 1);
+            if !host.may_begin_step(validates) || !self.step(host)? {
+                self.save(host)?;
+                return Err(StageError::Stopped);
+            }
+            if self.validation_is_due() {
+                self.validate(host)?;
+            }
+            if self.save_is_due(host) {
+                self.save(host)?;
+            }
+        }
+        self.save(host)
+    }
+
     fn is_done(&self) -> bool {
         self.state.ended || self.state.step >= self.job.settings.steps
     }
 
     /// One step; false if it was abandoned because training should stop.
     fn step<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<bool, StageError> {
-        let settings = self.job.settings;
         let mut cursor = self.state.cursor;
-        let mut rows = self.order.take(&mut cursor, settings.rows_of_step());
-        // Rows of similar length in one micro-batch waste the least.
-        rows.sort_by_key(|row| self.order.length(row));
+        let wanted = self.wanted(self.state.step, &mut cursor);
+        let batches = self.loader.take(&wanted)?;
+        if self.state.step + 1 < self.job.settings.steps {
+            let next = self.wanted(self.state.step + 1, &mut cursor.clone());
+            self.loader.prepare(next);
+        }
         let rate = self.rate();
-        let Some(done) = self.phases(&rows, rate, host)? else { return Ok(false) };
+        let Some(done) = self.phases(&wanted.rows, batches, rate, host)? else {
+            return Ok(false);
+        };
         if self.is_lost(done.is_good, &done.means) {
-            self.rescue(&rows, host)?;
+            self.rescue(&wanted.rows, host)?;
         }
 
         self.pace.clips += cursor.clips - self.state.cursor.clips;
@@ -229,12 +262,19 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         replicas::clear_gradients(self.job.replicas);
     }
 
-    /// At least one for each device, as far as there are rows.
-    fn batches(&self, rows: &[Row], purpose: Purpose) -> Result<Vec<T::Batch>, TorchError> {
+    /// The batches of a step, from its place in the data.
+    fn wanted(&mut self, step: u64, cursor: &mut Cursor) -> Wanted {
+        let settings = self.job.settings;
+        let mut rows = self.order.take(cursor, settings.rows_of_step());
+        // Rows of similar length in one micro-batch waste the least.
+        rows.sort_by_key(|row| self.order.length(row));
+        self.divided(rows, Purpose::Step { seed: phase::seed_of_step(settings.seed, step) })
+    }
+
+    /// Rows in micro-batches: at least one for each device, as far as there are rows.
+    fn divided(&self, rows: Vec<Row>, purpose: Purpose) -> Wanted {
         let share = rows.len().div_ceil(self.job.replicas.len());
-        rows.chunks(self.state.rows.min(share).max(1))
-            .map(|rows| self.job.data.batch(rows, purpose))
-            .collect()
+        Wanted { rows, most: self.state.rows.min(share).max(1), purpose }
     }
 
     fn finish<H: Host<Kept = K>>(
@@ -260,6 +300,10 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             samples: self.samples,
         })
     }
+}
+
+fn is_on_gpu<T: Trainee>(trainee: &T) -> bool {
+    trainee.parameters().first().is_some_and(|(_, tensor)| tensor.device().is_cuda())
 }
 
 fn count<T: Trainee>(batches: &[T::Batch]) -> Totals {

@@ -32,13 +32,15 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     pub(super) fn phases<H: Host>(
         &mut self,
         rows: &[Row],
+        mut batches: Vec<T::Batch>,
         rate: f64,
         host: &mut H,
     ) -> Result<Option<Done>, StageError> {
         let (means, norms) = (Means(Vec::new()), Vec::new());
         let mut done = Done { is_good: true, means, norms, labels: 0 };
         for phase in 0..T::PHASES.len() {
-            let Some((losses, totals)) = self.accumulate(phase, rows, host)? else {
+            let accumulated = self.accumulate(phase, rows, &mut batches, host)?;
+            let Some((losses, totals)) = accumulated else {
                 return Ok(None);
             };
             let means = losses.means(&totals)?;
@@ -80,25 +82,28 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         &mut self,
         phase: usize,
         rows: &[Row],
+        batches: &mut Vec<T::Batch>,
         host: &mut H,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
+        let seed = seed_of_step(self.job.settings.seed, self.state.step);
         loop {
-            match self.accumulate_once(phase, rows, host) {
+            match self.accumulate_once(phase, seed, batches, host) {
                 Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
                 result => return result,
             }
+            let wanted = self.divided(rows.to_vec(), Purpose::Step { seed });
+            *batches = self.loader.make(&wanted)?;
         }
     }
 
     fn accumulate_once<H: Host>(
         &mut self,
         number: usize,
-        rows: &[Row],
+        step_seed: u64,
+        batches: &[T::Batch],
         host: &mut H,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
-        let step_seed = seed_of_step(self.job.settings.seed, self.state.step);
-        let batches = self.batches(rows, Purpose::Step { seed: step_seed })?;
-        let totals = count::<T>(&batches).scaled(self.state.scaler.scale());
+        let totals = count::<T>(batches).scaled(self.state.scaler.scale());
         let seeds = (0..).map(|at| seed(step_seed, at));
         let micro: Vec<MicroBatch<'_, T::Batch>> =
             batches.iter().zip(seeds).map(|(batch, seed)| MicroBatch { batch, seed }).collect();
@@ -116,7 +121,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 }
 
-fn seed_of_step(run: u64, step: u64) -> u64 {
+pub(super) fn seed_of_step(run: u64, step: u64) -> u64 {
     scramble(scramble(run).wrapping_add(step))
 }
 

@@ -93,7 +93,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 
     fn held_out_once(&mut self) -> Result<Means, StageError> {
-        let batches = self.batches(&self.held_out, Purpose::HeldOut)?;
+        let wanted = self.divided(self.held_out.clone(), Purpose::HeldOut);
+        let batches = self.loader.make(&wanted)?;
         let micro: Vec<MicroBatch<'_, T::Batch>> =
             batches.iter().map(|batch| MicroBatch { batch, seed: 0 }).collect();
         let mut losses = Losses::default();

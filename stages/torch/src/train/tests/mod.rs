@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod diverged;
+mod loader;
 pub mod memory;
 mod phases;
 mod rehearsal;
@@ -21,7 +22,7 @@ use super::order::{Clip, Grouping};
 use super::precision::Precision;
 use super::schedule::{Decay, Schedule};
 use super::settings::{Checkpoints, Settings};
-use super::{Job, Trained, Trainee, train};
+use super::{Data, Job, Trained, Trainee, train};
 use crate::threads::one_thread;
 
 pub fn settings() -> Settings {
@@ -74,8 +75,19 @@ fn run<T: Trainee<Batch = Letters>>(
     settings: &Settings,
     host: &mut Memory,
 ) -> Result<Trained<usize>, StageError> {
+    run_on(replicas, corpus, corpus, settings, host)
+}
+
+/// The same with batches from elsewhere.
+fn run_on<T: Trainee<Batch = Letters>>(
+    replicas: &mut [T],
+    corpus: &Corpus,
+    data: &impl Data<Letters>,
+    settings: &Settings,
+    host: &mut Memory,
+) -> Result<Trained<usize>, StageError> {
     // Threads would spend their time waiting for each other.
     one_thread();
     let (clips, held_out) = (clips(corpus), held_out(corpus));
-    train(Job { replicas, data: corpus, clips: &clips, held_out: &held_out, settings }, host)
+    train(Job { replicas, data, clips: &clips, held_out: &held_out, settings }, host)
 }

@@ -88,7 +88,7 @@ fn recording(number: u64) -> Recording {
 impl Data<Batch> for Tones {
     fn batch(&self, rows: &[Row], _: Purpose) -> Result<Batch, TorchError> {
         let clips = rows.iter().flatten().map(|clip| self.0[*clip].clone()).collect();
-        Ok(Batch { clips, hop: config().hop() })
+        Ok(Batch::new(clips, config().hop()))
     }
 
     fn name(&self, clip: usize) -> String {

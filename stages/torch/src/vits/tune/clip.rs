@@ -233,20 +233,24 @@ impl Clip {
 
 impl Clips {
     pub fn data(&self, config: &Config) -> ClipData<'_> {
-        ClipData { clips: &self.clips, hop: config.hop() }
+        ClipData { clips: &self.clips, config: config.clone() }
     }
 }
 
 /// Makes batches of clips.
 pub struct ClipData<'a> {
     clips: &'a [Clip],
-    hop: i64,
+    config: Config,
 }
 
 impl Data<Batch> for ClipData<'_> {
     fn batch(&self, rows: &[Row], _: Purpose) -> Result<Batch, TorchError> {
         let clips = rows.iter().flatten().map(|clip| self.clips[*clip].recording());
-        Ok(Batch { clips: clips.collect::<Result<_, _>>()?, hop: self.hop })
+        Ok(Batch::new(clips.collect::<Result<_, _>>()?, self.config.hop()))
+    }
+
+    fn stage(&self, batch: Batch, is_for_gpu: bool) -> Result<Batch, TorchError> {
+        batch.staged(&self.config, is_for_gpu)
     }
 
     fn name(&self, clip: usize) -> String {

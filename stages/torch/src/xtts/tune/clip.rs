@@ -1,6 +1,7 @@
 //! Training clips of the GPT, from the texts, codes and audio that arrive.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use cache::Digest;
@@ -237,7 +238,8 @@ pub struct ClipData<'a> {
     config: &'a GptConfig,
     parity: Parity,
     layout: Layout,
-    mel: LogMel,
+    /// Of one thread at a time, as its tensors are.
+    mel: Mutex<LogMel>,
 }
 
 impl<'a> ClipData<'a> {
@@ -248,14 +250,15 @@ impl<'a> ClipData<'a> {
         (parity, layout): (Parity, Layout),
     ) -> Result<ClipData<'a>, TorchError> {
         let mel = LogMel::conditioning(config.sample_rate, mel_stats)?;
-        Ok(ClipData { clips, config, parity, layout, mel })
+        Ok(ClipData { clips, config, parity, layout, mel: Mutex::new(mel) })
     }
 
     fn clip(&self, clip: &Clip, purpose: Purpose) -> Result<xtts::Clip, TorchError> {
         let wave = wave::read(&clip.audio).map_err(|reject| TorchError::Input(reject.reason))?;
         let crop = crop(wave.samples.len(), clip.key, purpose);
         let part = padded(&wave.samples, crop.clone());
-        let mel = self.mel.forward(&Tensor::f_from_slice(&part)?.f_unsqueeze(0)?)?;
+        let mel = self.mel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mel = mel.forward(&Tensor::f_from_slice(&part)?.f_unsqueeze(0)?)?;
         Ok(xtts::Clip {
             text: clip.text.clone(),
             codes: clip.codes.clone(),
