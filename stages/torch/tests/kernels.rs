@@ -25,6 +25,7 @@ fn chosen_kernels_are_used_until_the_training_ends() {
     assert_eq!(stage_torch::tf32(), both(true));
     drop(in_use);
     assert_eq!(chosen(), fastest);
+    assert!(!stage_torch::attention().cudnn && stage_torch::attention().efficient);
     assert_eq!(stage_torch::tf32(), both(false));
     // The CPU itself would select flash attention.
     let _in_use = Kernels { attention: Attention::Flash, tf32: false }.begin().unwrap();

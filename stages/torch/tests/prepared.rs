@@ -2,14 +2,19 @@
 //! process.
 #![allow(clippy::unwrap_used)]
 
-use stage_torch::Tf32;
 use stage_torch::device::Machine;
+use stage_torch::{AttentionKernels, Tf32};
 
 #[test]
-fn a_prepared_worker_computes_without_tf32_and_with_kernels_that_repeat_their_bits() {
+fn a_prepared_worker_computes_without_tf32_and_with_kernels_that_repeat_their_bits_and_plan_nothing()
+ {
     // libtorch itself allows TF32 in convolutions.
     assert!(stage_torch::tf32().convolutions && !stage_torch::is_deterministic());
+    assert!(stage_torch::attention().cudnn);
     Machine::default().prepare("cpu", 1).unwrap();
     assert_eq!(stage_torch::tf32(), Tf32::default());
     assert!(stage_torch::is_deterministic());
+    // That kernel plans anew for each shape.
+    let expected = AttentionKernels { flash: true, efficient: true, math: true, cudnn: false };
+    assert_eq!(stage_torch::attention(), expected);
 }

@@ -15,6 +15,7 @@ use super::probe;
 use super::runtime::Runtime;
 use crate::shim;
 use crate::threads::one_thread;
+use crate::train::kernels;
 use crate::train::precision::DeviceFacts;
 
 #[derive(Clone)]
@@ -50,7 +51,7 @@ impl Machine {
     pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
         self.threads.store(threads as usize, Ordering::Relaxed);
         // Settings of the whole process, whatever the environment says.
-        shim::set_tf32(false)?;
+        kernels::prepare()?;
         shim::set_deterministic()?;
         self.open(device)?;
         one_thread();

@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::fused::{self, Part};
 use crate::error::TorchError;
+use crate::shim;
 
 /// The number of values that are updated at a time: a GPU is not faster with fewer.
 const PIECE: i64 = 1 << 22;
@@ -26,8 +27,15 @@ pub struct AdamWSettings {
     /// Weight decay applies to every parameter, as in the training of published models; else to
     /// those that the model names ([`AdamW::with_decay`]).
     pub decays_all: bool,
-    /// Each tensor is updated in one pass over its memory, rounded in another order.
+    /// Each tensor is updated in one pass over its memory, rounded in another order. GPUs always do
+    /// so: hundreds of small tensors would take thousands of kernels.
     pub fused: bool,
+}
+
+impl AdamWSettings {
+    fn is_fused_on(&self, device: Device) -> bool {
+        self.fused || device.is_cuda()
+    }
 }
 
 /// Biases and norms have no weight decay.
@@ -116,7 +124,8 @@ impl AdamW {
         }
         let _guard = tch::no_grad_guard();
         self.updates += 1;
-        if self.settings.fused {
+        let device = self.slots.first().map_or(Device::Cpu, |slot| slot.master.device());
+        if self.settings.is_fused_on(device) {
             return self.step_fused(gradients, rate, factor, chosen);
         }
         let update = Update::new(&self.settings, self.updates, rate, factor);
@@ -150,7 +159,10 @@ impl AdamW {
             .collect();
         let (settings, number) = (&self.settings, self.updates);
         fused::step(&parts, fused::Update { settings, number, rate, factor })?;
-        self.slots.iter_mut().try_for_each(Slot::publish)
+        let rounded = self.slots.iter().filter(|slot| slot.parameter.kind() != Kind::Float);
+        let (to, from): (Vec<&Tensor>, Vec<&Tensor>) =
+            rounded.map(|slot| (&slot.parameter, &slot.master)).unzip();
+        shim::copy_all(&to, &from)
     }
 
     /// The tensors of a checkpoint: role, name of the parameter, tensor.
@@ -420,6 +432,36 @@ mod tests {
                 assert!((one - other).abs() < 1e-6 * one.abs().max(1.0), "{composed:?} {fused:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_group_is_updated_in_one_call_whatever_the_number_of_tensors() {
+        let options = (Kind::BFloat16, Device::Cpu);
+        let parameter = |at: i64| {
+            let shape: &[i64] = if at % 3 == 0 { &[4] } else { &[2, 3] };
+            (format!("{at}"), Tensor::ones(shape, options))
+        };
+        let parameters: Vec<(String, Tensor)> = (0..60).map(parameter).collect();
+        // Two of three shapes decay; some gradients are missing.
+        let gradients: Vec<Option<Tensor>> = (0..60)
+            .map(|at| (at % 7 != 0).then(|| parameters[at].1.to_kind(Kind::Float)))
+            .collect();
+        let mut adamw = AdamW::new(AdamWSettings { fused: true, ..SETTINGS }, parameters).unwrap();
+        let mut count = |name| {
+            let step = || adamw.step(&gradients, 0.1, 0.5);
+            let (result, count) = shim::operations(&[name], step).unwrap();
+            result.unwrap();
+            count
+        };
+        assert_eq!(count(c"aten::_fused_adamw_"), 2);
+        assert_eq!(count(c"aten::_foreach_copy_"), 1, "rounded for the model together");
+    }
+
+    #[test]
+    fn gpus_update_in_one_pass_and_a_cpu_where_it_was_chosen() {
+        let fused = AdamWSettings { fused: true, ..SETTINGS };
+        assert!(SETTINGS.is_fused_on(Device::Cuda(1)) && fused.is_fused_on(Device::Cpu));
+        assert!(!SETTINGS.is_fused_on(Device::Cpu));
     }
 
     #[test]

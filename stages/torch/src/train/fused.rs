@@ -1,9 +1,10 @@
-//! AdamW in one pass over memory per tensor, instead of nine for the composed update.
+//! AdamW in one pass over memory, instead of nine for the composed update, and in one call for all
+//! parameters of a group: those with weight decay, and those without.
 //!
 //! The kernel rounds in another order than the composed update: results agree up to rounding, not
 //! to the bit.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::adamw::AdamWSettings;
 use crate::error::TorchError;
@@ -28,23 +29,10 @@ pub(super) struct Update<'a> {
     pub factor: f64,
 }
 
-/// The largest number of values per call, unless a single parameter has more. It bounds the f32
-/// copies of gradients in half precision.
-const VALUES: usize = 1 << 24;
-
 /// Updates all parameters, which are on one device.
 pub(super) fn step(parts: &[Part], update: Update<'_>) -> Result<(), TorchError> {
     for decays in [true, false] {
-        let mut group: Vec<&Part> = Vec::new();
-        let mut values = 0;
-        for part in parts.iter().filter(|part| part.decays == decays) {
-            if values + part.master.numel() > VALUES {
-                step_group(&std::mem::take(&mut group), update, decays)?;
-                values = 0;
-            }
-            values += part.master.numel();
-            group.push(part);
-        }
+        let group: Vec<&Part> = parts.iter().filter(|part| part.decays == decays).collect();
         step_group(&group, update, decays)?;
     }
     Ok(())
@@ -53,11 +41,12 @@ pub(super) fn step(parts: &[Part], update: Update<'_>) -> Result<(), TorchError>
 fn step_group(group: &[&Part], update: Update<'_>, decays: bool) -> Result<(), TorchError> {
     let Some(first) = group.first() else { return Ok(()) };
     let Update { settings, number, rate, factor } = update;
-    let scalar = |value: f64| {
-        Tensor::from(value as f32).f_to_device(first.master.device()).map_err(TorchError::from)
-    };
+    let options = (Kind::Float, first.master.device());
+    // A kernel gets the number as an argument: nothing is copied to the device.
+    let scalar = |value: f64| Tensor::f_full([1; 0], value as f32 as f64, options);
+    let zeros = zeros(group, options)?;
     let gradients: Vec<Tensor> =
-        group.iter().map(|part| wide(part)).collect::<Result<_, TorchError>>()?;
+        group.iter().map(|part| wide(part, &zeros)).collect::<Result<_, TorchError>>()?;
     let scale = (factor != 1.0).then(|| scalar(1.0 / factor)).transpose()?;
     let tensors = FusedTensors {
         parameters: group.iter().map(|part| &part.master).collect(),
@@ -75,10 +64,17 @@ fn step_group(group: &[&Part], update: Update<'_>, decays: bool) -> Result<(), T
     shim::fused_adamw(&tensors, &scalar(number as f64)?, numbers, scale.as_ref())
 }
 
+/// One piece of zeros for all missing gradients.
+fn zeros(group: &[&Part], options: (Kind, Device)) -> Result<Tensor, TorchError> {
+    let missing = group.iter().filter(|part| part.gradient.is_none());
+    let most = missing.map(|part| part.master.numel()).max().unwrap_or(0);
+    Ok(Tensor::f_zeros([most as i64], options)?)
+}
+
 /// The gradient in f32; a missing one counts as zero.
-fn wide(part: &Part) -> Result<Tensor, TorchError> {
+fn wide(part: &Part, zeros: &Tensor) -> Result<Tensor, TorchError> {
     Ok(match &part.gradient {
         Some(gradient) => gradient.f_to_kind(Kind::Float)?.f_contiguous()?,
-        None => part.master.f_zeros_like()?,
+        None => zeros.f_narrow(0, 0, part.master.numel() as i64)?.f_view_as(&part.master)?,
     })
 }

@@ -101,12 +101,19 @@ fn move_bucket(
 /// the device.
 pub fn norm(gradients: &[Option<Tensor>]) -> Result<f64, TorchError> {
     let _guard = tch::no_grad_guard();
-    let norm = |gradient: &Tensor| gradient.f_norm_scalaropt_dtype(2, Kind::Float);
-    let norms: Vec<Tensor> = gradients.iter().flatten().map(norm).collect::<Result<_, _>>()?;
-    if norms.is_empty() {
-        return Ok(0.0);
-    }
-    Ok(norm(&Tensor::f_stack(&norms, 0)?)?.f_double_value(&[])?)
+    let gradients: Vec<&Tensor> = gradients.iter().flatten().collect();
+    let Some(first) = gradients.first() else { return Ok(0.0) };
+    let norms = match first.device().is_cuda() {
+        true => shim::norms(&gradients)?,
+        false => norms_in_turn(&gradients)?,
+    };
+    Ok(norms.f_norm_scalaropt_dtype(2, Kind::Float)?.f_double_value(&[])?)
+}
+
+fn norms_in_turn(gradients: &[&Tensor]) -> Result<Tensor, TorchError> {
+    let norm = |gradient: &&Tensor| gradient.f_norm_scalaropt_dtype(2, Kind::Float);
+    let norms: Vec<Tensor> = gradients.iter().map(norm).collect::<Result<_, _>>()?;
+    Ok(Tensor::f_stack(&norms, 0)?)
 }
 
 /// The factor for gradients of this norm, so that it is at most `limit`.
@@ -138,6 +145,19 @@ mod tests {
         assert_eq!(norm(&[None]).unwrap(), 0.0);
         assert!(norm(&[Some(tensor(&[f32::NAN], Kind::Float))]).unwrap().is_nan());
         assert!(norm(&[Some(tensor(&[1.0, f32::INFINITY], Kind::Float))]).unwrap().is_infinite());
+    }
+
+    #[test]
+    fn norms_in_one_call_are_those_in_turn() {
+        let tensors = [tensor(&[3.0, -4.0], Kind::Float), tensor(&[60_000.0; 7], Kind::Half)];
+        let all: Vec<&Tensor> = tensors.iter().collect();
+        let (together, in_turn) = (shim::norms(&all).unwrap(), norms_in_turn(&all).unwrap());
+        assert_eq!(together.kind(), Kind::Float);
+        let far = (&together / &in_turn - 1.0).abs().max().double_value(&[]);
+        assert!(far < 1e-6, "{together} {in_turn}");
+        assert!(
+            shim::norms(&[&tensor(&[f32::NAN], Kind::Float)]).unwrap().double_value(&[0]).is_nan()
+        );
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::shim::{self, AttentionKernels};
 /// as a mask with the flash kernel, the plain one is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attention {
-    /// The fastest kernel that libtorch selects.
+    /// The fastest kernel that libtorch selects. Never that of cuDNN, which libtorch prefers on some
+    /// GPUs: it plans anew for each shape, and rows differ in length with every frame and every batch.
     #[default]
     Auto,
     Flash,
@@ -58,14 +59,18 @@ impl Attention {
     fn kernels(self) -> AttentionKernels {
         let none = AttentionKernels { flash: false, efficient: false, math: true, cudnn: false };
         match self {
-            Attention::Auto => {
-                AttentionKernels { flash: true, efficient: true, cudnn: true, ..none }
-            }
+            Attention::Auto => AttentionKernels { flash: true, efficient: true, ..none },
             Attention::Flash => AttentionKernels { flash: true, ..none },
             Attention::Efficient => AttentionKernels { efficient: true, ..none },
             Attention::Math => none,
         }
     }
+}
+
+/// Sets the defaults in this process.
+pub fn prepare() -> Result<(), TorchError> {
+    shim::set_attention(Attention::default().kernels())?;
+    shim::set_tf32(false)
 }
 
 impl Kernels {
@@ -141,9 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_kernel_stays_allowed_beside_any_other() {
+    fn the_plain_kernel_stays_allowed_beside_any_other_and_that_of_cudnn_never_is() {
         for name in ["auto", "flash", "efficient", "math"] {
-            assert!(Attention::parse(name).kernels().math, "{name}");
+            let kernels = Attention::parse(name).kernels();
+            assert!(kernels.math && !kernels.cudnn, "{name}");
         }
         assert!(!Attention::parse("math").kernels().flash);
     }
