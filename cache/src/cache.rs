@@ -1,4 +1,4 @@
-//! The cache as a whole: opening it, and the state its parts share.
+//! The cache as a whole, and the state that its parts share.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -8,22 +8,15 @@ use bytes::Bytes;
 use camino::Utf8Path;
 
 use crate::claim::{Claim, Claims};
-use crate::commit::Writer;
-use crate::fs::{Fs, Open, RetryFs};
+use crate::fs::{Fs, Open};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::packs::{PackFiles, ShortPacks};
 use crate::pending::Pending;
-use crate::recover::{Missing, recover};
-use crate::staging::{self, StagingDir};
-use crate::stat::Stored;
-use crate::{CacheError, Digest, lost_packs, misplaced};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    ReadWrite,
-    ReadOnly,
-}
+use crate::staging::StagingDir;
+use crate::stat::StatFile;
+use crate::writer::Writer;
+use crate::{Access, CacheError, Digest};
 
 /// A store of objects and records in a folder. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -34,7 +27,7 @@ pub(crate) struct Shared {
     pub fs: Arc<dyn Fs>,
     pub layout: Layout,
     pub access: Access,
-    pub notes: Mutex<Vec<String>>,
+    notes: Mutex<Vec<String>>,
     writer: Mutex<Writer>,
     ledger: Ledger,
     pending: RwLock<Pending>,
@@ -45,7 +38,7 @@ pub(crate) struct Shared {
     claims: Arc<Claims>,
     /// The folder in which large objects wait for the next commit.
     waiting_room: Mutex<Option<StagingDir>>,
-    pub stat: Mutex<Option<Stored>>,
+    pub stat: StatFile,
 }
 
 impl std::fmt::Debug for Cache {
@@ -55,57 +48,6 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// Opens the cache in a folder; for writing, creates it if necessary.
-    pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
-        let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
-        let layout = Layout::new(dir);
-        let writable = access == Access::ReadWrite;
-        let mut told = Vec::new();
-        let format = match layout.check(&*fs) {
-            Err(CacheError::Misplaced { .. }) if writable && layout.is_tagged(&*fs) => {
-                told.extend(misplaced::put_mark_aside(&*fs, &layout)?);
-                layout.check(&*fs)?
-            }
-            other => other?,
-        };
-        match access {
-            Access::ReadWrite => layout.create(&*fs, format)?,
-            Access::ReadOnly if format.is_none() => {
-                return Err(CacheError::NoCache { dir: dir.to_owned() });
-            }
-            Access::ReadOnly => {}
-        }
-        if writable {
-            told.extend(misplaced::put_aside(&*fs, &layout)?);
-        }
-        let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
-        if writable {
-            told.extend(staging::sweep(&*fs, &layout, &ledger));
-        }
-        let mut missing = recover(&*fs, &layout, &ledger, writable)?;
-        told.extend(missing.full.take().map(|why| {
-            format!("the last writes of the previous run are indexed once there is space: {why}")
-        }));
-        let claims = open_claims(&*fs, &layout, writable)?;
-        let shared = Shared {
-            writer: Mutex::new(Writer::default()),
-            notes: Mutex::new(notes(&ledger, writable, told)),
-            ledger,
-            pending: RwLock::default(),
-            packs: PackFiles::default(),
-            short: ShortPacks::default(),
-            forgotten: Mutex::default(),
-            claims: Arc::new(claims),
-            waiting_room: Mutex::default(),
-            stat: Mutex::default(),
-            fs,
-            layout,
-            access,
-        };
-        shared.forget_lost_packs(missing);
-        Ok(Cache(Arc::new(shared)))
-    }
-
     pub fn dir(&self) -> &Utf8Path {
         &self.0.layout.dir
     }
@@ -174,46 +116,33 @@ impl Cache {
     }
 }
 
-fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, CacheError> {
-    if !writable {
-        // Without this file no other process can be detected.
-        return Ok(Claims::seen(fs.open(&layout.claims(), Open::Read).ok()));
-    }
-    Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))
-}
-
-fn notes(ledger: &Ledger, writable: bool, mut notes: Vec<String>) -> Vec<String> {
-    if writable && !ledger.can_lock() {
-        notes.push(
-            "the file system of the cache has no locks: run one process at a time, \
-             since two may do the same work twice"
-                .to_owned(),
-        );
-    }
-    notes
-}
-
 impl Shared {
-    /// Removes lost entries of packs from the index, if it is writable.
-    pub fn forget_lost_packs(&self, missing: Missing) {
-        let mut short = missing.short.clone();
-        if self.access == Access::ReadWrite {
-            match lost_packs::forget(self, &missing) {
-                Ok(forgotten) => {
-                    short.retain(|pack, _| !forgotten.packs.contains(pack));
-                    self.tell(forgotten.told);
-                }
-                // Until they can be recorded they count as too short.
-                Err(error) => self.tell(vec![format!(
-                    "packs of the cache are missing or truncated, which cannot be recorded: {}",
-                    error.whole()
-                )]),
-            }
+    pub fn new(
+        fs: Arc<dyn Fs>,
+        layout: Layout,
+        access: Access,
+        (ledger, claims): (Ledger, Claims),
+        notes: Vec<String>,
+    ) -> Shared {
+        Shared {
+            stat: StatFile::new(Arc::clone(&fs), layout.stat_index.clone()),
+            fs,
+            layout,
+            access,
+            notes: Mutex::new(notes),
+            writer: Mutex::default(),
+            ledger,
+            pending: RwLock::default(),
+            packs: PackFiles::default(),
+            short: ShortPacks::default(),
+            forgotten: Mutex::default(),
+            claims: Arc::new(claims),
+            waiting_room: Mutex::default(),
         }
-        self.short.set(short);
     }
 
-    fn tell(&self, told: Vec<String>) {
+    /// Adds messages for people.
+    pub fn tell(&self, told: Vec<String>) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
     }
 
@@ -238,10 +167,7 @@ impl Shared {
     }
 
     pub fn require_writable(&self) -> Result<(), CacheError> {
-        match self.access {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(CacheError::ReadOnly { dir: self.layout.dir.clone() }),
-        }
+        self.ledger.require_writable()
     }
 
     /// A path for a large object that waits for the next commit.

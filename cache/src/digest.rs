@@ -1,10 +1,13 @@
 //! The name of content: a blake3 hash; its computation, formatting and parsing.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::fs::{FsFile, FsResult};
 
 /// The blake3 hash of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +140,43 @@ impl Hasher {
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }
+}
+
+/// The number of bytes read at a time: it fits the caches of a core.
+const PIECE: usize = 256 << 10;
+
+thread_local! {
+    /// Reused, since clearing a new buffer would cost a tenth of the hashing.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Digest and size of a file, read in pieces.
+pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
+    hash_up_to(file, u64::MAX)
+}
+
+/// The same for a file of known length, which saves a read at its end: if it has grown, no more is
+/// read.
+pub(crate) fn hash_up_to(file: &dyn FsFile, size: u64) -> FsResult<(Digest, u64)> {
+    let mut buffer = BUFFER.take();
+    buffer.resize(PIECE, 0);
+    let result = hash_pieces(file, size, &mut buffer);
+    BUFFER.set(buffer);
+    result
+}
+
+fn hash_pieces(file: &dyn FsFile, size: u64, buffer: &mut [u8]) -> FsResult<(Digest, u64)> {
+    let mut hasher = Hasher::new();
+    let mut offset = 0;
+    while offset < size {
+        let count = file.read_at(buffer, offset)?;
+        if count == 0 {
+            break;
+        }
+        hasher.update(&buffer[..count]);
+        offset += count as u64;
+    }
+    Ok((hasher.finish(), offset))
 }
 
 #[cfg(test)]

@@ -6,12 +6,16 @@
 
 use bytes::Bytes;
 
-use crate::{Digest, Table};
+use crate::Digest;
 
 pub(crate) const HEADER: usize = 48;
 pub(crate) const MAGIC: [u8; 2] = [0xb1, 0x7d];
 /// Every pack begins with it.
 pub(crate) const PACK_MARK: &[u8; 16] = b"throstle pack 1\n";
+
+/// A namespace of record keys; the engine assigns their meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Table(pub u8);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
 use crate::layout::Layout;
-use crate::{Access, CacheError, Digest};
+use crate::{CacheError, Digest};
 
 const COMPACTED: u64 = 8;
 const UNFINISHED: u64 = 16;
@@ -16,6 +16,12 @@ const BOOT: u64 = 24;
 const TOLD: u64 = 40;
 /// The highest pack number ever used.
 const HIGHEST: u64 = 48;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    ReadOnly,
+}
 
 /// A boot of the machine; zeros mean none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

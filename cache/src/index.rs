@@ -58,6 +58,10 @@ fn split_key(bytes: &[u8; 33]) -> (Table, Digest) {
     (Table(bytes[0]), Digest::from_bytes(key))
 }
 
+fn known(row: &[u8]) -> IndexResult<Known> {
+    Known::decode(row).ok_or_else(|| broken("a record has no valid row"))
+}
+
 /// The index as of one moment, for reading.
 pub(crate) struct View {
     objects: ReadOnlyTable<&'static [u8; 32], &'static [u8; 12]>,
@@ -101,7 +105,7 @@ impl View {
     pub fn record(&self, table: Table, key: &Digest) -> IndexResult<Option<Known>> {
         let key = record_key(table, key);
         match self.records.get(&key).map_err(broken)? {
-            Some(value) => Known::decode(value.value()).map(Some),
+            Some(value) => known(value.value()).map(Some),
             None => Ok(None),
         }
     }
@@ -129,7 +133,7 @@ impl View {
         for row in self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)? {
             let (key, value) = row.map_err(broken)?;
             let (table, digest) = split_key(key.value());
-            each(table, digest, Known::decode(value.value())?)?;
+            each(table, digest, known(value.value())?)?;
         }
         Ok(())
     }
@@ -209,7 +213,7 @@ impl<'t> Tables<'t> {
     pub fn record(&self, table: Table, key: &Digest) -> IndexResult<Option<Known>> {
         let key = record_key(table, key);
         match self.records.get(&key).map_err(broken)? {
-            Some(value) => Known::decode(value.value()).map(Some),
+            Some(value) => known(value.value()).map(Some),
             None => Ok(None),
         }
     }

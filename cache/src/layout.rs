@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::entry::checksum;
-use crate::fs::{FileKind, Fs, FsResult};
+use crate::fs::{FileKind, Fs, FsResult, paths_in};
 use crate::{CacheError, Digest, misplaced};
 
 /// The format that is written, and the newest one that is understood. Format 1 differs in that its
@@ -168,4 +168,20 @@ impl Layout {
         numbers.dedup();
         Ok(numbers)
     }
+
+    /// The packs in the trash, with their numbers.
+    pub fn packs_in_trash(&self, fs: &dyn Fs) -> FsResult<Vec<(Utf8PathBuf, u32)>> {
+        let mut found = Vec::new();
+        for folder in paths_in(fs, &self.trash)? {
+            for path in paths_in(fs, &folder)? {
+                found.extend(pack_number(&path).map(|number| (path, number)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The number of a pack, from its name.
+pub(crate) fn pack_number(path: &Utf8Path) -> Option<u32> {
+    path.file_name()?.strip_suffix(".pack")?.parse().ok()
 }

@@ -5,25 +5,22 @@
 //! touch the pages of the state before it, since a crash must find them intact. Only the next
 //! change reuses them, and it has to wait for the lock.
 
-use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use redb::{Builder, Database, StorageBackend};
-
 use crate::backend::{Direct, Failure, Overlay, Sync};
-use crate::fs::{Fs, FsError, LockKind, Open, beside};
+use crate::database::{
+    convert, database, guarded, open_view, require_content, transact, with_cause,
+};
+use crate::fs::{Fs, LockKind, Open};
 use crate::gate::{Boot, Gate, Guard};
 use crate::index::{IndexFailure, IndexResult, Tables, View, broken};
 use crate::layout::Layout;
 use crate::rebuild;
-use crate::{Access, CacheError};
+use crate::rows::{Known, Location};
+use crate::{Access, CacheError, Digest, Table};
 
 /// Below three times this length, holes in the index do not matter.
 const WORTH_COMPACTING: u64 = 4 << 20;
-
-/// Memory for the pages of the index.
-const PAGE_CACHE: usize = 64 << 20;
 
 pub(crate) struct Ledger {
     fs: Arc<dyn Fs>,
@@ -36,6 +33,9 @@ pub(crate) struct Ledger {
     /// Notified when a change of this process ends.
     changed: Condvar,
 }
+
+/// The objects and the records of an index.
+pub(crate) type Rows = (Vec<(Digest, Location)>, Vec<(Table, Digest, Known)>);
 
 struct State {
     /// With the count of changes that it has seen. During a change: the state before it.
@@ -119,6 +119,14 @@ impl Ledger {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn fs(&self) -> &dyn Fs {
+        &*self.fs
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Tests if other processes are excluded while this one writes.
     pub fn can_lock(&self) -> bool {
         self.gate.can_lock()
@@ -189,6 +197,22 @@ impl Ledger {
             state.view = None;
         }
         result
+    }
+
+    /// All objects and records in the index.
+    pub fn rows(&self) -> Result<Rows, CacheError> {
+        self.read(|view| {
+            let (mut objects, mut records) = (Vec::new(), Vec::new());
+            view.objects(&mut |digest, location| {
+                objects.push((digest, location));
+                Ok(())
+            })?;
+            view.records(None, &mut |table, key, known| {
+                records.push((table, key, known));
+                Ok(())
+            })?;
+            Ok((objects, records))
+        })
     }
 
     /// Changes the index; the change is durable on return.
@@ -394,91 +418,4 @@ impl Ledger {
     fn convert(&self, failure: IndexFailure) -> CacheError {
         convert(&self.layout, failure)
     }
-}
-
-pub(crate) fn convert(layout: &Layout, failure: IndexFailure) -> CacheError {
-    match failure {
-        IndexFailure::Fs(error) => CacheError::while_writing(error, &layout.dir, 0),
-        IndexFailure::Broken(reason) => CacheError::Index { path: layout.ledger.clone(), reason },
-    }
-}
-
-/// Damaged pages can make the database panic; that also only means a rebuild.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(broken("its pages are damaged")))
-}
-
-/// Replaces a failure by the file error behind it.
-fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
-    guarded(work).map_err(|error| match failure.take() {
-        Some(cause) if !is_damage(&cause) => IndexFailure::Fs(cause),
-        _ => error,
-    })
-}
-
-/// A file that ends early counts as damaged, and so does a folder in its place.
-fn is_damage(error: &FsError) -> bool {
-    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::InvalidData, ErrorKind::IsADirectory];
-    kinds.contains(&error.kind())
-}
-
-/// The database takes an empty file for a new one.
-fn require_content(backend: &impl StorageBackend) -> IndexResult<()> {
-    if backend.len().map_err(broken)? == 0 { Err(broken("it is empty")) } else { Ok(()) }
-}
-
-pub(crate) fn database(backend: impl StorageBackend) -> IndexResult<Database> {
-    Builder::new().set_cache_size(PAGE_CACHE).create_with_backend(backend).map_err(broken)
-}
-
-fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
-    let file = match fs.open(&layout.ledger, Open::Read) {
-        Err(error) if error.is_not_found() => return Err(broken("it is missing")),
-        Err(error) if error.is_a_folder() => return Err(broken("it is a folder")),
-        other => other?,
-    };
-    let failure = Arc::new(Failure::default());
-    let backend = Overlay::new(file, Arc::clone(&failure))?;
-    require_content(&backend)?;
-    let done = backend.done.clone();
-    with_cause(&failure, || View::open(database(backend)?, done))
-}
-
-/// One change of the index, durable on return. The commit also records the free pages, so the file
-/// can be left as after a crash: closing it would cost three more syncs.
-fn transact<T>(
-    backend: Direct,
-    change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
-) -> IndexResult<T> {
-    let done = backend.done.clone();
-    let database = database(backend)?;
-    let mut transaction = database.begin_write().map_err(broken)?;
-    transaction.set_quick_repair(true);
-    let value = {
-        let mut tables = Tables::open(&transaction)?;
-        let value = change(&mut tables)?;
-        tables.finish()?;
-        value
-    };
-    transaction.commit().map_err(broken)?;
-    done.set();
-    Ok(value)
-}
-
-/// Writes a new index file and replaces the old one.
-pub(crate) fn replace(
-    fs: &dyn Fs,
-    layout: &Layout,
-    change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<()>,
-) -> IndexResult<()> {
-    let fresh = beside(&layout.ledger);
-    let backend = Direct::new(fs.open(&fresh, Open::CreateNew)?, Sync::Now);
-    let failure = Arc::clone(&backend.failure);
-    let written = with_cause(&failure, || transact(backend, change));
-    let moved = written.and_then(|()| Ok(fs.rename(&fresh, &layout.ledger)?));
-    if moved.is_err() {
-        let _ = fs.remove_file(&fresh);
-    }
-    moved?;
-    Ok(fs.sync_dir(&layout.dir)?)
 }

@@ -3,15 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::CacheError;
 use crate::cache::Shared;
 use crate::entry::{Entry, PACK_MARK};
 use crate::fs::{FsFile, FsResult, LockKind, Open};
 use crate::recover::Missing;
 use crate::rows::{Known, KnownValue, Location};
 use crate::scan::{Found, Scan};
-use crate::stats::entry_size;
-use crate::{Digest, Table};
+use crate::{Access, CacheError, Digest, Table};
 
 /// The lost entries of a pack according to the index.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +36,7 @@ pub(crate) fn object_is_lost(reach: &Reach, location: &Location) -> bool {
 }
 
 pub(crate) fn record_is_lost(reach: &Reach, known: &Known) -> bool {
-    is_beyond(reach, known.pack, u64::from(known.offset) + entry_size(known))
+    is_beyond(reach, known.pack, u64::from(known.offset) + known.entry_size())
 }
 
 /// The lost entries of each of these packs.
@@ -66,16 +64,37 @@ pub(crate) fn describe(is_gone: bool, held: &Held) -> String {
     format!("the pack is {what}: {objects} objects and {records} records of it are lost")
 }
 
+impl Shared {
+    /// Removes lost entries of packs from the index, if it is writable.
+    pub fn forget_lost_packs(&self, missing: Missing) {
+        let mut short = missing.short.clone();
+        if self.access == Access::ReadWrite {
+            match forget(self, &missing) {
+                Ok(forgotten) => {
+                    short.retain(|pack, _| !forgotten.packs.contains(pack));
+                    self.tell(forgotten.told);
+                }
+                // Until they can be recorded they count as too short.
+                Err(error) => self.tell(vec![format!(
+                    "packs of the cache are missing or truncated, which cannot be recorded: {}",
+                    error.whole()
+                )]),
+            }
+        }
+        self.short.set(short);
+    }
+}
+
 /// The removed entries.
 #[derive(Debug, Default)]
-pub(crate) struct Forgotten {
-    pub packs: BTreeSet<u32>,
+struct Forgotten {
+    packs: BTreeSet<u32>,
     /// The warnings.
-    pub told: Vec<String>,
+    told: Vec<String>,
 }
 
 /// Records that the index holds completely are written to another pack.
-pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, CacheError> {
+fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, CacheError> {
     let mut reach = Reach::new();
     // The ends are locked until the index is updated, so that nobody appends meanwhile.
     let mut ends = Vec::new();
@@ -90,7 +109,7 @@ pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, Ca
     if reach.is_empty() {
         return Ok(Forgotten::default());
     }
-    let (objects, records) = shared.rows()?;
+    let (objects, records) = shared.ledger().rows()?;
     let held = held_by(&reach, &objects, &records);
     if held.values().any(|held| !held.is_nothing()) {
         shared.note_losses();
@@ -109,7 +128,7 @@ pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, Ca
             KnownValue::InPack { .. } => lost.push((table, key, known)),
         }
     }
-    shared.writer().append_durably(shared, &kept)?;
+    shared.writer().append_durably(shared.ledger(), &kept)?;
     shared.ledger().write(|tables| {
         for (digest, location) in &objects {
             if object_is_lost(&reach, location) {

@@ -6,10 +6,10 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{FsError, FsResult, Open, beside};
-use crate::objects::{Place, hash_open};
+use crate::objects::Place;
 use crate::pending::Waiting;
 use crate::rows::Location;
-use crate::{CacheError, Digest};
+use crate::{CacheError, Digest, hash_open};
 
 /// The relation between a user's file and a large object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,17 @@
 //! Objects: bytes under their own digest. Puts, finds and reads them, and always checks the bytes
 //! that it reads.
 
-use std::cell::RefCell;
 use std::io::ErrorKind;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
-use crate::fs::{Fs, FsError, FsFile, FsResult, Open, beside};
+use crate::fs::{Fs, FsError, Open, beside};
 use crate::packs::payload_at;
 use crate::pending::Waiting;
 use crate::rows::Location;
-use crate::{CacheError, Digest, Hasher};
+use crate::{CacheError, Digest, hash_open};
 
 /// Objects of this size and more are in separate files.
 pub const LOOSE_SIZE: u64 = 1 << 20;
@@ -293,43 +292,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// The number of bytes read at a time: it fits the caches of a core.
-const PIECE: usize = 256 << 10;
-
-thread_local! {
-    /// Reused, since clearing a new buffer would cost a tenth of the hashing.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Digest and size of a file, read in pieces.
-pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
-    hash_up_to(file, u64::MAX)
-}
-
-/// The same for a file of known length, which saves a read at its end: if it has grown, no more is
-/// read.
-pub(crate) fn hash_up_to(file: &dyn FsFile, size: u64) -> FsResult<(Digest, u64)> {
-    let mut buffer = BUFFER.take();
-    buffer.resize(PIECE, 0);
-    let result = hash_pieces(file, size, &mut buffer);
-    BUFFER.set(buffer);
-    result
-}
-
-fn hash_pieces(file: &dyn FsFile, size: u64, buffer: &mut [u8]) -> FsResult<(Digest, u64)> {
-    let mut hasher = Hasher::new();
-    let mut offset = 0;
-    while offset < size {
-        let count = file.read_at(buffer, offset)?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&buffer[..count]);
-        offset += count as u64;
-    }
-    Ok((hasher.finish(), offset))
 }
 
 /// Renames, or copies if the two paths are on different file systems.

@@ -3,11 +3,11 @@
 
 use crate::CacheError;
 use crate::backend::Done;
+use crate::database::{convert, database, guarded, replace};
 use crate::entry::{Entry, PACK_MARK};
 use crate::fs::{Fs, FsFile, Open};
 use crate::index::{IndexResult, Tables, View, broken};
 use crate::layout::Layout;
-use crate::ledger::{self, convert, database};
 use crate::scan::{Found, Scan};
 
 /// The results of rebuilding the index.
@@ -27,7 +27,7 @@ pub(crate) fn replace_ledger(
     highest: u32,
 ) -> Result<RebuildReport, CacheError> {
     let mut report = RebuildReport::default();
-    ledger::replace(fs, layout, &mut |tables| {
+    replace(fs, layout, &mut |tables| {
         tables.saw_pack(highest)?;
         report = read_all(fs, layout, tables)?;
         Ok(())
@@ -42,7 +42,7 @@ pub(crate) fn replace_ledger(
 
 /// For a read-only cache.
 pub(crate) fn view_in_memory(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
-    ledger::guarded(|| {
+    guarded(|| {
         let database = database(redb::backends::InMemoryBackend::new())?;
         let transaction = database.begin_write().map_err(broken)?;
         {
@@ -58,7 +58,7 @@ pub(crate) fn view_in_memory(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> 
 fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResult<RebuildReport> {
     let mut report = RebuildReport::default();
     // Packs in the trash still own their numbers.
-    for (_, number) in crate::trash::packs(fs, layout)? {
+    for (_, number) in layout.packs_in_trash(fs)? {
         tables.saw_pack(number)?;
     }
     for number in layout.pack_numbers(fs)? {

@@ -8,11 +8,7 @@ use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
 use crate::packs::{check_record_size, entry_at};
 use crate::rows::{Known, KnownValue};
-use crate::{CacheError, Digest};
-
-/// A namespace of record keys; the engine assigns their meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Table(pub u8);
+use crate::{CacheError, Digest, Table};
 
 impl Cache {
     /// Records a value: visible here immediately, durable with the next commit, and never before

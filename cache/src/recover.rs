@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use crate::CacheError;
-use crate::fs::{Fs, FsFile, LockKind, Open};
-use crate::layout::Layout;
-use crate::ledger::{Ledger, convert};
+use crate::database::convert;
+use crate::fs::{FsFile, LockKind, Open};
+use crate::ledger::Ledger;
 use crate::rebuild::read_tail;
 
 /// Packs that differ from the index.
@@ -20,12 +20,8 @@ pub(crate) struct Missing {
 }
 
 /// Compares the packs with the index.
-pub(crate) fn recover(
-    fs: &dyn Fs,
-    layout: &Layout,
-    ledger: &Ledger,
-    writable: bool,
-) -> Result<Missing, CacheError> {
+pub(crate) fn recover(ledger: &Ledger, writable: bool) -> Result<Missing, CacheError> {
+    let (fs, layout) = (ledger.fs(), ledger.layout());
     let indexed: HashMap<u32, u64> = ledger.read(|view| view.packs())?.into_iter().collect();
     let mut lengths = HashMap::new();
     let mut full = None;
@@ -39,7 +35,7 @@ pub(crate) fn recover(
     if writable {
         for (number, length) in &lengths {
             if *length > indexed.get(number).copied().unwrap_or(0) {
-                match adopt(fs, layout, ledger, *number) {
+                match adopt(ledger, *number) {
                     // It is indexed once there is space; until then it is ignored.
                     Err(error) if error.is_no_space() => full = Some(error.whole()),
                     other => drop(other?),
@@ -65,12 +61,8 @@ pub(crate) struct Adopted {
 
 /// Locks a pack, indexes the entries that its dead writer finished, and cuts off the torn rest.
 /// None if a living process writes it.
-pub(crate) fn adopt(
-    fs: &dyn Fs,
-    layout: &Layout,
-    ledger: &Ledger,
-    number: u32,
-) -> Result<Option<Adopted>, CacheError> {
+pub(crate) fn adopt(ledger: &Ledger, number: u32) -> Result<Option<Adopted>, CacheError> {
+    let (fs, layout) = (ledger.fs(), ledger.layout());
     let file = match fs.open(&layout.pack(number), Open::ReadWrite) {
         Err(error) if error.is_not_found() => return Ok(None),
         other => other?,

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use crate::entry::HEADER;
-use crate::index::{IndexFailure, IndexResult};
 
 /// The location of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +76,16 @@ pub(crate) enum KnownValue {
 const KIND: usize = 16;
 
 impl Known {
+    /// The size of the record in its pack.
+    pub fn entry_size(&self) -> u64 {
+        let value = match &self.value {
+            KnownValue::Here(value) => value.len() as u64,
+            KnownValue::InPack { length } => u64::from(*length),
+            KnownValue::Gone => 0,
+        };
+        HEADER as u64 + 16 + value
+    }
+
     /// The order of two states of a key, the same for all processes.
     pub fn order(&self) -> (u64, u32, u32) {
         (self.sequence, self.pack, self.offset)
@@ -100,21 +109,18 @@ impl Known {
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> IndexResult<Known> {
-        let wrong = || IndexFailure::Broken("a record has no valid row".to_owned());
-        if bytes.len() <= KIND {
-            return Err(wrong());
-        }
+    /// None if the bytes are not a row.
+    pub fn decode(bytes: &[u8]) -> Option<Known> {
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        let value = match bytes[KIND] {
+        let value = match *bytes.get(KIND)? {
             0 => KnownValue::Here(Bytes::copy_from_slice(&bytes[KIND + 1..])),
             1 if bytes.len() == KIND + 5 => KnownValue::InPack { length: word(KIND + 1) },
             2 => KnownValue::Gone,
-            _ => return Err(wrong()),
+            _ => return None,
         };
         let sequence = u64::from(word(0)) | u64::from(word(4)) << 32;
-        Ok(Known { sequence, pack: word(8), offset: word(12), value })
+        Some(Known { sequence, pack: word(8), offset: word(12), value })
     }
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
-use crate::fs::{DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Open, random};
+use crate::fs::{
+    DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Open, bytes_under, random,
+};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
-use crate::stats::bytes_under;
 
 /// The age at which folders are swept if locks do not work.
 const PATIENCE_NS: i64 = 24 * 3_600 * 1_000_000_000;

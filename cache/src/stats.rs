@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use camino::Utf8Path;
-
 use crate::cache::Cache;
 use crate::entry::{HEADER, PACK_MARK};
-use crate::fs::{FileKind, Fs, FsResult};
-use crate::rows::{Known, KnownValue, Location};
+use crate::fs::{bytes_under, size_of};
+use crate::rows::{KnownValue, Location};
 use crate::{CacheError, Table};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +38,7 @@ impl Cache {
                 Ok(())
             })?;
             view.records(None, &mut |table, _, known| {
-                live += entry_size(&known);
+                live += known.entry_size();
                 if known.value != KnownValue::Gone {
                     *stats.records.entry(table).or_default() += 1;
                 }
@@ -75,41 +73,4 @@ impl Stats {
             }
         }
     }
-}
-
-/// The size of a record in its pack.
-pub(crate) fn entry_size(known: &Known) -> u64 {
-    let value = match &known.value {
-        KnownValue::Here(value) => value.len() as u64,
-        KnownValue::InPack { length } => u64::from(*length),
-        KnownValue::Gone => 0,
-    };
-    HEADER as u64 + 16 + value
-}
-
-/// The size of a file; 0 if it is missing or inaccessible.
-pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
-    match fs.symlink_metadata(path) {
-        Ok(metadata) => Ok(metadata.size),
-        Err(error) if error.is_not_found() || error.is_denied() => Ok(0),
-        Err(error) => Err(error),
-    }
-}
-
-/// The total size of the files under a folder, as far as it is accessible.
-pub(crate) fn bytes_under(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<u64> {
-    let entries = match fs.read_dir(dir) {
-        // Another process may be removing files, or may have removed permissions.
-        Err(error) if error.is_not_found() || error.is_denied() => return Ok(0),
-        other => other?,
-    };
-    let mut bytes = 0;
-    for entry in entries {
-        let path = dir.join(&entry.name);
-        bytes += match entry.kind {
-            FileKind::Dir => bytes_under(fs, &path)?,
-            _ => size_of(fs, &path)?,
-        };
-    }
-    Ok(bytes)
 }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use camino::Utf8Path;
 
 use crate::cache::{Cache, Shared};
-use crate::commit::Writer;
 use crate::entry::{Entry, HEADER};
+use crate::fs::size_of;
 use crate::long::keep_parts;
 use crate::packs::entry_at;
 use crate::recover::adopt;
 use crate::rows::{Known, KnownValue, Location};
-use crate::stats::{entry_size, size_of};
 use crate::trash::{self, Swept};
+use crate::writer::Writer;
 use crate::{CacheError, Digest, Table};
 
 /// The number of bytes in memory while a pack is rewritten.
@@ -64,7 +64,7 @@ impl Cache {
         live: &dyn Fn(&Digest) -> bool,
         live_record: &dyn Fn(Table, &Digest, &[u8]) -> bool,
     ) -> Result<SweepPlan, CacheError> {
-        let (objects, records) = self.0.rows()?;
+        let (objects, records) = self.0.ledger().rows()?;
         let mut plan = SweepPlan::default();
         let mut kept: BTreeMap<u32, u64> = BTreeMap::new();
         let mut parts = HashSet::new();
@@ -77,7 +77,7 @@ impl Cache {
                 }
                 _ => {
                     keep_parts(written.as_deref(), &mut parts);
-                    *kept.entry(known.pack).or_default() += entry_size(&known);
+                    *kept.entry(known.pack).or_default() += known.entry_size();
                 }
             }
         }
@@ -134,7 +134,7 @@ impl Cache {
         trash::write_list(&*shared.fs, &folder, &swept)?;
         report.records = remove_records(shared, &mut writer, &plan)?;
         report.objects = remove_objects(shared, &plan, &folder)?;
-        writer.start_new_packs(shared)?;
+        writer.start_new_packs(shared.ledger())?;
         for number in &plan.packs {
             match repack(shared, &mut writer, *number, &plan.packs, &folder)? {
                 true => report.packs += 1,
@@ -196,10 +196,10 @@ fn remove_records(
         }
         Ok(unchanged)
     })?;
-    let first = writer.next_sequence(shared)?;
+    let first = *writer.sequence(shared.ledger())? + 1;
     let gone = |(sequence, (table, key))| Entry::Gone { table, key, sequence };
     let entries: Vec<Entry> = (first..).zip(unchanged).map(gone).collect();
-    writer.append_durably(shared, &entries)?;
+    writer.append_durably(shared.ledger(), &entries)?;
     Ok(entries.len() as u64)
 }
 
@@ -231,14 +231,14 @@ fn repack(
     folder: &Utf8Path,
 ) -> Result<bool, CacheError> {
     let (fs, layout) = (&*shared.fs, &shared.layout);
-    let Some(pack) = adopt(fs, layout, shared.ledger(), number)? else {
+    let Some(pack) = adopt(shared.ledger(), number)? else {
         return Ok(false);
     };
     let staying: BTreeSet<u32> =
         layout.pack_numbers(fs)?.into_iter().filter(|other| !leaving.contains(other)).collect();
     // A tombstone is needed as long as an older pack may hold the record.
     let is_oldest = staying.first().is_none_or(|first| *first > number);
-    let (objects, records) = shared.rows()?;
+    let (objects, records) = shared.ledger().rows()?;
     let mut entries = Entries::default();
     for (digest, location) in objects {
         let Location::Packed { pack: of, offset, length } = location else {
@@ -295,7 +295,7 @@ impl Entries {
     }
 
     fn write(&mut self, shared: &Shared, writer: &mut Writer) -> Result<(), CacheError> {
-        writer.append_durably(shared, &self.waiting)?;
+        writer.append_durably(shared.ledger(), &self.waiting)?;
         self.waiting.clear();
         self.bytes = 0;
         Ok(())

@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
-use crate::fs::{Fs, FsError, FsResult, random};
-use crate::layout::Layout;
+use crate::fs::{Fs, FsError, FsResult, bytes_under, paths_in, random, size_of};
+use crate::layout::{Layout, pack_number};
 use crate::packs::entry_at;
 use crate::recover::adopt;
 use crate::rows::Location;
 use crate::staging;
-use crate::stats::{bytes_under, size_of};
 use crate::{CacheError, Digest, Table};
 
 /// The index entries that a sweep removed.
@@ -70,32 +69,6 @@ pub(crate) fn write_list(fs: &dyn Fs, folder: &Utf8Path, swept: &Swept) -> Resul
         .map_err(|error| CacheError::while_writing(error, &path, bytes.len() as u64))
 }
 
-/// The packs in the trash, with their numbers.
-pub(crate) fn packs(fs: &dyn Fs, layout: &Layout) -> FsResult<Vec<(Utf8PathBuf, u32)>> {
-    let mut found = Vec::new();
-    for batch in list(fs, &layout.trash)? {
-        for path in list(fs, &batch)? {
-            if let Some(number) = pack_number(&path) {
-                found.push((path, number));
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn pack_number(path: &Utf8Path) -> Option<u32> {
-    path.file_name()?.strip_suffix(".pack")?.parse().ok()
-}
-
-/// The paths in a folder; none if it does not exist.
-fn list(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<Vec<Utf8PathBuf>> {
-    match fs.read_dir(dir) {
-        Ok(entries) => Ok(entries.iter().map(|entry| dir.join(&entry.name)).collect()),
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
 impl Cache {
     /// Deletes entries that have been in the trash for this time, and folders that could not be
     /// removed from `staging/` before.
@@ -106,9 +79,9 @@ impl Cache {
         let now = fs.now();
         let is_old = |time: i64| now.saturating_sub(time) >= limit;
         let mut emptied = Emptied::default();
-        for path in list(fs, &layout.trash)? {
+        for path in paths_in(fs, &layout.trash)? {
             if path == layout.damaged() {
-                for inner in list(fs, &path)? {
+                for inner in paths_in(fs, &path)? {
                     match fs.symlink_metadata(&inner) {
                         Ok(metadata) if !is_old(metadata.mtime_ns) => {}
                         _ => emptied.remove(fs, &inner)?,
@@ -129,7 +102,7 @@ impl Cache {
         self.0.require_writable()?;
         let (fs, layout) = (&*self.0.fs, &self.0.layout);
         let mut report = RestoreReport::default();
-        for folder in list(fs, &layout.trash)? {
+        for folder in paths_in(fs, &layout.trash)? {
             if time_of(&folder).is_none() {
                 continue;
             }
@@ -150,7 +123,7 @@ impl Cache {
         report: &mut RestoreReport,
     ) -> Result<(), CacheError> {
         let fs = &*self.0.fs;
-        for path in list(fs, folder)? {
+        for path in paths_in(fs, folder)? {
             if pack_number(&path).is_some() {
                 report.packs += self.0.restore_pack(&path)?;
             }
@@ -221,14 +194,14 @@ impl Shared {
         ledger.write(|tables| tables.remove_pack(number))?;
         fs.rename(path, &target)?;
         fs.sync_dir(&layout.packs)?;
-        adopt(fs, layout, ledger, number)?;
+        adopt(ledger, number)?;
         Ok(1)
     }
 
     fn restore_files(&self, folder: &Utf8Path) -> Result<u64, CacheError> {
         let (fs, layout) = (&*self.fs, &self.layout);
         let mut entries = Vec::new();
-        for path in list(fs, folder)? {
+        for path in paths_in(fs, folder)? {
             let Some(Ok(digest)) = path.file_name().map(str::parse::<Digest>) else {
                 continue;
             };
@@ -243,7 +216,7 @@ impl Shared {
             }
             entries.push(Entry::Loose { digest, size: fs.metadata(&target)?.size });
         }
-        self.writer().append_durably(self, &entries)?;
+        self.writer().append_durably(self.ledger(), &entries)?;
         Ok(entries.len() as u64)
     }
 

@@ -10,12 +10,11 @@ use crate::entry::Entry;
 use crate::fs::Open;
 use crate::lost_packs::{self, Reach, object_is_lost, record_is_lost};
 use crate::misplaced;
-use crate::objects::hash_open;
 use crate::rebuild::RebuildReport;
 use crate::recover::recover;
 use crate::rows::{Known, KnownValue, Location};
 use crate::scan::{Found, Scan};
-use crate::{Access, CacheError, Digest, Table};
+use crate::{Access, CacheError, Digest, Table, hash_open};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
@@ -54,8 +53,6 @@ impl VerifyReport {
     }
 }
 
-type Rows = (Vec<(Digest, Location)>, Vec<(Table, Digest, Known)>);
-
 /// The valid entries of each pack: offsets and keys.
 type Sound = HashMap<u32, HashSet<(u64, Digest)>>;
 
@@ -86,7 +83,7 @@ impl Cache {
                 "a file of the cache should be here, and this is not a regular file",
             );
         }
-        let (objects, records) = self.0.rows()?;
+        let (objects, records) = self.0.ledger().rows()?;
         check.report.objects = objects.len() as u64;
         check.report.records = records.len() as u64;
         if options.read_data {
@@ -107,7 +104,7 @@ impl Cache {
         let ledger = self.0.ledger();
         let report = ledger.rebuild()?;
         let writable = self.0.access == Access::ReadWrite;
-        self.0.forget_lost_packs(recover(&*self.0.fs, &self.0.layout, ledger, writable)?);
+        self.0.forget_lost_packs(recover(ledger, writable)?);
         Ok(report)
     }
 
@@ -118,9 +115,9 @@ impl Cache {
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
         // Losses since the cache was opened.
-        let missing = recover(&*self.0.fs, &self.0.layout, self.0.ledger(), true)?;
+        let missing = recover(self.0.ledger(), true)?;
         if !missing.short.is_empty() {
-            self.0.writer().start_new_packs(&self.0)?;
+            self.0.writer().start_new_packs(self.0.ledger())?;
         }
         self.0.forget_lost_packs(missing);
         let lost: HashSet<Digest> =
@@ -143,24 +140,6 @@ impl Cache {
         }
         self.commit()?;
         Ok(())
-    }
-}
-
-impl Shared {
-    /// Everything in the index.
-    pub fn rows(&self) -> Result<Rows, CacheError> {
-        self.ledger().read(|view| {
-            let (mut objects, mut records) = (Vec::new(), Vec::new());
-            view.objects(&mut |digest, location| {
-                objects.push((digest, location));
-                Ok(())
-            })?;
-            view.records(None, &mut |table, key, known| {
-                records.push((table, key, known));
-                Ok(())
-            })?;
-            Ok((objects, records))
-        })
     }
 }
 
@@ -242,7 +221,7 @@ impl Check<'_> {
         let (fs, layout) = (&*self.shared.fs, &self.shared.layout);
         let mut lengths = HashMap::new();
         for number in layout.pack_numbers(fs)? {
-            lengths.insert(number, crate::stats::size_of(fs, &layout.pack(number))?);
+            lengths.insert(number, crate::fs::size_of(fs, &layout.pack(number))?);
         }
         Ok(lengths)
     }

@@ -29,7 +29,7 @@ impl Cache {
         let volumes = Volumes::new(fs, how.folder, how.volume_bytes)?;
         let mut contents = Contents::default();
         how.bases.iter().try_for_each(|base| contents.add(fs, base))?;
-        let (objects, records) = self.0.rows()?;
+        let (objects, records) = self.0.ledger().rows()?;
         let mut report = Archived::default();
         let mut parts = HashSet::new();
         for (table, key, known) in

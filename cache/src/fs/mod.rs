@@ -4,6 +4,7 @@
 //! Implementations: [`RealFs`]; [`MemoryFs`], which can be crashed; and the layers [`CountingFs`],
 //! [`FaultFs`] and [`RetryFs`] over any other.
 
+mod contents;
 mod counting;
 pub mod fault;
 mod layer;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use nix::libc::{ENOLCK, EOPNOTSUPP};
 
+pub(crate) use contents::{bytes_under, paths_in, size_of};
 pub use counting::{Counter, CountingFs};
 pub use fault::{Fault, FaultFs, Faults};
 pub use layer::{Interceptor, Layer};

@@ -8,8 +8,9 @@ use camino::Utf8Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 
+use super::entry::What;
 use super::row::Row;
-use super::{Section, What};
+use super::section::Section;
 use crate::fs::{Fs, FsError, Metadata};
 use crate::in_shares;
 

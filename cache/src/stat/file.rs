@@ -8,13 +8,13 @@
 //! A change of a few files is appended, since a large index costs more to write than to read.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use camino::Utf8PathBuf;
 
 use super::section::{NewRows, Section};
-use crate::cache::Cache;
-use crate::fs::{FsFile, FsResult, Metadata, Open, beside};
+use crate::fs::{Fs, FsError, FsFile, FsResult, Metadata, Open, beside};
 use crate::{CacheError, Digest, Hasher};
 
 pub(super) type Sections = BTreeMap<Digest, Section>;
@@ -32,7 +32,7 @@ const MORE: u64 = 4 << 10;
 
 /// The file as this process has read or written it last.
 #[derive(Debug)]
-pub(crate) struct Stored {
+struct Stored {
     /// Held open, so that no other file gets its inode.
     _file: Box<dyn FsFile>,
     metadata: Metadata,
@@ -44,48 +44,110 @@ pub(crate) struct Stored {
     sections: Sections,
 }
 
-/// The sections in the file; none if it is missing or broken.
-pub(super) fn load(cache: &Cache) -> Result<Sections, CacheError> {
-    let mut stored = cache.0.stat.lock().unwrap_or_else(PoisonError::into_inner);
-    renew(cache, &mut stored)?;
-    Ok(stored.as_ref().map(|stored| stored.sections.clone()).unwrap_or_default())
+/// The file, and what this process knows of it.
+#[derive(Debug)]
+pub(crate) struct StatFile {
+    fs: Arc<dyn Fs>,
+    path: Utf8PathBuf,
+    stored: Mutex<Option<Stored>>,
 }
 
-/// Writes the sections that differ from those in the file.
-pub(super) fn save(cache: &Cache, sections: &Sections) -> Result<(), CacheError> {
-    let mut stored = cache.0.stat.lock().unwrap_or_else(PoisonError::into_inner);
-    renew(cache, &mut stored)?;
-    let changes = stored.as_ref().and_then(|stored| stored.changes(sections));
-    let written = match changes {
-        Some(changes) if changes.is_empty() => return Ok(()),
-        Some(changes) => append(cache, stored.take(), sections, &changes),
-        None => write(cache, sections),
-    };
-    *stored = Some(written?);
-    Ok(())
-}
+impl StatFile {
+    pub fn new(fs: Arc<dyn Fs>, path: Utf8PathBuf) -> StatFile {
+        StatFile { fs, path, stored: Mutex::default() }
+    }
 
-/// Reads the file, unless it is as this process knows it.
-fn renew(cache: &Cache, stored: &mut Option<Stored>) -> Result<(), CacheError> {
-    let path = &cache.0.layout.stat_index;
-    let is_missing = |error: &crate::fs::FsError| error.is_not_found() || error.is_a_folder();
-    let now = match cache.fs().metadata(path) {
-        Err(error) if is_missing(&error) => {
-            *stored = None;
+    /// The sections in the file; none if it is missing or broken.
+    pub fn load(&self) -> Result<Sections, CacheError> {
+        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        self.renew(&mut stored)?;
+        Ok(stored.as_ref().map(|stored| stored.sections.clone()).unwrap_or_default())
+    }
+
+    /// Writes the sections that differ from those in the file.
+    pub fn save(&self, sections: &Sections) -> Result<(), CacheError> {
+        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        self.renew(&mut stored)?;
+        let changes = stored.as_ref().and_then(|stored| stored.changes(sections));
+        let written = match changes {
+            Some(changes) if changes.is_empty() => return Ok(()),
+            Some(changes) => self.append(stored.take(), sections, &changes),
+            None => self.write(sections),
+        };
+        *stored = Some(written?);
+        Ok(())
+    }
+
+    /// Reads the file, unless it is as this process knows it.
+    fn renew(&self, stored: &mut Option<Stored>) -> Result<(), CacheError> {
+        let is_missing = |error: &FsError| error.is_not_found() || error.is_a_folder();
+        let now = match self.fs.metadata(&self.path) {
+            Err(error) if is_missing(&error) => {
+                *stored = None;
+                return Ok(());
+            }
+            other => other?,
+        };
+        if stored.as_ref().is_some_and(|stored| stored.metadata == now) {
             return Ok(());
         }
-        other => other?,
-    };
-    if stored.as_ref().is_some_and(|stored| stored.metadata == now) {
-        return Ok(());
+        *stored = None;
+        let file = match self.fs.open(&self.path, Open::Read) {
+            Err(error) if is_missing(&error) => return Ok(()),
+            other => other?,
+        };
+        *stored = read(file)?;
+        Ok(())
     }
-    *stored = None;
-    let file = match cache.fs().open(path, Open::Read) {
-        Err(error) if is_missing(&error) => return Ok(()),
-        other => other?,
-    };
-    *stored = read(file)?;
-    Ok(())
+
+    /// Not synced: a memo that a power cut damages fails its checksums, and what they do not cover is
+    /// hashed again.
+    fn append(
+        &self,
+        stored: Option<Stored>,
+        sections: &Sections,
+        changes: &Changes,
+    ) -> Result<Stored, CacheError> {
+        let path = &self.path;
+        let (file, length) = (self.fs.open(path, Open::ReadWrite)?, changes.bytes.len() as u64);
+        let there = file.metadata()?;
+        let Some(stored) = stored.filter(|stored| stored.metadata == there) else {
+            return self.write(sections);
+        };
+        if there.size > stored.end {
+            file.set_len(stored.end)?;
+        }
+        let written = file.write_all_at(&changes.bytes, stored.end);
+        written.map_err(|error| CacheError::while_writing(error, path, length))?;
+        Ok(Stored {
+            metadata: file.metadata()?,
+            _file: file,
+            end: stored.end + length,
+            sum: changes.sum,
+            sections: sections.clone(),
+            base: stored.base,
+        })
+    }
+
+    /// Replaces the file as a whole; not synced either.
+    fn write(&self, sections: &Sections) -> Result<Stored, CacheError> {
+        let bytes = encode(sections);
+        let (fs, path) = (&*self.fs, &self.path);
+        let fresh = beside(path);
+        let written = fs.open(&fresh, Open::CreateNew).and_then(|file| {
+            file.write_all_at(&bytes, 0)?;
+            fs.rename(&fresh, path)?;
+            Ok((file.metadata()?, file))
+        });
+        let end = bytes.len() as u64;
+        let (metadata, file) = written.map_err(|error| {
+            let _ = fs.remove_file(&fresh);
+            CacheError::while_writing(error, path, end)
+        })?;
+        let sum = digest(&bytes, MARK.len()).unwrap_or(Digest::from_bytes([0; 32]));
+        let sections = sections.clone();
+        Ok(Stored { _file: file, metadata, base: end, end, sum, sections })
+    }
 }
 
 fn read(file: Box<dyn FsFile>) -> FsResult<Option<Stored>> {
@@ -209,55 +271,6 @@ impl Stored {
         }
         (changes.bytes.len() as u64 <= most).then_some(changes)
     }
-}
-
-/// Not synced: a memo that a power cut damages fails its checksums, and what they do not cover is
-/// hashed again.
-fn append(
-    cache: &Cache,
-    stored: Option<Stored>,
-    sections: &Sections,
-    changes: &Changes,
-) -> Result<Stored, CacheError> {
-    let path = &cache.0.layout.stat_index;
-    let (file, length) = (cache.fs().open(path, Open::ReadWrite)?, changes.bytes.len() as u64);
-    let there = file.metadata()?;
-    let Some(stored) = stored.filter(|stored| stored.metadata == there) else {
-        return write(cache, sections);
-    };
-    if there.size > stored.end {
-        file.set_len(stored.end)?;
-    }
-    let written = file.write_all_at(&changes.bytes, stored.end);
-    written.map_err(|error| CacheError::while_writing(error, path, length))?;
-    Ok(Stored {
-        metadata: file.metadata()?,
-        _file: file,
-        end: stored.end + length,
-        sum: changes.sum,
-        sections: sections.clone(),
-        base: stored.base,
-    })
-}
-
-/// Replaces the file as a whole; not synced either.
-fn write(cache: &Cache, sections: &Sections) -> Result<Stored, CacheError> {
-    let bytes = encode(sections);
-    let (fs, path) = (cache.fs(), &cache.0.layout.stat_index);
-    let fresh = beside(path);
-    let written = fs.open(&fresh, Open::CreateNew).and_then(|file| {
-        file.write_all_at(&bytes, 0)?;
-        fs.rename(&fresh, path)?;
-        Ok((file.metadata()?, file))
-    });
-    let end = bytes.len() as u64;
-    let (metadata, file) = written.map_err(|error| {
-        let _ = fs.remove_file(&fresh);
-        CacheError::while_writing(error, path, end)
-    })?;
-    let sum = digest(&bytes, MARK.len()).unwrap_or(Digest::from_bytes([0; 32]));
-    let sections = sections.clone();
-    Ok(Stored { _file: file, metadata, base: end, end, sum, sections })
 }
 
 fn encode(sections: &Sections) -> Vec<u8> {

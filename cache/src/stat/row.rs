@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::{StatEntry, What, trusted};
+use super::entry::{StatEntry, What, trusted};
 use crate::Digest;
 
 pub const ENTRY: usize = 84;

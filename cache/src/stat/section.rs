@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 
+use super::entry::{NewContent, StatEntry, What};
 use super::row::{DIGEST, ENTRY, NAME, Row, STATS, push_row, stats_of};
-use super::{NewContent, StatEntry, What};
+
 use crate::{Digest, Hasher};
 
 const COUNTS: usize = 12;

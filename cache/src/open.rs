@@ -1,0 +1,73 @@
+//! Opening a cache: checks its mark, removes what dead processes left, and compares the packs with
+//! the index.
+
+use std::sync::Arc;
+
+use camino::Utf8Path;
+
+use crate::cache::{Cache, Shared};
+use crate::claim::Claims;
+use crate::fs::{Fs, Open, RetryFs};
+use crate::layout::Layout;
+use crate::ledger::Ledger;
+use crate::recover::recover;
+use crate::{Access, CacheError, misplaced, staging};
+
+impl Cache {
+    /// Opens the cache in a folder; for writing, creates it if necessary.
+    pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
+        let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
+        let layout = Layout::new(dir);
+        let writable = access == Access::ReadWrite;
+        let mut told = Vec::new();
+        let format = match layout.check(&*fs) {
+            Err(CacheError::Misplaced { .. }) if writable && layout.is_tagged(&*fs) => {
+                told.extend(misplaced::put_mark_aside(&*fs, &layout)?);
+                layout.check(&*fs)?
+            }
+            other => other?,
+        };
+        match access {
+            Access::ReadWrite => layout.create(&*fs, format)?,
+            Access::ReadOnly if format.is_none() => {
+                return Err(CacheError::NoCache { dir: dir.to_owned() });
+            }
+            Access::ReadOnly => {}
+        }
+        if writable {
+            told.extend(misplaced::put_aside(&*fs, &layout)?);
+        }
+        let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
+        if writable {
+            told.extend(staging::sweep(&*fs, &layout, &ledger));
+        }
+        let mut missing = recover(&ledger, writable)?;
+        told.extend(missing.full.take().map(|why| {
+            format!("the last writes of the previous run are indexed once there is space: {why}")
+        }));
+        let claims = open_claims(&*fs, &layout, writable)?;
+        let notes = notes(&ledger, writable, told);
+        let shared = Shared::new(fs, layout, access, (ledger, claims), notes);
+        shared.forget_lost_packs(missing);
+        Ok(Cache(Arc::new(shared)))
+    }
+}
+
+fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, CacheError> {
+    if !writable {
+        // Without this file no other process can be detected.
+        return Ok(Claims::seen(fs.open(&layout.claims(), Open::Read).ok()));
+    }
+    Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))
+}
+
+fn notes(ledger: &Ledger, writable: bool, mut notes: Vec<String>) -> Vec<String> {
+    if writable && !ledger.can_lock() {
+        notes.push(
+            "the file system of the cache has no locks: run one process at a time, \
+             since two may do the same work twice"
+                .to_owned(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,73 @@
+//! The index in memory: sections of entries.
+
+use std::collections::BTreeMap;
+
+use super::entry::StatEntry;
+use super::section::Section;
+use crate::cache::Cache;
+use crate::{CacheError, Digest};
+
+/// The memo of a cache: sections of entries, each under a digest that the engine chooses.
+#[derive(Debug, Default)]
+pub struct StatIndex {
+    sections: BTreeMap<Digest, Section>,
+    /// Put or removed since loading; None for a removal.
+    changed: BTreeMap<Digest, bool>,
+}
+
+impl StatIndex {
+    /// Reads the memo; an empty one if it is missing or broken. A process reads an unchanged file
+    /// only once.
+    pub fn load(cache: &Cache) -> Result<StatIndex, CacheError> {
+        Ok(StatIndex { sections: cache.0.stat.load()?, changed: BTreeMap::new() })
+    }
+
+    /// Writes the memo if it changed. Sections that others saved meanwhile stay.
+    pub fn save(&mut self, cache: &Cache) -> Result<(), CacheError> {
+        if self.changed.is_empty() {
+            return Ok(());
+        }
+        cache.0.require_writable()?;
+        // No other process may save between reading and writing.
+        let (merged, written) = cache.0.ledger().alone(|| {
+            let mut merged = cache.0.stat.load()?;
+            for (key, kept) in &self.changed {
+                match self.sections.get(key).filter(|_| *kept) {
+                    Some(section) => _ = merged.insert(*key, section.clone()),
+                    None => _ = merged.remove(key),
+                }
+            }
+            let written = cache.0.stat.save(&merged);
+            Ok((merged, written))
+        })?;
+        // Failing to store it loses only time.
+        self.sections = merged;
+        written?;
+        self.changed.clear();
+        Ok(())
+    }
+
+    pub fn section(&self, key: &Digest) -> Option<&Section> {
+        self.sections.get(key)
+    }
+
+    pub fn sections(&self) -> impl Iterator<Item = (&Digest, &Section)> {
+        self.sections.iter()
+    }
+
+    /// Replaces a section.
+    pub fn put_section(&mut self, key: Digest, section: impl Into<Section>) {
+        self.sections.insert(key, section.into());
+        self.changed.insert(key, true);
+    }
+
+    pub fn remove_section(&mut self, key: &Digest) {
+        self.sections.remove(key);
+        self.changed.insert(*key, false);
+    }
+
+    /// The entry for a path in any section.
+    pub fn lookup(&self, path: &str) -> Option<StatEntry> {
+        self.sections.values().find_map(|section| section.find(path))
+    }
+}
