@@ -6,6 +6,7 @@ mod batch;
 mod board;
 mod commit;
 mod context;
+mod cost;
 mod device;
 mod dispatch;
 mod export_paths;
@@ -14,18 +15,22 @@ mod gather;
 mod hands;
 mod home;
 mod item_stage;
+mod measured;
 pub(crate) mod message;
 mod meter;
 mod pool;
 mod program_check;
+mod queue;
 pub mod replay;
 mod schedule;
 mod scratch;
 mod settle;
+mod shared;
 mod total;
 pub mod training;
 mod trial;
 mod watchdog;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -49,15 +54,15 @@ use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key}
 
 use board::Board;
 use commit::Committer;
-use device::Spare;
 use hands::Hands;
 use home::Home;
 use meter::Meter;
-use pool::Shared;
 use schedule::{Ending, Schedule};
 use scratch::Scratch;
+use shared::Shared;
 use total::Total;
 use watchdog::Watchdog;
+use worker::Spare;
 
 /// The number of times that a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
@@ -321,11 +326,7 @@ impl Pass<'_> {
             options: self.options,
             sink: &mut *sink,
             hands,
-            meter: Meter::new(
-                Machine::known(self.cache),
-                self.pipeline.stages.len(),
-                self.cache.fs().is_direct(),
-            ),
+            meter: Meter::new(Machine::known(self.cache), self.cache.fs().is_direct()),
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,

@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use stage_core::Fields;
 
-use super::message::GatherSource;
+use super::message::{GatherSource, GatherSources};
 use crate::pipeline::{Pipeline, Reference, StageSpec};
 use crate::plan::inputs::arriving;
 use crate::plan::{Known, Planned};
-
-/// By port, one for each reference.
-pub type GatherSources = BTreeMap<&'static str, Vec<GatherSource>>;
 
 /// The artifacts by port.
 pub fn artifacts(

@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use stage_core::{Reject, StageError};
 
-use super::arrived::GatherSources;
-use super::finish::too_many;
-use super::message::GatherSource;
+use super::message::{GatherSource, GatherSources};
 use crate::error::PlanError;
-use crate::pipeline::Policy;
+use crate::pipeline::{Policy, Tolerance};
 use crate::plan::names::Names;
 use crate::record::Aside;
 use crate::store::Store;
@@ -91,4 +89,20 @@ impl Asides {
         let aside = (!self.rejects.is_empty()).then_some(self.record);
         (self.rejects, aside)
     }
+}
+
+/// The message for a stage that has quarantined more of its items than it may.
+pub fn too_many(
+    limit: Tolerance,
+    (bad, total): (u64, u64),
+    first: Option<&(Arc<str>, Reject)>,
+) -> StageError {
+    let first = first.map_or(String::new(), |(item, reject)| {
+        format!("; the first is `{item}`: {}", reject.reason)
+    });
+    StageError::with_help(
+        format!("{}{first}", limit.violation(bad, total)),
+        "fix these items or raise `quarantine`; see `throstle items STAGE --quarantined` and `throstle \
+         retry`",
+    )
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use stage_core::Reject;
 use stage_core::event::StageCounts;
 
+use super::cost::Cost;
 use super::item_stage::ItemStage;
 use crate::engine::EngineError;
 use crate::pipeline::{Pipeline, StageId};
@@ -93,6 +94,7 @@ pub struct StageRun {
     pub rejects: Vec<(Arc<str>, Reject)>,
     pub counts: StageCounts,
     pub notes: BTreeMap<String, u64>,
+    pub cost: Cost,
     /// The number of finished items in its last report of progress.
     pub reported: Option<u64>,
     /// Deaths of its worker without a result between them.
@@ -269,6 +271,23 @@ impl Board {
         let unfinished = self.0.iter().enumerate().filter(|(_, run)| !run.state.is_final());
         let unfinished: Vec<StageId> = unfinished.map(|(at, _)| StageId(at)).collect();
         unfinished.into_iter().try_for_each(|id| self.advance(id, Left))
+    }
+
+    /// The expected output of the remaining items, from those before them. Very large if nothing is
+    /// known yet.
+    pub fn bytes_to_come(&self) -> u64 {
+        let mut bytes = 0;
+        for run in &self.0 {
+            let Some(stage) = run.items() else { continue };
+            let StageCounts { executed, reused, .. } = run.counts;
+            let left = stage.total.saturating_sub(executed + reused);
+            if executed == 0 && left > 0 {
+                return u64::MAX;
+            }
+            let each = run.cost.taken.bytes / executed.max(1) as f64;
+            bytes += (left as f64 * each) as u64;
+        }
+        bytes
     }
 
     /// The present knowledge as a plan without work, for an estimate.

@@ -1,22 +1,17 @@
-//! One worker process per device, and the thread that talks to it.
+//! The thread of a device, which talks to its worker process.
 //!
 //! The process is started for the first task of its device and kept for the run. Its death is a
 //! value: the current task fails with the last lines of its stderr, and the next task starts
 //! another process.
 
-use std::collections::{HashSet, VecDeque};
-use std::io::{BufRead, BufReader, BufWriter};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cache::fs::MachineFault;
-use crossbeam_channel::{Receiver, bounded};
-use stage_core::device::Devices;
+use crossbeam_channel::Receiver;
 use stage_core::event::Event;
-use stage_core::programs::{self, Handle, Program};
+use stage_core::programs::Handle;
 use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{Context, GatherInput, Item, StageError};
 
@@ -26,17 +21,13 @@ use super::gather;
 use super::message::{
     Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
 };
-use super::pool::{Shared, outcomes};
+use super::pool::outcomes;
+use super::shared::Shared;
+use super::worker::Worker;
 use crate::machine::is_gpu;
-
-/// The number of stderr lines that are kept for the message of a worker's death.
-const STDERR_LINES: usize = 20;
 
 /// The time that an idle worker has to exit.
 const PARTING: Duration = Duration::from_secs(5);
-
-/// The time that a worker has to find its devices: a broken driver may hang.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lets the schedule watch the process of a task, and give up on it.
 #[derive(Clone, Default)]
@@ -147,66 +138,6 @@ struct Host {
     worker: Option<Worker>,
     /// The last progress of the current task, in the worker's words.
     last_said: Option<String>,
-}
-
-/// The process that was asked for the devices, for the first task.
-#[derive(Clone, Default)]
-pub struct Spare(Arc<Mutex<Option<Worker>>>);
-
-impl Spare {
-    fn take(&self) -> Option<Worker> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Ends the process, if no task came.
-    pub fn end(&self) {
-        self.take().map(|worker| worker.last_words(""));
-    }
-}
-
-/// Asks a new worker for the GPUs of this machine. Where there is no answer, the first task says why.
-pub fn ask(shared: &Shared) -> Devices {
-    let Ok(worker) = Worker::start(&shared.engine) else { return Devices::default() };
-    let handle = worker.program.handle();
-    let (sender, answers) = bounded(1);
-    let ask = move || {
-        let mut worker = worker;
-        let asked = send(&mut worker.input, &Request::Devices);
-        let reply = asked.and_then(|()| receive(&mut worker.output));
-        // If nobody waits any more, the process has been ended.
-        let _ = sender.send((worker, reply));
-    };
-    if Builder::new().name("devices".into()).spawn(ask).is_err() {
-        handle.end();
-        return Devices::default();
-    }
-    match answers.recv_timeout(PATIENCE) {
-        Ok((worker, Ok(Some(Reply::Devices(devices))))) => {
-            *shared.spare.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
-            devices
-        }
-        Ok((worker, reply)) => {
-            let why =
-                reply.err().map_or("it closed the pipe".to_owned(), |error| error.to_string());
-            let (device, message) = ("auto".to_owned(), worker.last_words(&why));
-            let _ = shared.messages.send(Message::Event(Event::WorkerDied { device, message }));
-            Devices::default()
-        }
-        Err(_) => {
-            handle.end();
-            let problem = format!("CUDA does not answer within {} s", PATIENCE.as_secs());
-            Devices { gpus: Vec::new(), problem: Some(problem) }
-        }
-    }
-}
-
-struct Worker {
-    program: Program,
-    input: BufWriter<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    stderr: Arc<Mutex<VecDeque<String>>>,
-    reader: Option<JoinHandle<()>>,
-    open: HashSet<u32>,
 }
 
 impl Host {
@@ -491,71 +422,5 @@ fn fitting(bytes: bytes::Bytes) -> Result<bytes::Bytes, StageError> {
         false => {
             Err(StageError::failed(format!("an object of {} B is too large here", bytes.len())))
         }
-    }
-}
-
-impl Worker {
-    fn start(engine: &crate::engine::Engine) -> Result<Worker, StageError> {
-        let program = engine.worker.program.as_ref().ok_or_else(|| {
-            StageError::with_help(
-                "the worker program `throstle-torch` was not found",
-                "build it with `make build`, or run `throstle doctor`",
-            )
-        })?;
-        let failed = |error: std::io::Error| {
-            let message = format!("cannot start the worker `{program}`: {error}");
-            if MachineFault::of(&error).is_some() {
-                return StageError::of_io(message, &error);
-            }
-            StageError::with_help(message, "run `throstle doctor` to see what is missing")
-        };
-        let mut command = Command::new(program);
-        command.args(&engine.worker.arguments).env_clear();
-        command.envs(engine.worker.environment.iter().cloned());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: the
-        // worker has its own process group.
-        let mut program = programs::start(&mut command).map_err(failed)?;
-        let (Some(input), Some(output), Some(errors)) = program.pipes() else {
-            return Err(StageError::failed("the worker has no pipes"));
-        };
-        let stderr = Arc::new(Mutex::new(VecDeque::new()));
-        let kept = stderr.clone();
-        let read = move || keep_last_lines(errors, &kept);
-        let reader = Builder::new().name("worker errors".into()).spawn(read).map_err(failed)?;
-        Ok(Worker {
-            program,
-            input: BufWriter::with_capacity(1 << 16, input),
-            output: BufReader::with_capacity(1 << 16, output),
-            stderr,
-            reader: Some(reader),
-            open: HashSet::new(),
-        })
-    }
-
-    /// Ends the process and returns how it ended.
-    fn last_words(mut self, why: &str) -> String {
-        let status = self.program.end();
-        if let Some(reader) = self.reader.take() {
-            let _ = reader.join();
-        }
-        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut message = format!("the worker ended ({status}): {why}");
-        if !lines.is_empty() {
-            message.push_str("; its last output: ");
-            message.push_str(&lines.iter().cloned().collect::<Vec<_>>().join(" | "));
-        }
-        message
-    }
-}
-
-fn keep_last_lines(errors: impl std::io::Read, kept: &Mutex<VecDeque<String>>) {
-    for line in BufReader::new(errors).lines().map_while(Result::ok) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == STDERR_LINES {
-            kept.pop_front();
-        }
-        kept.push_back(line);
     }
 }

@@ -10,8 +10,9 @@ use stage_core::event::Event;
 use super::arrived;
 use super::batch::{Batch, Full};
 use super::board::State;
-use super::item_stage::Queued;
+use super::cost::Session;
 use super::message::{GatherTask, ItemTask, JobHandle, Task};
+use super::queue::Queued;
 use super::schedule::{InFlight, Schedule, TICK};
 use super::training::{Pace, Training};
 use crate::checkpoints::steps_done;
@@ -62,6 +63,19 @@ impl Schedule<'_> {
 
     fn may_work(&self, id: StageId) -> bool {
         !self.is_barred(id) && !self.is_probed(id)
+    }
+
+    /// Tests if a probe has run enough of a stage, or need not.
+    fn is_probed(&self, id: StageId) -> bool {
+        let Some(items) = self.options.probe else { return false };
+        let spec = self.pipeline.stage(id);
+        let run = &self.board[id];
+        match (run.items(), spec.work) {
+            (Some(stage), StageWork::Item) => run.counts.executed + stage.running as u64 >= items,
+            // A training with known inputs; only a few of its steps are run.
+            (None, StageWork::Train) => !run.has_pending_work(),
+            _ => true,
+        }
     }
 
     /// Tests if a stage would run on a GPU.
@@ -117,7 +131,10 @@ impl Schedule<'_> {
         let spec = self.pipeline.stage(id);
         let training = self.training(id)?;
         if let Some(training) = &training {
-            self.begin_training(id, steps_done(&self.store, &training.key)?);
+            let from = steps_done(&self.store, &training.key)?;
+            let preflight = spec.parameters.flag("preflight").unwrap_or(false);
+            let session = Session::begin(from, preflight && from == 0);
+            self.board[id].cost.unwritten.training = session;
         }
         let ports =
             arrived::gather_sources(self.pipeline, self.board.runs(), &self.planner.assets, spec);

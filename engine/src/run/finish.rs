@@ -7,6 +7,7 @@ use stage_core::event::Event;
 use stage_core::{Batching, Fields, Reject, StageError};
 
 use super::arrived;
+use super::aside::too_many;
 use super::batch::KeptLimit;
 use super::board::State;
 use super::export_paths::{left_out, takes_items};
@@ -17,8 +18,8 @@ use super::schedule::{InFlight, Schedule};
 use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::history;
-use crate::pipeline::{StageId, StageSpec, StageWork, Tolerance};
-use crate::plan::inputs::arriving;
+use crate::pipeline::{StageId, StageSpec, StageWork};
+use crate::plan::inputs::{arriving, arriving_items};
 use crate::plan::items::item_reads;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work, main_output, planned};
@@ -329,8 +330,12 @@ impl Schedule<'_> {
             Ok(mut record) => {
                 record.seconds = seconds;
                 self.end_training(id, seconds);
-                self.measure_whole(id, seconds, written);
+                let size = arriving_items(self.pipeline, self.board.runs(), id) as f64;
                 let run = &mut self.board[id];
+                match self.pipeline.stage(id).work {
+                    StageWork::Train => run.cost.add_output(size, seconds, written),
+                    _ => run.cost.add(size, seconds, written),
+                }
                 run.counts.executed += 1;
                 run.notes = record.notes.clone();
                 self.end_with(id, record, true)?;
@@ -347,6 +352,13 @@ impl Schedule<'_> {
                 Ok(())
             }
             Err(failure) => self.gather_failed(id, failure.of_the_item()),
+        }
+    }
+
+    /// A training has ended or was stopped.
+    fn end_training(&mut self, id: StageId, seconds: f64) {
+        if self.options.probe.is_none() {
+            self.board[id].cost.unwritten.training.end(seconds);
         }
     }
 
@@ -472,20 +484,4 @@ impl Schedule<'_> {
         let spec = self.pipeline.stage(id);
         arrived::artifacts(self.pipeline, self.board.runs(), &self.planner.assets, spec)
     }
-}
-
-/// The message for a stage that has quarantined more of its items than it may.
-pub(super) fn too_many(
-    limit: Tolerance,
-    (bad, total): (u64, u64),
-    first: Option<&(Arc<str>, Reject)>,
-) -> StageError {
-    let first = first.map_or(String::new(), |(item, reject)| {
-        format!("; the first is `{item}`: {}", reject.reason)
-    });
-    StageError::with_help(
-        format!("{}{first}", limit.violation(bad, total)),
-        "fix these items or raise `quarantine`; see `throstle items STAGE --quarantined` and `throstle \
-         retry`",
-    )
 }

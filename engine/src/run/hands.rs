@@ -13,7 +13,8 @@ use stage_core::{Kind, Place};
 
 use super::device::{self, ProcessHandle};
 use super::message::Task;
-use super::pool::{self, Shared};
+use super::pool;
+use super::shared::Shared;
 use crate::machine::is_gpu;
 
 /// The number of tasks that may wait beside the running ones, so that no thread idles while the
@@ -99,7 +100,7 @@ impl Hands {
     /// To open a GPU that is not there says why.
     fn candidates(&self, device: &str) -> Vec<String> {
         let gpus = match device {
-            "auto" | "cuda" => self.found.get_or_init(|| device::ask(&self.shared)).names(),
+            "auto" | "cuda" => self.found.get_or_init(|| self.ask()).names(),
             named => return vec![named.to_owned()],
         };
         match (gpus.is_empty(), device) {
@@ -107,6 +108,10 @@ impl Hands {
             (true, "auto") => vec!["cpu".to_owned()],
             (true, _) => vec!["cuda:0".to_owned()],
         }
+    }
+
+    fn ask(&self) -> Devices {
+        self.shared.spare.ask(&self.shared.engine, &self.shared.messages)
     }
 
     /// The GPUs, if they had to be known.

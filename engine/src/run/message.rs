@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cache::{CacheError, Digest};
 use stage_core::course::Course;
 use stage_core::event::Event;
-use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
+use stage_core::{Context, Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
-use super::arrived::GatherSources;
-use super::context::EngineContext;
 use super::training::{Saved, Training};
 use crate::engine::Engine;
 use crate::pipeline::{Policy, Reads};
@@ -154,6 +152,9 @@ pub enum GatherSource {
     Artifact { stage: String, fields: Fields },
 }
 
+/// By port, one for each reference.
+pub type GatherSources = BTreeMap<&'static str, Vec<GatherSource>>;
+
 /// A stage's job, opened by the first thread that needs it.
 pub struct JobHandle {
     /// Identifies jobs in a worker.
@@ -172,7 +173,7 @@ impl JobHandle {
     pub fn item_job(
         &self,
         engine: &Engine,
-        context: &mut EngineContext,
+        context: &mut dyn Context,
     ) -> Result<Arc<dyn ItemJob>, StageError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = &*opened {
@@ -192,7 +193,7 @@ impl JobHandle {
     pub fn gather_job(
         &self,
         engine: &Engine,
-        context: &mut EngineContext,
+        context: &mut dyn Context,
     ) -> Result<Box<dyn GatherJob>, StageError> {
         match engine.open(self.kind, self.setup.clone(), context)? {
             Job::Gather(job) => Ok(job),

@@ -3,63 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use camino::Utf8PathBuf;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use stage_core::worker::shielded;
 use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
 
 use super::aside::Asides;
 use super::context::EngineContext;
-use super::device::Spare;
 use super::gather;
-use super::message::{Failure, ItemOutcome, ItemTask, Message, Outcome, Task};
-use super::scratch::Scratch;
-use crate::engine::{Engine, StopFlag};
-use crate::store::Store;
-
-/// The state that all threads of a run share.
-#[derive(Clone)]
-pub struct Shared {
-    pub engine: Arc<Engine>,
-    pub store: Store,
-    pub messages: Sender<Message>,
-    pub stop: StopFlag,
-    /// Stops work on GPUs.
-    pub gpu_stop: StopFlag,
-    pub scratch: Scratch,
-    pub spare: Spare,
-    /// The folder for working folders of stages that are kept for inspection.
-    pub kept: Option<Utf8PathBuf>,
-}
-
-impl Shared {
-    pub fn context(&self, ticket: u64, kind: &'static stage_core::Kind) -> EngineContext {
-        EngineContext {
-            store: self.store.clone(),
-            kind,
-            ticket,
-            messages: self.messages.clone(),
-            stop: self.stop.clone(),
-            device_stop: None,
-            finishes_batch: false,
-            training: None,
-            staging: None,
-            scratch: self.scratch.clone(),
-            kept: self.kept.clone(),
-            aside: None,
-            lost: Vec::new(),
-            opened: Vec::new(),
-            written: 0,
-        }
-    }
-
-    pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
-        let lost = context.all_lost();
-        let EngineContext { ticket, written, .. } = context;
-        // The schedule is gone only after the run.
-        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
-    }
-}
+use super::message::{Failure, ItemOutcome, ItemTask, Outcome, Task};
+use super::shared::Shared;
 
 /// Takes tasks until there are none.
 pub fn work(shared: Shared, tasks: Receiver<Task>) {

@@ -5,7 +5,7 @@
 
 use stage_core::{Parameters, Reject, StageError, Verdicts};
 
-use super::item_stage::Queued;
+use super::queue::Queued;
 use crate::pipeline::StageSpec;
 
 /// This number of equal failures without another outcome means that the program is broken.

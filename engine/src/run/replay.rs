@@ -11,11 +11,11 @@ use stage_core::event::{Event, StageCounts};
 use stage_core::{Item, bucket_of};
 
 use super::arrived::{artifacts, gather_sources};
-use super::device::Spare;
 use super::hands::Hands;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
-use super::pool::Shared;
 use super::scratch::Scratch;
+use super::shared::Shared;
+use super::worker::Spare;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::history;
 use crate::pipeline::{Pipeline, StageSpec, StageWork};
@@ -26,8 +26,7 @@ use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
 use crate::record::{ItemRecord, StageRecord};
 use crate::store::{ReadError, Store};
 
-pub use super::arrived::GatherSources;
-pub use super::message::{Failure, GatherSource, ItemOutcome};
+pub use super::message::{Failure, GatherSource, GatherSources, ItemOutcome};
 
 /// The inputs, the result, and the result of a run for the same inputs.
 pub struct Replay {

@@ -17,15 +17,15 @@ use super::board::{Board, State};
 use super::commit::Committer;
 use super::hands::Hands;
 use super::home::Home;
-use super::item_stage::Queued;
 use super::message::{Message, Report};
 use super::meter::Meter;
+use super::queue::Queued;
 use super::training::Saved;
 use super::watchdog::Watchdog;
 use crate::allowance::{Allowance, Limit};
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::error::PlanError;
-use crate::pipeline::{Pipeline, StageId};
+use crate::pipeline::{Pipeline, StageId, StageWork};
 use crate::plan::Work;
 use crate::plan::planner::Planner;
 use crate::record::{PROGRESS, encode};
@@ -181,11 +181,13 @@ impl Schedule<'_> {
         match report {
             Report::Progress { done, total } => {
                 let counts = self.board[id].counts;
-                self.meter.has_come_to(id, done, total);
+                self.board[id].cost.progress = Some((done, total));
                 self.tell(Event::Progress { stage, done, total, counts });
             }
             Report::Metrics { step, values } => {
-                self.measure_step(id, step, &values);
+                if self.pipeline.stage(id).work == StageWork::Train {
+                    self.board[id].cost.step(step, &values);
+                }
                 self.tell(Event::Metrics { stage, step, values });
             }
             Report::SetAside(rejects) => self.set_aside(id, rejects),
@@ -211,8 +213,8 @@ impl Schedule<'_> {
         }
         self.tell(Event::CheckpointKept { stage: self.name(id), bytes, seconds });
         // For the estimate of the remaining work.
-        let keyed = self.board[id].keyed.as_ref();
-        if let (Some(keyed), Some(progress)) = (keyed, self.meter.progress(id)) {
+        let run = &self.board[id];
+        if let (Some(keyed), Some(progress)) = (&run.keyed, run.cost.progress) {
             self.store.cache().record(PROGRESS, &keyed.digest, encode(&progress))?;
             self.committer.note(Vec::new());
         }

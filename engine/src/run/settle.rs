@@ -8,11 +8,13 @@ use stage_core::event::Event;
 use stage_core::{Batching, Item, Reject, StageError, Verdicts};
 
 use super::batch::{Batch, KeptLimit};
-use super::item_stage::{Arrived, Queued, Slot};
+use super::item_stage::{Arrived, Slot};
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::program_check::{Judged, Unfit};
+use super::queue::Queued;
 use super::schedule::{InFlight, Schedule};
 use crate::engine::EngineError;
+use crate::measure::MEGABYTE;
 use crate::pipeline::StageId;
 use crate::plan::items::merged;
 use crate::record::{ITEM, ItemRecord, encode};
@@ -91,7 +93,7 @@ impl Schedule<'_> {
             }
         }
         self.committer.note(task.claims);
-        self.committer.expect(self.bytes_to_come());
+        self.committer.expect(self.board.bytes_to_come());
         self.committer.start_if_due(&self.store);
         Ok(())
     }
@@ -108,7 +110,8 @@ impl Schedule<'_> {
             ItemOutcome::Done { fields, notes, seconds, bytes } => {
                 self.board[id].counts.executed += 1;
                 self.trust(id)?;
-                self.meter.item(id, &queued, f64::from(seconds), bytes);
+                let size = queued.weight as f64 / MEGABYTE;
+                self.board[id].cost.add(size, f64::from(seconds), bytes);
                 if let Some(stage) = self.board[id].items_mut() {
                     let seconds = f64::from(seconds);
                     let first = stage.pace == 0.0;

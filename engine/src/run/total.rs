@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stage_core::event::StageCounts;
 
-use super::meter::Taken;
+use super::cost::Taken;
 use crate::estimate::{Estimate, RunOutcome, StageOutcome};
 use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId, StageSpec};

@@ -1,0 +1,144 @@
+//! The cost of stages: reports, and records in the ledger.
+
+use cache::CacheError;
+use stage_core::event::Event;
+
+use super::board::State;
+use super::cost::Taken;
+use super::schedule::Schedule;
+use crate::engine::EngineError;
+use crate::estimate::step_by_formula;
+use crate::machine::{Device, resident_bytes};
+use crate::measure::line::Line;
+use crate::measure::weight::threads_of;
+use crate::measure::{self, Measure};
+use crate::pipeline::{StageId, StageWork};
+
+impl Schedule<'_> {
+    /// The cost of a stage in terms of its estimate: with all threads to itself.
+    pub fn taken(&self, id: StageId) -> Taken {
+        let taken = self.board[id].cost.taken;
+        let spec = self.pipeline.stage(id);
+        let threads = threads_of(spec, self.engine.threads);
+        Taken { seconds: taken.seconds / threads, ..taken }
+    }
+
+    /// Reports the cost of a stage, and records it.
+    pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+        let taken = self.taken(id);
+        if self.board[id].counts.executed > 0 && taken != Taken::default() {
+            let tally = &self.board[id].cost.unwritten;
+            let (ram_bytes, vram_bytes) = (tally.ram_bytes, tally.vram_bytes);
+            self.tell(Event::Measured {
+                stage: self.name(id),
+                seconds: taken.seconds,
+                disk_bytes: taken.bytes,
+                ram_bytes,
+                vram_bytes,
+            });
+        }
+        self.keep_measure(id)
+    }
+
+    /// Samples the memory of running processes.
+    pub fn watch_memory(&mut self) {
+        if !self.meter.is_real {
+            return;
+        }
+        let mut own = None;
+        for id in self.pipeline.ids() {
+            let is_working = match self.board[id].items() {
+                Some(stage) => stage.running > 0,
+                None => self.board.is(id, State::RunsTask),
+            };
+            if !is_working {
+                continue;
+            }
+            let resident = match self.meter.machine.device(self.pipeline.stage(id)) {
+                Device::Here => *own.get_or_insert_with(|| resident_bytes(None)),
+                device => self.meter.worker_memory(&device),
+            };
+            let tally = &mut self.board[id].cost.unwritten;
+            tally.ram_bytes = tally.ram_bytes.max(resident.unwrap_or(0) as f64);
+        }
+    }
+
+    /// Adds the measures of a stage to the ledger.
+    pub fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+        let tally = std::mem::take(&mut self.board[id].cost.unwritten);
+        let formula = self.steps_by_formula(id, tally.seconds.count);
+        let cache = self.store.cache();
+        if (tally.seconds.is_empty() && tally.bytes.is_empty()) || cache.is_read_only() {
+            return Ok(());
+        }
+        let spec = self.pipeline.stage(id);
+        let Some(device) = self.meter.machine.label(&self.meter.machine.device(spec)) else {
+            return Ok(());
+        };
+        let is_probe = self.options.probe.is_some();
+        // The output of a few steps does not predict the checkpoints that a training keeps.
+        let is_short = is_probe && spec.work == StageWork::Train;
+        let measure = Measure {
+            kind: spec.kind.name.to_owned(),
+            device,
+            model: self.model_of(id),
+            is_probe,
+            written: cache.fs().now() / 1_000_000_000,
+            seconds: tally.seconds,
+            bytes: if is_short { Line::default() } else { tally.bytes },
+            ram_bytes: tally.ram_bytes,
+            vram_bytes: tally.vram_bytes,
+            validation: tally.training.validation,
+            save: tally.training.save,
+            start: tally.training.start,
+            formula,
+        };
+        if measure.is_probe {
+            self.meter.probed.push((id, measure));
+            return Ok(());
+        }
+        measure::add(cache, spec, &measure)?;
+        self.tidy_measures()?;
+        self.committer.note(Vec::new());
+        Ok(())
+    }
+
+    /// The formula's time for this number of steps, now that the clips are known.
+    fn steps_by_formula(&self, id: StageId, steps: f64) -> Line {
+        let mut line = Line::default();
+        if self.pipeline.stage(id).work != StageWork::Train || steps < 1.0 {
+            return line;
+        }
+        let known = self.board.known();
+        let (cache, threads) = (self.store.cache(), self.engine.threads);
+        let machine = self.meter.machine.clone();
+        let seconds = step_by_formula(self.pipeline, &known, cache, (machine, threads), id);
+        for _ in 0..seconds.map_or(0, |_| steps as u64) {
+            line.add(0.0, seconds.unwrap_or_default());
+        }
+        line
+    }
+
+    /// The parameters of the stage's model, if they count.
+    fn model_of(&self, id: StageId) -> i64 {
+        let Some(family) = measure::sized_family(self.pipeline.stage(id)) else { return 0 };
+        let artifacts = self.artifacts(id);
+        let model = measure::MODEL_PORTS.iter().find_map(|port| artifacts.get(*port)?.first());
+        // An unreadable model is reported by the stage that uses it.
+        let model = model
+            .and_then(|fields| family.read(&self.store.read(&fields.blob("config")?.digest).ok()?));
+        model.map_or(0, |model| model.parameters())
+    }
+
+    /// Records the cost so far of stages that have not finished.
+    pub fn keep_measures(&mut self) -> Result<(), EngineError> {
+        self.pipeline.ids().try_for_each(|id| self.keep_measure(id))
+    }
+
+    fn tidy_measures(&mut self) -> Result<(), CacheError> {
+        match std::mem::replace(&mut self.meter.has_tidied, true) {
+            true => Ok(()),
+            false => measure::forget_old(self.store.cache()),
+        }
+    }
+}

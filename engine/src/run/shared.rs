@@ -1,0 +1,56 @@
+//! The state that all executors of a run share.
+
+use std::sync::Arc;
+
+use camino::Utf8PathBuf;
+use crossbeam_channel::Sender;
+
+use super::context::EngineContext;
+use super::message::{Message, Outcome};
+use super::scratch::Scratch;
+use super::worker::Spare;
+use crate::engine::{Engine, StopFlag};
+use crate::store::Store;
+
+#[derive(Clone)]
+pub struct Shared {
+    pub engine: Arc<Engine>,
+    pub store: Store,
+    pub messages: Sender<Message>,
+    pub stop: StopFlag,
+    /// Stops work on GPUs.
+    pub gpu_stop: StopFlag,
+    pub scratch: Scratch,
+    pub spare: Spare,
+    /// The folder for working folders of stages that are kept for inspection.
+    pub kept: Option<Utf8PathBuf>,
+}
+
+impl Shared {
+    pub fn context(&self, ticket: u64, kind: &'static stage_core::Kind) -> EngineContext {
+        EngineContext {
+            store: self.store.clone(),
+            kind,
+            ticket,
+            messages: self.messages.clone(),
+            stop: self.stop.clone(),
+            device_stop: None,
+            finishes_batch: false,
+            training: None,
+            staging: None,
+            scratch: self.scratch.clone(),
+            kept: self.kept.clone(),
+            aside: None,
+            lost: Vec::new(),
+            opened: Vec::new(),
+            written: 0,
+        }
+    }
+
+    pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
+        let lost = context.all_lost();
+        let EngineContext { ticket, written, .. } = context;
+        // The schedule is gone only after the run.
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
+    }
+}

@@ -1,0 +1,152 @@
+//! A worker process: its start, its pipes, and the end of its stderr.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{BufRead, BufReader, BufWriter};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use cache::fs::MachineFault;
+use crossbeam_channel::{Sender, bounded};
+use stage_core::StageError;
+use stage_core::device::Devices;
+use stage_core::event::Event;
+use stage_core::programs::{self, Program};
+use stage_core::wire::{Reply, Request, receive, send};
+
+use super::message::Message;
+use crate::engine::Engine;
+
+/// The number of stderr lines that are kept for the message of a worker's death.
+const STDERR_LINES: usize = 20;
+
+/// The time that a worker has to find its devices: a broken driver may hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A worker process, with the jobs that it has open.
+pub struct Worker {
+    pub program: Program,
+    pub input: BufWriter<ChildStdin>,
+    pub output: BufReader<ChildStdout>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+    reader: Option<JoinHandle<()>>,
+    pub open: HashSet<u32>,
+}
+
+impl Worker {
+    pub fn start(engine: &Engine) -> Result<Worker, StageError> {
+        let program = engine.worker.program.as_ref().ok_or_else(|| {
+            StageError::with_help(
+                "the worker program `throstle-torch` was not found",
+                "build it with `make build`, or run `throstle doctor`",
+            )
+        })?;
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot start the worker `{program}`: {error}");
+            if MachineFault::of(&error).is_some() {
+                return StageError::of_io(message, &error);
+            }
+            StageError::with_help(message, "run `throstle doctor` to see what is missing")
+        };
+        let mut command = Command::new(program);
+        command.args(&engine.worker.arguments).env_clear();
+        command.envs(engine.worker.environment.iter().cloned());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: the
+        // worker has its own process group.
+        let mut program = programs::start(&mut command).map_err(failed)?;
+        let (Some(input), Some(output), Some(errors)) = program.pipes() else {
+            return Err(StageError::failed("the worker has no pipes"));
+        };
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = stderr.clone();
+        let read = move || keep_last_lines(errors, &kept);
+        let reader = Builder::new().name("worker errors".into()).spawn(read).map_err(failed)?;
+        Ok(Worker {
+            program,
+            input: BufWriter::with_capacity(1 << 16, input),
+            output: BufReader::with_capacity(1 << 16, output),
+            stderr,
+            reader: Some(reader),
+            open: HashSet::new(),
+        })
+    }
+
+    /// Ends the process and returns how it ended.
+    pub fn last_words(mut self, why: &str) -> String {
+        let status = self.program.end();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut message = format!("the worker ended ({status}): {why}");
+        if !lines.is_empty() {
+            message.push_str("; its last output: ");
+            message.push_str(&lines.iter().cloned().collect::<Vec<_>>().join(" | "));
+        }
+        message
+    }
+}
+
+fn keep_last_lines(errors: impl std::io::Read, kept: &Mutex<VecDeque<String>>) {
+    for line in BufReader::new(errors).lines().map_while(Result::ok) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == STDERR_LINES {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}
+
+/// The process that was asked for the devices, for the first task.
+#[derive(Clone, Default)]
+pub struct Spare(Arc<Mutex<Option<Worker>>>);
+
+impl Spare {
+    pub fn take(&self) -> Option<Worker> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Ends the process, if no task came.
+    pub fn end(&self) {
+        self.take().map(|worker| worker.last_words(""));
+    }
+
+    /// Asks a new worker for the GPUs of this machine. Where there is no answer, the first task says why.
+    pub fn ask(&self, engine: &Engine, messages: &Sender<Message>) -> Devices {
+        let Ok(worker) = Worker::start(engine) else { return Devices::default() };
+        let handle = worker.program.handle();
+        let (sender, answers) = bounded(1);
+        let ask = move || {
+            let mut worker = worker;
+            let asked = send(&mut worker.input, &Request::Devices);
+            let reply = asked.and_then(|()| receive(&mut worker.output));
+            // If nobody waits any more, the process has been ended.
+            let _ = sender.send((worker, reply));
+        };
+        if Builder::new().name("devices".into()).spawn(ask).is_err() {
+            handle.end();
+            return Devices::default();
+        }
+        match answers.recv_timeout(PATIENCE) {
+            Ok((worker, Ok(Some(Reply::Devices(devices))))) => {
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+                devices
+            }
+            Ok((worker, reply)) => {
+                let why =
+                    reply.err().map_or("it closed the pipe".to_owned(), |error| error.to_string());
+                let (device, message) = ("auto".to_owned(), worker.last_words(&why));
+                let _ = messages.send(Message::Event(Event::WorkerDied { device, message }));
+                Devices::default()
+            }
+            Err(_) => {
+                handle.end();
+                let problem = format!("CUDA does not answer within {} s", PATIENCE.as_secs());
+                Devices { gpus: Vec::new(), problem: Some(problem) }
+            }
+        }
+    }
+}
