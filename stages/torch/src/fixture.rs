@@ -4,6 +4,8 @@
 //! are `input.*`, passed to the model, and `expected.*`, compared with its outputs; the largest
 //! absolute difference of each must stay within its tolerance.
 
+pub mod parts;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,10 +13,8 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tch::{Kind, Tensor};
 
-use crate::autoregressive::Noise;
 use crate::codec::Codec;
 use crate::dac;
 use crate::error::TorchError;
@@ -23,12 +23,12 @@ use crate::lora_fixture;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
-use crate::train::adamw::{AdamW, AdamWSettings};
-use crate::train::{Losses, Phase, Trainee};
 use crate::vits;
 use crate::wav2vec2;
 use crate::weights::{self, Weights};
 use crate::xtts;
+
+use self::parts::Outputs;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -53,12 +53,6 @@ pub struct Fixture {
     /// Further settings of the model.
     #[serde(default)]
     pub settings: serde_json::Value,
-}
-
-/// Further settings, parsed for a model.
-pub fn settings<T: DeserializeOwned>(settings: &serde_json::Value) -> Result<T, TorchError> {
-    serde_json::from_value(settings.clone())
-        .map_err(|error| TorchError::Input(format!("`settings`: {error}")))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -156,102 +150,8 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     Ok(comparisons)
 }
 
-/// The outputs of a model by name.
-pub type Outputs = BTreeMap<String, Tensor>;
-/// The same, each row by row.
+/// The outputs of a model by name, each row by row.
 type Values = BTreeMap<String, Vec<f64>>;
-
-/// The training of a fixture.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Steps {
-    pub steps: usize,
-    pub lr: f64,
-    beta1: f64,
-    beta2: f64,
-    eps: f64,
-    weight_decay: f64,
-}
-
-impl Steps {
-    pub fn settings(&self) -> AdamWSettings {
-        let Steps { beta1, beta2, eps, weight_decay, .. } = *self;
-        AdamWSettings { beta1, beta2, epsilon: eps, weight_decay, decays_all: false, fused: false }
-    }
-}
-
-/// The accumulated gradient of a parameter, zeros if there is none.
-pub fn gradient_of(parameter: &Tensor) -> Tensor {
-    match parameter.grad() {
-        gradient if gradient.defined() => gradient,
-        _ => parameter.zeros_like(),
-    }
-}
-
-/// The losses of a batch; its gradients are added to the outputs.
-pub fn gradients<T: Trainee>(
-    trainee: &mut T,
-    batch: &T::Batch,
-    outputs: &mut Outputs,
-) -> Result<Losses, TorchError> {
-    let losses = trainee.accumulate(batch, &Phase::only(&T::count(batch), 0))?;
-    for (name, parameter) in trainee.parameters() {
-        outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
-    }
-    Ok(losses)
-}
-
-/// Some optimiser steps on these batches in turn: their losses, and the weights after them.
-pub fn trained<T: Trainee>(
-    trainee: &mut T,
-    batches: &[T::Batch],
-    steps: &Steps,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
-    let optimiser = AdamW::new(steps.settings(), trainee.parameters())?;
-    let mut optimiser = optimiser.with_decay(T::decays);
-    let mut curve = Vec::with_capacity(steps.steps);
-    for batch in batches.iter().cycle().take(steps.steps) {
-        for (_, mut parameter) in trainee.parameters() {
-            parameter.zero_grad();
-        }
-        let totals = T::count(batch);
-        let losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
-        curve.push(trainee.total(&losses.means(&totals)?));
-        let parameters = trainee.parameters();
-        let gradients = parameters.iter().map(|(_, parameter)| Some(gradient_of(parameter)));
-        optimiser.step(&gradients.collect::<Vec<_>>(), steps.lr, 1.0)?;
-    }
-    outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
-    for (name, parameter) in trainee.parameters() {
-        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
-    }
-    Ok(())
-}
-
-/// A tensor `input.NAME`.
-pub fn input<'a>(inputs: &'a Weights, name: &str) -> Result<&'a Tensor, TorchError> {
-    let tensor = inputs.get(&format!("input.{name}"));
-    tensor.ok_or_else(|| TorchError::Input(format!("there is no `input.{name}`")))
-}
-
-/// Recorded noise: [draws, entries].
-pub struct Recorded {
-    pub noise: Tensor,
-    pub taken: i64,
-}
-
-impl Noise for Recorded {
-    fn exponentials(&mut self, count: i64, entries: Option<&[i64]>) -> Vec<f32> {
-        let row = self.noise.get(self.taken);
-        self.taken += 1;
-        let row = match entries {
-            Some(entries) => row.index_select(0, &Tensor::from_slice(entries)),
-            None => row.narrow(0, 0, count),
-        };
-        Vec::try_from(row).unwrap_or_default()
-    }
-}
 
 /// The tensors `input.*`.
 fn inputs(tensors: &SafeTensors) -> Result<Weights, TorchError> {

@@ -1,7 +1,6 @@
 //! Errors of the CUDA runtime, in words.
 
-use super::LIBTORCH;
-use super::runtime::{Runtime, Versions};
+use super::runtime::{LIBTORCH, Runtime, Versions};
 
 /// The driver is missing or older than the runtime.
 const INSUFFICIENT_DRIVER: i32 = 35;

@@ -21,9 +21,6 @@ pub use self::report::{Report, report};
 use self::runtime::Runtime;
 use stage_core::StageError;
 
-/// The release of libtorch at build time.
-pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
-
 /// The free memory of a device, if it can be determined.
 pub fn free_memory(device: Device) -> Option<u64> {
     match device {

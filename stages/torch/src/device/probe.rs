@@ -3,8 +3,7 @@
 use stage_core::StageError;
 use stage_core::device::Devices;
 
-use super::LIBTORCH;
-use super::runtime::Runtime;
+use super::runtime::{LIBTORCH, Runtime};
 
 /// The oldest GPUs that libtorch has kernels for, if it is made for this CUDA or a later one.
 const KERNELS: (u32, (u32, u32)) = (13_000, (7, 5));

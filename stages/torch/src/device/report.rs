@@ -4,9 +4,10 @@ use cache::fs::{Fs, RealFs};
 use serde::Serialize;
 use stage_core::device::{Devices, Gpu};
 
+use super::cudart::Cudart;
 use super::fault::version;
-use super::runtime::Runtime;
-use super::{Cudart, LIBTORCH, probe};
+use super::probe;
+use super::runtime::{LIBTORCH, Runtime};
 
 #[derive(Debug, Serialize)]
 pub struct Report {

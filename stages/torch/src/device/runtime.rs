@@ -5,6 +5,9 @@ use stage_core::device::Gpu;
 
 use super::fault::Fault;
 
+/// The release of libtorch at build time.
+pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub free: u64,

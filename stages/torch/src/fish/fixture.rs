@@ -10,7 +10,7 @@ use crate::dual_ar::generate::Sentence;
 use crate::dual_ar::model::{DualAr, Parity, Tokens};
 use crate::dual_ar::sampling::Sampling;
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs, Recorded, Steps};
+use crate::fixture::parts::{self, Outputs, Recorded, Steps};
 use crate::layers::Pass;
 use crate::train::{Losses, Means, Totals, Trainee};
 use crate::weights::Weights;
@@ -34,7 +34,7 @@ pub fn outputs(
     weights: &[u8],
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = fixture::settings(settings)?;
+    let settings: Settings = parts::settings(settings)?;
     let config = Config::parse(settings.config.to_string().as_bytes())?;
     let weights = Weights::from_safetensors(weights)?;
     let model = DualAr::load(config, settings.tokens, weights)?.with_parity(settings.parity);
@@ -47,9 +47,9 @@ pub fn outputs(
         return Err(TorchError::Input("there is no `input.0.tokens`".into()));
     };
     forward(&trainee, first, live, &mut outputs)?;
-    let losses = fixture::gradients(&mut trainee, first, &mut outputs)?;
+    let losses = parts::gradients(&mut trainee, first, &mut outputs)?;
     add_losses(&losses, &DualArTrainee::count(first), &mut outputs)?;
-    fixture::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
     Ok(outputs)
 }
 
@@ -126,7 +126,7 @@ fn generated(
     inputs: &Weights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let input = |name: &str| fixture::input(inputs, name);
+    let input = |name: &str| parts::input(inputs, name);
     let (prompt, forced, noise) = (input("prompt")?, input("forced")?, input("noise")?);
     cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs)?;
     let frames = noise.size()[0] as usize;

@@ -6,7 +6,7 @@ use stage_core::{
 use stage_families::wav2vec2::kinds as asr;
 use tch::Device;
 
-use super::{blob, check_rate};
+use super::arrived::{blob, check_rate};
 use crate::device::Machine;
 use crate::error::guarded;
 use crate::loaded::Loaded;

@@ -7,8 +7,8 @@ use stage_core::{
 };
 use stage_families::dual_ar::kinds as fish;
 
+use super::arrived::open_codec;
 use super::codec::CodecUse;
-use super::open_codec;
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;
 use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Sentence, Speech, Spoken, Stop};

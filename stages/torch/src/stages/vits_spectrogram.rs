@@ -7,7 +7,7 @@ use stage_core::{
 use stage_families::vits::kinds as vits;
 use tch::{Device, Tensor};
 
-use super::{blob, check_rate};
+use super::arrived::{blob, check_rate};
 use crate::error::{TorchError, guarded};
 use crate::mel::MelShape;
 use crate::vits::artifact::Model;

@@ -5,8 +5,8 @@ use stage_core::{
 };
 use stage_families::kinds::vq;
 
+use super::arrived::{blob, check_length, open_codec};
 use super::codec::CodecUse;
-use super::{blob, check_length, open_codec};
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;
 use crate::error::{TorchError, guarded};

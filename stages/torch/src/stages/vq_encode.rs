@@ -7,8 +7,8 @@ use stage_core::{
 };
 use stage_families::kinds::vq;
 
+use super::arrived::{blob, check_length, check_rate, codec_port, open_codec};
 use super::codec::{self, CodecUse};
-use super::{blob, check_length, check_rate, codec_port, open_codec};
 use crate::budget::Budget;
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;

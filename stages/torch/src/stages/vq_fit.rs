@@ -6,7 +6,7 @@ use stage_core::{
 };
 use stage_families::kinds::vq;
 
-use super::blob;
+use super::arrived::blob;
 use crate::error::guarded;
 use crate::mel::MelShape;
 use crate::mel_rvq::Config;

@@ -9,7 +9,7 @@ use stage_families::xtts::{SPEAKERS_FILE, Speakers, speech};
 use stage_formats::WeightFile;
 use tch::Device;
 
-use super::check_rate;
+use super::arrived::check_rate;
 use crate::device::Machine;
 use crate::error::{TorchError, guarded};
 use crate::tune::Base;

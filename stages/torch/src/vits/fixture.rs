@@ -12,7 +12,7 @@ use super::noise::Recorded;
 use super::train::{Network, Networks, TrainingOptions};
 use super::{Clips, GeneratorOutput};
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs, Steps, gradient_of};
+use crate::fixture::parts::{self, Outputs, Steps, gradient_of, input};
 use crate::layers::Pass;
 use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::weights::Weights;
@@ -47,7 +47,7 @@ pub fn outputs(
     weights: &[u8],
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = fixture::settings(settings)?;
+    let settings: Settings = parts::settings(settings)?;
     let config = super::load::parse(settings.config.to_string().as_bytes())?;
     let read = || Weights::from_safetensors(weights);
     let mut outputs = Outputs::new();
@@ -77,13 +77,8 @@ pub fn outputs(
     Ok(outputs)
 }
 
-fn input<'a>(inputs: &'a Weights, name: &str) -> Result<&'a Tensor, TorchError> {
-    let tensor = inputs.get(&format!("input.{name}"));
-    tensor.ok_or_else(|| TorchError::Input(format!("there is no `input.{name}`")))
-}
-
 fn numbers(inputs: &Weights, name: &str) -> Result<Vec<i64>, TorchError> {
-    Ok(Vec::try_from(input(inputs, name)?.to_kind(Kind::Int64).contiguous().view(-1))?)
+    parts::integers(input(inputs, name)?)
 }
 
 /// The recorded noise of a run, in drawing order.

@@ -6,7 +6,7 @@ use tch::{Device, Tensor};
 
 use super::model::Wav2Vec2;
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs};
+use crate::fixture::parts::{self, Outputs};
 use crate::weights::Weights;
 
 /// `settings` of the fixture: the three files around the weights.
@@ -24,7 +24,7 @@ pub fn outputs(
     weights: &[u8],
     samples: &[f32],
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = fixture::settings(settings)?;
+    let settings: Settings = parts::settings(settings)?;
     let config = Config::parse(settings.config.to_string().as_bytes())?;
     let preprocessor = Preprocessor::parse(settings.preprocessor.to_string().as_bytes())?;
     let vocabulary = Vocabulary::read(settings.vocabulary.to_string().as_bytes(), &config)?;

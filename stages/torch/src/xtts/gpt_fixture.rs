@@ -1,14 +1,14 @@
 //! The GPT on the inputs of a fixture, with outputs under the names of the reference's results.
 
 use serde::Deserialize;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
 use super::decode::{Sampling, Sentence};
 use super::gpt::Gpt;
 use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs, Recorded, Steps};
+use crate::fixture::parts::{self, Outputs, Recorded, Steps, integers};
 use crate::layers::Pass;
 use crate::train::Trainee;
 use crate::weights::Weights;
@@ -35,7 +35,7 @@ pub fn outputs(
     weights: &[u8],
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = fixture::settings(settings)?;
+    let settings: Settings = parts::settings(settings)?;
     let model = Gpt::load(&settings.config, Weights::from_safetensors(weights)?)?;
     let mut trainee = GptTrainee::new(model, Memory { recompute: true, positions: 7 }).train_all();
     let mut outputs = Outputs::new();
@@ -45,15 +45,15 @@ pub fn outputs(
     }
     let [first, second] = TRAINED.map(|name| clips(inputs, name));
     let (first, second) = (first?, second?);
-    let noise = fixture::input(inputs, "noise")?;
+    let noise = parts::input(inputs, "noise")?;
     decoded(trainee.model(), &second[0], &settings.sampling, noise, &mut outputs)?;
     let pack = |clips: &[Clip]| {
         let packer = packer(trainee.model().config(), Parity::Correct, Layout::Packed);
         packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), Purpose::Training)
     };
     let batches = [pack(&first)?, pack(&second)?];
-    fixture::gradients(&mut trainee, &batches[0], &mut outputs)?;
-    fixture::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    parts::gradients(&mut trainee, &batches[0], &mut outputs)?;
+    parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
     Ok(outputs)
 }
 
@@ -67,15 +67,15 @@ fn uncropped(clips: &[Clip]) -> Vec<Clip> {
 
 /// The clips of a batch.
 fn clips(inputs: &Weights, name: &str) -> Result<Vec<Clip>, TorchError> {
-    let part = |part: &str| fixture::input(inputs, &format!("{name}.{part}"));
-    let text_lengths = numbers(part("text_lengths")?)?;
-    let samples = numbers(part("wav_lengths")?)?;
+    let part = |part: &str| parts::input(inputs, &format!("{name}.{part}"));
+    let text_lengths = integers(part("text_lengths")?)?;
+    let samples = integers(part("wav_lengths")?)?;
     let (texts, codes) = (part("text_inputs")?, part("audio_codes")?);
     let mels = part("cond_mels")?;
-    let crops = part("crops").ok().map(numbers).transpose()?;
+    let crops = part("crops").ok().map(integers).transpose()?;
     let clip = |row: usize| {
         let first =
-            |tensor: &Tensor, count: i64| numbers(&tensor.get(row as i64).narrow(0, 0, count));
+            |tensor: &Tensor, count: i64| integers(&tensor.get(row as i64).narrow(0, 0, count));
         let crop = crops.as_ref().map(|crops| crops[2 * row] as usize..crops[2 * row + 1] as usize);
         Ok(Clip {
             text: first(texts, text_lengths[row])?,
@@ -85,10 +85,6 @@ fn clips(inputs: &Weights, name: &str) -> Result<Vec<Clip>, TorchError> {
         })
     };
     (0..samples.len()).map(clip).collect()
-}
-
-fn numbers(tensor: &Tensor) -> Result<Vec<i64>, TorchError> {
-    Ok(Vec::try_from(tensor.to_kind(Kind::Int64).contiguous().view(-1))?)
 }
 
 /// The intermediate tensors, layer by layer, and the losses of a batch in every layout and parity.

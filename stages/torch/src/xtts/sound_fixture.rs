@@ -12,7 +12,7 @@ use super::resample::resample;
 use super::speaker_encoder::SpeakerEncoder;
 use crate::codec::Codec;
 use crate::error::TorchError;
-use crate::fixture::{self, Outputs, input};
+use crate::fixture::parts::{self, Outputs, input};
 use crate::mel::to_vec;
 use crate::weights::Weights;
 
@@ -40,7 +40,7 @@ pub fn outputs(
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
     let _guard = tch::no_grad_guard();
-    let settings: Settings = fixture::settings(settings)?;
+    let settings: Settings = parts::settings(settings)?;
     let mut weights = Weights::from_safetensors(weights)?;
     let mut outputs = Outputs::new();
     let waves: Vec<&Tensor> =
