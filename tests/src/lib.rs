@@ -5,6 +5,7 @@
 pub mod browser;
 pub mod guide;
 mod lab;
+pub mod modules;
 pub mod picture;
 pub mod processes;
 mod project;

@@ -9,6 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 use stage_families::FAMILIES;
 use throstle_tests::guide::{document, root};
+use throstle_tests::modules::{Modules, circles};
 
 /// The packages that link libtorch.
 const LIBTORCH: [&str; 2] = ["tch", "torch-sys"];
@@ -181,6 +182,46 @@ fn a_module_is_named_wherever_a_path_begins_with_the_crate() {
     assert_eq!(named_modules(code), BTreeSet::from(["plan", "run"]));
 }
 
+/// The folders of the packages with code.
+const MEMBERS: [&str; 11] = [
+    "cache",
+    "stages/core",
+    "stages/formats",
+    "stages/families",
+    "stages/speech",
+    "stages/torch",
+    "engine",
+    "view",
+    "cli",
+    "tests",
+    "tests/outside",
+];
+
+/// The largest number of files that may all reach each other.
+const MOST: usize = 4;
+
+#[test]
+fn no_more_than_four_files_of_a_package_reach_each_other() {
+    let roots = MEMBERS.iter().map(|member| root().join(member).join("src/lib.rs"));
+    let mut files = 0;
+    for source in roots.filter(|source| source.exists()) {
+        let references = Modules::read(&source).references();
+        files += references.len();
+        let large: Vec<String> = circles(&references)
+            .into_iter()
+            .filter(|circle| circle.len() > MOST)
+            .map(|circle| {
+                let named = |file: &PathBuf| -> Vec<_> {
+                    references[file].iter().filter(|named| circle.contains(named)).collect()
+                };
+                circle.iter().map(|file| format!("{file:?} names {:?}\n", named(file))).collect()
+            })
+            .collect();
+        assert!(large.is_empty(), "{}", large.join("\n"));
+    }
+    assert!(files > 500, "{files} files");
+}
+
 /// Names of models besides the words of their families and of their stages.
 const ALSO: [&str; 12] = [
     "dac",
@@ -304,15 +345,7 @@ fn is_used(package: &str, code: &str) -> bool {
 fn every_package_that_is_depended_on_is_used() {
     // It is there for its build metadata.
     const NAMED: [(&str, &str); 1] = [("stages/torch", "torch-sys")];
-    let members = ["cache", "stages/core", "stages/formats", "stages/families", "stages/speech"];
-    for member in members.into_iter().chain([
-        "stages/torch",
-        "engine",
-        "view",
-        "cli",
-        "tests",
-        "tests/outside",
-    ]) {
+    for member in MEMBERS {
         let folders = ["src", "tests", "benches", "examples", "build.rs"];
         let paths = folders.map(|folder| root().join(member).join(folder));
         let files =
