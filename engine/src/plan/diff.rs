@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::key::{InputKey, StageKey};
+use stage_core::key::{Difference, InputPart, Part, differences};
 use stage_core::{Bucket, Fields, Item, ParameterValue, Value};
 
 use super::work::Keyed;
@@ -149,33 +149,17 @@ pub fn compare_keys(
     now: &Keyed,
     reads: &dyn Fn(&str) -> Reads,
 ) -> Vec<Reason> {
-    let mut reasons = Vec::new();
-    compare_settings(&last.key, &now.key, &mut reasons);
-    let ports: BTreeSet<&String> = last.key.inputs.keys().chain(now.key.inputs.keys()).collect();
-    for port in ports {
-        let old = last.key.inputs.get(port).map_or(&[][..], Vec::as_slice);
-        let new = now.key.inputs.get(port).map_or(&[][..], Vec::as_slice);
-        if old.len() != new.len() {
-            let (old, new) = (old.len(), new.len());
-            reasons.push(Reason::InputsChanged { port: port.clone(), old, new });
-            continue;
+    let differences = differences(&last.key, &now.key);
+    let mut reasons = settings(&now.key.kind, &differences);
+    let mut ports: BTreeMap<&str, Vec<Difference>> = BTreeMap::new();
+    for difference in differences {
+        let (old, new) = difference;
+        if let Some(Part::Port(port, _) | Part::Input(port, ..)) = new.or(old) {
+            ports.entry(port).or_default().push(difference);
         }
-        for (old, new) in old.iter().zip(new) {
-            if let (Some(old), Some(new)) = (old.stage(), new.stage())
-                && old != new
-            {
-                let (port, old, new) = (port.clone(), old.to_owned(), new.to_owned());
-                reasons.push(Reason::InputRenamed { port, old, new });
-            }
-            if let (InputKey::Artifact(old), InputKey::Artifact(new)) =
-                (old.content(), new.content())
-            {
-                compare_artifacts(port, old, new, &mut reasons);
-            }
-        }
-        let content = |inputs: &[InputKey]| inputs.iter().map(InputKey::content).cloned().collect();
-        let (old, new): (Vec<InputKey>, Vec<InputKey>) = (content(old), content(new));
-        if old != new {
+    }
+    for (port, differences) in ports {
+        if inputs(port, &differences, &mut reasons) {
             let roots = |roots: &BTreeMap<String, Vec<Digest>>| roots.get(port).cloned();
             let old = roots(&last.roots).unwrap_or_default();
             let new = roots(&now.roots).unwrap_or_default();
@@ -187,62 +171,109 @@ pub fn compare_keys(
     reasons
 }
 
-pub fn compare_settings(old: &StageKey, new: &StageKey, reasons: &mut Vec<Reason>) {
-    if old.kind != new.kind {
-        reasons.push(Reason::KindChanged { old: old.kind.clone(), new: new.kind.clone() });
-        return;
-    }
-    if old.version != new.version {
-        let (kind, old, new) = (new.kind.clone(), old.version, new.version);
-        reasons.push(Reason::VersionChanged { kind, old, new });
-    }
-    let names: BTreeSet<&String> = old.parameters.0.keys().chain(new.parameters.0.keys()).collect();
-    for name in names {
-        let (old, new) = (old.parameters.get(name), new.parameters.get(name));
-        if old != new {
-            let shown = |value: &ParameterValue| value.to_string();
-            let (old, new) = (shown(old), shown(new));
-            reasons.push(Reason::ParameterChanged { name: name.clone(), old, new });
+/// The reasons in the stage itself: its kind, parameters, files, parent and salt.
+pub fn settings(kind: &str, differences: &[Difference]) -> Vec<Reason> {
+    let kind_changed = differences.iter().find_map(|difference| match *difference {
+        (Some(Part::Kind(old)), Some(Part::Kind(new))) => {
+            Some(Reason::KindChanged { old: old.to_owned(), new: new.to_owned() })
         }
-    }
-    let names: BTreeSet<&String> = old.files.keys().chain(new.files.keys()).collect();
-    for name in names {
-        let (old, new) = (old.files.get(name), new.files.get(name));
-        if old != new {
-            let shown = |digest: Option<&Digest>| {
-                digest.map_or_else(|| "nothing".to_owned(), Digest::short)
-            };
-            let (old, new) = (shown(old), shown(new));
-            reasons.push(Reason::FileParameterChanged { name: name.clone(), old, new });
-        }
-    }
-    if old.parent != new.parent {
-        let shown = |parent: &Option<Digest>| parent.as_ref().map(Digest::short);
-        let (old, new) = (shown(&old.parent), shown(&new.parent));
-        reasons.push(Reason::ParentChanged { old, new });
-    }
-    if old.salt != new.salt {
-        let shown = |salt: &Option<String>| format!("{:?}", salt.as_deref().unwrap_or(""));
-        reasons.push(Reason::SaltChanged { old: shown(&old.salt), new: shown(&new.salt) });
+        _ => None,
+    });
+    match kind_changed {
+        // Its parameters have nothing to do with those of another kind.
+        Some(reason) => vec![reason],
+        None => differences.iter().filter_map(|difference| setting(kind, *difference)).collect(),
     }
 }
 
-fn compare_artifacts(port: &str, old: &Fields, new: &Fields, reasons: &mut Vec<Reason>) {
-    let names = field_names(old, new);
-    let differing: Vec<&Arc<str>> =
-        names.iter().filter(|name| old.get(name) != new.get(name)).collect();
-    for field in differing.iter().take(EXAMPLES) {
-        reasons.push(Reason::ArtifactChanged {
-            port: port.to_owned(),
-            field: field.to_string(),
-            old: shown(old.get(field)),
-            new: shown(new.get(field)),
-        });
+fn setting(kind: &str, (old, new): Difference) -> Option<Reason> {
+    let file = |part: Option<Part>| match part {
+        Some(Part::File(_, digest)) => digest.short(),
+        _ => "nothing".to_owned(),
+    };
+    let parent = |part: Option<Part>| match part {
+        Some(Part::Parent(parent)) => Some(parent.short()),
+        _ => None,
+    };
+    // A parameter that a key lacks has no value.
+    let value = |part: Option<Part>| match part {
+        Some(Part::Parameter(_, value)) => value.clone(),
+        _ => ParameterValue::Absent,
+    };
+    Some(match (old, new, new.or(old)?) {
+        (Some(Part::Version(old)), Some(Part::Version(new)), _) => {
+            Reason::VersionChanged { kind: kind.to_owned(), old, new }
+        }
+        (Some(Part::Salt(old)), Some(Part::Salt(new)), _) => {
+            Reason::SaltChanged { old: format!("{old:?}"), new: format!("{new:?}") }
+        }
+        (_, _, Part::Parameter(name, _)) => {
+            let (old, new) = (value(old), value(new));
+            if old == new {
+                return None;
+            }
+            let (old, new) = (old.to_string(), new.to_string());
+            Reason::ParameterChanged { name: name.to_owned(), old, new }
+        }
+        (_, _, Part::File(name, _)) => {
+            let (old, new) = (file(old), file(new));
+            Reason::FileParameterChanged { name: name.to_owned(), old, new }
+        }
+        (_, _, Part::Parent(_)) => Reason::ParentChanged { old: parent(old), new: parent(new) },
+        _ => return None,
+    })
+}
+
+/// The reasons in the inputs on a port. True if the data sets there may differ too.
+fn inputs(port: &str, differences: &[Difference], reasons: &mut Vec<Reason>) -> bool {
+    let place = |(old, new): &Difference| match new.or(*old) {
+        Some(Part::Input(_, at, _)) => Some(at),
+        _ => None,
+    };
+    let count = |part: Option<Part>| match part {
+        Some(Part::Port(_, count)) => count,
+        _ => 0,
+    };
+    let value = |part: Option<Part<'_>>| match part {
+        Some(Part::Input(_, _, InputPart::Field(_, value))) => shown(Some(value)),
+        _ => shown(None),
+    };
+    let mut differs = false;
+    for input in differences.chunk_by(|one, other| place(one) == place(other)) {
+        let mut fields = Vec::new();
+        for (old, new) in input {
+            match (old, new, new.or(*old)) {
+                (_, _, Some(Part::Port(..))) if count(*old) != count(*new) => {
+                    let (port, old, new) = (port.to_owned(), count(*old), count(*new));
+                    reasons.push(Reason::InputsChanged { port, old, new });
+                    return false;
+                }
+                (
+                    Some(Part::Input(_, _, InputPart::Stage(old))),
+                    Some(Part::Input(_, _, InputPart::Stage(new))),
+                    _,
+                ) => {
+                    let (port, old, new) = (port.to_owned(), (*old).to_owned(), (*new).to_owned());
+                    reasons.push(Reason::InputRenamed { port, old, new });
+                }
+                (_, _, Some(Part::Input(_, _, InputPart::Stage(_)) | Part::Port(..))) => {}
+                (_, _, Some(Part::Input(_, _, InputPart::Field(field, _)))) => {
+                    let (port, field) = (port.to_owned(), field.to_owned());
+                    let (old, new) = (value(*old), value(*new));
+                    fields.push(Reason::ArtifactChanged { port, field, old, new });
+                }
+                _ => differs = true,
+            }
+        }
+        differs |= !fields.is_empty();
+        // A model has hundreds of tensors.
+        let more = fields.len().saturating_sub(EXAMPLES) as u64;
+        reasons.extend(fields.into_iter().take(EXAMPLES));
+        if more > 0 {
+            reasons.push(Reason::MoreFields { port: port.to_owned(), count: more });
+        }
     }
-    // A model has hundreds of tensors.
-    if let Some(count) = differing.len().checked_sub(EXAMPLES).filter(|count| *count > 0) {
-        reasons.push(Reason::MoreFields { port: port.to_owned(), count: count as u64 });
-    }
+    differs
 }
 
 fn compare_roots(

@@ -2,10 +2,10 @@
 
 use cache::Digest;
 use stage_core::catalogue::ON_CHANGE;
-use stage_core::key::{InputKey, StageKey};
+use stage_core::key::{InputKey, StageKey, differences};
 use stage_core::{Fields, ParameterValue};
 
-use super::diff::compare_settings;
+use super::diff::settings;
 use super::planner::Planner;
 use super::work::Keyed;
 use crate::checkpoints::{checkpoints, is_there};
@@ -107,8 +107,7 @@ impl Planner<'_> {
         if let Some(run) = self.checkpoint_of(&digest)?
             && self.known(&digest, &mut Vec::new())?.is_none()
         {
-            let mut changed = Vec::new();
-            compare_settings(&begun, &keyed.key, &mut changed);
+            let changed = settings(&keyed.key.kind, &differences(&begun, &keyed.key));
             reasons.retain(|reason| *reason != Reason::NeverRun);
             reasons.push(Reason::LeavesCheckpoint { run, changed });
         }

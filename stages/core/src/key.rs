@@ -1,8 +1,9 @@
 //! Keys: the identity of work.
 //!
-//! One traversal, [`StageKey::write`] and [`Seen::write`], writes into a [`Sink`]. The hasher is
-//! one sink and the text of `why` another, so they cannot disagree. A stage gets an item as a
-//! [`Seen`] too, so that it sees nothing outside its key.
+//! One traversal, [`StageKey::parts`], gives the parts of a key. They are written into a [`Sink`]: the
+//! hasher is one, the text of `why` another. The differences between two keys are those of their
+//! parts, so hash, text and reasons cannot disagree. A stage gets an item as a [`Seen`], which also
+//! writes its key, so that it sees nothing outside its key.
 //!
 //! The byte encoding that is hashed: for every part a type tag of one byte, then for texts and
 //! bytes the length as 8 bytes little-endian and the contents; numbers by their bits,
@@ -128,21 +129,94 @@ pub enum InputKey {
 }
 
 impl InputKey {
-    /// The name of the upstream stage, if it is read.
-    pub fn stage(&self) -> Option<&str> {
+    fn parts<'a>(&'a self, each: &mut dyn FnMut(InputPart<'a>)) {
         match self {
-            InputKey::Named { stage, .. } => Some(stage),
-            InputKey::Dataset(_) | InputKey::Artifact(_) => None,
+            InputKey::Dataset(digest) => each(InputPart::Dataset(digest)),
+            InputKey::Artifact(fields) => {
+                each(InputPart::Artifact(fields.len()));
+                fields.iter().for_each(|(name, value)| each(InputPart::Field(name, value)));
+            }
+            InputKey::Named { stage, input } => {
+                each(InputPart::Stage(stage));
+                input.parts(each);
+            }
+        }
+    }
+}
+
+/// A part of a stage's key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part<'a> {
+    /// A named group of parts follows.
+    Group(&'static str, usize),
+    Kind(&'a str),
+    Version(u32),
+    Parameter(&'a str, &'a ParameterValue),
+    File(&'a str, &'a Digest),
+    /// A port, and the number of its inputs, which follow.
+    Port(&'a str, usize),
+    /// A part of one of them.
+    Input(&'a str, usize, InputPart<'a>),
+    Salt(&'a str),
+    Parent(&'a Digest),
+}
+
+/// A part of one input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum InputPart<'a> {
+    /// The name of the upstream stage, if it is read.
+    Stage(&'a str),
+    Dataset(&'a Digest),
+    /// The number of fields that follow.
+    Artifact(usize),
+    Field(&'a str, &'a Value),
+}
+
+impl<'a> Part<'a> {
+    fn write(self, sink: &mut dyn Sink) {
+        match self {
+            Part::Group(name, parts) | Part::Port(name, parts) => sink.group(name, parts),
+            Part::Kind(kind) => sink.text("kind", kind),
+            Part::Version(version) => sink.integer("version", i64::from(version)),
+            Part::Parameter(name, value) => write_parameter(name, value, sink),
+            Part::File(name, digest) => sink.digest(name, digest),
+            Part::Input(_, _, InputPart::Stage(name)) => sink.text("stage", name),
+            Part::Input(_, _, InputPart::Dataset(digest)) => sink.digest("dataset", digest),
+            Part::Input(_, _, InputPart::Artifact(fields)) => sink.group("artifact", fields),
+            Part::Input(_, _, InputPart::Field(name, value)) => write_value(name, value, sink),
+            Part::Salt(salt) => sink.text("salt", salt),
+            Part::Parent(parent) => sink.digest("parent", parent),
         }
     }
 
-    /// The input without that name.
-    pub fn content(&self) -> &InputKey {
+    /// Equal for two parts with the same meaning. In the order in which differences are told.
+    fn place(self) -> (u8, &'a str, usize, u8, &'a str) {
         match self {
-            InputKey::Named { input, .. } => input,
-            input => input,
+            Part::Kind(_) => (0, "", 0, 0, ""),
+            Part::Version(_) => (1, "", 0, 0, ""),
+            Part::Parameter(name, _) => (2, name, 0, 0, ""),
+            Part::File(name, _) => (3, name, 0, 0, ""),
+            Part::Parent(_) => (4, "", 0, 0, ""),
+            Part::Salt(_) => (5, "", 0, 0, ""),
+            Part::Port(port, _) => (6, port, 0, 0, ""),
+            Part::Input(port, at, InputPart::Stage(_)) => (6, port, at, 1, ""),
+            Part::Input(port, at, InputPart::Dataset(_)) => (6, port, at, 2, ""),
+            Part::Input(port, at, InputPart::Artifact(_)) => (6, port, at, 3, ""),
+            Part::Input(port, at, InputPart::Field(name, _)) => (6, port, at, 4, name),
+            Part::Group(name, _) => (7, name, 0, 0, ""),
         }
     }
+}
+
+/// A part that two keys do not share: its old and its new value.
+pub type Difference<'a> = (Option<Part<'a>>, Option<Part<'a>>);
+
+/// All differences between two keys. There are none exactly if the keys have the same digest.
+pub fn differences<'a>(old: &'a StageKey, new: &'a StageKey) -> Vec<Difference<'a>> {
+    let mut parts: BTreeMap<_, Difference<'a>> = BTreeMap::new();
+    old.parts(&mut |part| parts.entry(part.place()).or_default().0 = Some(part));
+    new.parts(&mut |part| parts.entry(part.place()).or_default().1 = Some(part));
+    parts.into_values().filter(|(old, new)| old != new).collect()
 }
 
 /// Everything that determines the output of a stage. Stored with every run, so that the next one
@@ -164,27 +238,28 @@ pub struct StageKey {
 }
 
 impl StageKey {
-    pub fn write(&self, sink: &mut dyn Sink) {
-        sink.group("stage", 6 + usize::from(self.parent.is_some()));
-        sink.text("kind", &self.kind);
-        sink.integer("version", i64::from(self.version));
-        sink.group("parameters", self.parameters.0.len());
-        for (name, value) in &self.parameters.0 {
-            write_parameter(name, value, sink);
-        }
-        sink.group("files", self.files.len());
-        for (name, digest) in &self.files {
-            sink.digest(name, digest);
-        }
-        sink.group("inputs", self.inputs.len());
+    /// All parts of the key, in order.
+    pub fn parts<'a>(&'a self, each: &mut dyn FnMut(Part<'a>)) {
+        each(Part::Group("stage", 6 + usize::from(self.parent.is_some())));
+        each(Part::Kind(&self.kind));
+        each(Part::Version(self.version));
+        each(Part::Group("parameters", self.parameters.0.len()));
+        self.parameters.0.iter().for_each(|(name, value)| each(Part::Parameter(name, value)));
+        each(Part::Group("files", self.files.len()));
+        self.files.iter().for_each(|(name, digest)| each(Part::File(name, digest)));
+        each(Part::Group("inputs", self.inputs.len()));
         for (port, inputs) in &self.inputs {
-            sink.group(port, inputs.len());
-            inputs.iter().for_each(|input| write_input(input, sink));
+            each(Part::Port(port, inputs.len()));
+            for (at, input) in inputs.iter().enumerate() {
+                input.parts(&mut |part| each(Part::Input(port, at, part)));
+            }
         }
-        sink.text("salt", self.salt.as_deref().unwrap_or(""));
-        if let Some(parent) = &self.parent {
-            sink.digest("parent", parent);
-        }
+        each(Part::Salt(self.salt.as_deref().unwrap_or("")));
+        self.parent.iter().for_each(|parent| each(Part::Parent(parent)));
+    }
+
+    pub fn write(&self, sink: &mut dyn Sink) {
+        self.parts(&mut |part| part.write(sink));
     }
 
     pub fn digest(&self) -> Digest {
@@ -203,20 +278,6 @@ impl StageKey {
     /// The key without all that arrives: what the stage itself is.
     pub fn without_inputs(&self) -> StageKey {
         StageKey { inputs: BTreeMap::new(), parent: None, ..self.clone() }
-    }
-}
-
-fn write_input(input: &InputKey, sink: &mut dyn Sink) {
-    match input {
-        InputKey::Dataset(digest) => sink.digest("dataset", digest),
-        InputKey::Artifact(fields) => {
-            sink.group("artifact", fields.len());
-            fields.iter().for_each(|(name, value)| write_value(name, value, sink));
-        }
-        InputKey::Named { stage, input } => {
-            sink.text("stage", stage);
-            write_input(input, sink);
-        }
     }
 }
 
@@ -348,28 +409,55 @@ mod tests {
         assert_eq!(key().digest(), key().digest());
     }
 
+    fn with(change: impl FnOnce(&mut StageKey)) -> StageKey {
+        let mut key = key();
+        change(&mut key);
+        key
+    }
+
     #[test]
-    fn every_part_changes_the_key() {
-        let base = key().digest();
-        let mut keys = vec![base];
-        let mut other = key();
-        other.version = 2;
-        keys.push(other.digest());
-        let mut other = key();
-        other.parameters.0.insert("rate".into(), ParameterValue::Number(16000.0));
-        keys.push(other.digest());
-        let mut other = key();
-        other.parameters.0.insert("rate".into(), ParameterValue::Share(16000.0));
-        keys.push(other.digest());
-        let mut other = key();
-        other.files.insert("vocabulary".into(), Digest::of(b"file"));
-        keys.push(other.digest());
-        let mut other = key();
-        other.salt = Some("again".into());
-        keys.push(other.digest());
-        keys.push(key().without("input").digest());
-        let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
-        assert_eq!(distinct.len(), keys.len());
+    fn every_part_changes_the_key_and_is_named_as_a_difference() {
+        let text = |name: &str| (name.to_owned(), Value::text(name));
+        let fields = |names: &[&str]| names.iter().map(|name| text(name)).collect::<Fields>();
+        let input =
+            |inputs: Vec<InputKey>| with(|key| _ = key.inputs.insert("input".to_owned(), inputs));
+        let artifact = |names: &[&str]| InputKey::Artifact(fields(names));
+        let named = |stage: &str| InputKey::Named {
+            stage: stage.into(),
+            input: Box::new(artifact(&["a"])),
+        };
+        let parameter = |value| with(|key| _ = key.parameters.0.insert("rate".to_owned(), value));
+        let keys = [
+            key(),
+            with(|key| key.kind = "audio.trim".to_owned()),
+            with(|key| key.version = 2),
+            parameter(ParameterValue::Number(16000.0)),
+            parameter(ParameterValue::Share(16000.0)),
+            parameter(ParameterValue::Absent),
+            with(|key| key.parameters.0.clear()),
+            with(|key| _ = key.files.insert("vocabulary".to_owned(), Digest::of(b"file"))),
+            with(|key| _ = key.files.insert("vocabulary".to_owned(), Digest::of(b"other"))),
+            with(|key| key.salt = Some("again".to_owned())),
+            with(|key| key.parent = Some(Digest::of(b"parent"))),
+            key().without("input"),
+            input(Vec::new()),
+            input(vec![InputKey::Dataset(Digest::of(b"other"))]),
+            input(vec![InputKey::Dataset(Digest::of(b"data")); 2]),
+            input(vec![artifact(&["a"])]),
+            input(vec![artifact(&["a", "b"])]),
+            input(vec![artifact(&["a"]), artifact(&["b"])]),
+            input(vec![named("x")]),
+            input(vec![named("y")]),
+        ];
+        for (at, old) in keys.iter().enumerate() {
+            for (other, new) in keys.iter().enumerate() {
+                assert_eq!(old.digest() == new.digest(), at == other, "{old:?} {new:?}");
+                assert_eq!(differences(old, new).is_empty(), at == other, "{old:?} {new:?}");
+            }
+        }
+        let no_salt = with(|key| key.salt = Some(String::new()));
+        assert_eq!(no_salt.digest(), key().digest());
+        assert!(differences(&no_salt, &key()).is_empty());
     }
 
     fn blob(content: &[u8], size: u64, kind: &str) -> Value {
