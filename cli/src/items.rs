@@ -135,7 +135,7 @@ fn set_aside(
         ));
         return Ok(failed.rejects);
     }
-    let known = std::mem::take(&mut plan.stages[spec.id.0].rejects);
+    let known = std::mem::take(&mut plan.stages[spec.id.0].known.rejects);
     match given {
         Some((run, record)) => {
             tell_of_earlier(program, spec, run);
@@ -154,11 +154,11 @@ fn set_aside(
 
 /// The outcome of a stage that is up to date.
 fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliError> {
-    match (stage.verdict, &stage.keyed) {
+    match (stage.verdict, &stage.known.keyed) {
         (Verdict::Fresh, Some(keyed)) => {
             let record = history::outcome_of(cache, &keyed.digest)?;
             // The outcome is listed under the current names of its items.
-            let rejects = stage.rejects.clone();
+            let rejects = stage.known.rejects.clone();
             Ok(record.map(|record| StageRecord { rejects, ..record }))
         }
         _ => Ok(None),

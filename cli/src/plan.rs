@@ -94,7 +94,7 @@ fn plan_trainings(program: &Program, project: &Project) -> Result<(Plan, Estimat
 
 fn warn_of_empty_sources(program: &Program, pipeline: &Pipeline, plan: &Plan) {
     for spec in pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source) {
-        let mut outputs = plan.stage(spec.id).outputs.values();
+        let mut outputs = plan.stage(spec.id).known.outputs.values();
         if outputs.any(|output| matches!(output, Planned::Root { items: 0, .. })) {
             program.warn(&format!("stage `{}` has no items: check its files", spec.name));
         }

@@ -119,7 +119,7 @@ fn explain_stage(
 }
 
 fn write_key(stage: &StagePlan, output: &mut dyn Write) -> Result<(), CliError> {
-    match &stage.keyed {
+    match &stage.known.keyed {
         None => writeln!(output, "its key is unknown until its upstream stages have run")?,
         Some(keyed) => {
             let mut sink = TextSink::default();
@@ -156,7 +156,7 @@ impl One<'_> {
                 format!("`{}` reads no data set, so no item arrives at it", self.spec.name);
             return Err(CliError::usage(message, "ask for the stage alone"));
         };
-        let Some(keyed) = &self.stage.keyed else {
+        let Some(keyed) = &self.stage.known.keyed else {
             return self.explain_unknown(output);
         };
         let now = self.find(keyed.roots.get(port))?;
@@ -185,7 +185,9 @@ impl One<'_> {
                 }
             }
         }
-        if let Some((_, reject)) = self.stage.rejects.iter().find(|(own, _)| **own == *self.id) {
+        if let Some((_, reject)) =
+            self.stage.known.rejects.iter().find(|(own, _)| **own == *self.id)
+        {
             let (code, reason) = (clean(&reject.code), clean(&reject.reason));
             writeln!(output, "it is quarantined ({code}): {reason}")?;
         }

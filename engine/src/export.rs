@@ -66,7 +66,7 @@ pub struct Exported {
 pub fn export(
     store: &Store,
     pipeline: &Pipeline,
-    known: &[impl Known],
+    known: &[impl AsRef<Known>],
     stages: &[StageId],
     failed: &[StageId],
     total: &mut u64,
@@ -78,7 +78,7 @@ pub fn export(
         let upstream = pipeline.with_upstream(&[spec.id]);
         let is_partial = failed.iter().any(|id| upstream.contains(id));
         for export in &spec.exports {
-            let Some(value) = known[spec.id.0].outputs().get(export.port) else { continue };
+            let Some(value) = known[spec.id.0].as_ref().outputs.get(export.port) else { continue };
             let one = One { store, pipeline, spec, export, is_partial };
             let done = one.bring_up_to_date(value)?;
             *total += done.written + done.removed;

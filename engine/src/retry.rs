@@ -42,7 +42,7 @@ pub fn forget_verdicts(
         let work = (job, item_reads(spec));
         verdicts.forget_in(&work, arriving.items(), last.as_ref()).map_err(at)?;
     }
-    let now = plan.stage(stage).keyed.as_ref().map(|keyed| keyed.digest);
+    let now = plan.stage(stage).known.keyed.as_ref().map(|keyed| keyed.digest);
     let then = last.map(|last| last.key.digest());
     for key in now.into_iter().chain(then) {
         verdicts.forget_outcome(&key)?;

@@ -220,7 +220,7 @@ fn roots(lab: &Lab) -> Vec<(String, Digest)> {
     let pipeline = lab.pipeline();
     let plan = lab.plan();
     let root = |stage: &engine::pipeline::StageSpec| {
-        let outputs = plan.stage(stage.id).outputs.values();
+        let outputs = plan.stage(stage.id).known.outputs.values();
         let roots = outputs.filter_map(|output| match output {
             Planned::Root { root, .. } => Some((stage.name.clone(), *root)),
             _ => None,

@@ -234,12 +234,12 @@ fn outcome(lab: &Lab) -> Vec<String> {
     let mut lines = Vec::new();
     for stage in &pipeline.stages {
         let planned = plan.stage(stage.id);
-        for output in planned.outputs.values() {
+        for output in planned.known.outputs.values() {
             if let Planned::Root { root, items } = output {
                 lines.push(format!("{} {root} {items}", stage.name));
             }
         }
-        let rejects = planned.rejects.iter();
+        let rejects = planned.known.rejects.iter();
         lines.extend(rejects.map(|(item, reject)| format!("{} {item} {reject:?}", stage.name)));
     }
     lines.sort();

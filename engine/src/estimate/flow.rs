@@ -121,7 +121,7 @@ impl<'a> Flows<'a> {
             return *flow;
         }
         // An input that cannot be read is reported when it is used.
-        let flow = match self.plan.stage(id).outputs.get(port) {
+        let flow = match self.plan.stage(id).known.outputs.get(port) {
             Some(Planned::Root { root, .. }) => self.stored(root).ok(),
             Some(Planned::Partial(partial)) => self.partial(id, partial, assumed).ok(),
             _ => None,
@@ -152,7 +152,7 @@ impl<'a> Flows<'a> {
         for reference in references {
             let Reference::Stage { stage, port } = reference else { continue };
             // Unreadable files are reported when they are used.
-            let found = match self.plan.stage(*stage).outputs.get(port) {
+            let found = match self.plan.stage(*stage).known.outputs.get(port) {
                 Some(Planned::Root { root, .. }) => self.longer_stored(root, limit),
                 Some(Planned::Partial(partial)) => self.longer_known(partial, limit),
                 _ => continue,

@@ -48,7 +48,7 @@ impl Estimator<'_> {
     /// The configuration of an existing model.
     fn known_config(&self, id: StageId) -> Option<Bytes> {
         let port = self.pipeline.stage(id).kind.outputs.first()?.name;
-        let Some(Planned::Artifact(fields)) = self.plan.stage(id).outputs.get(port) else {
+        let Some(Planned::Artifact(fields)) = self.plan.stage(id).known.outputs.get(port) else {
             return None;
         };
         self.flows.store.read(&fields.blob(CONFIG)?.digest).ok()

@@ -167,7 +167,7 @@ impl Estimator<'_> {
 
     /// True if there is a state to resume from.
     pub fn has_checkpoint(&self, id: StageId) -> bool {
-        let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
+        let key = self.plan.stage(id).known.keyed.as_ref().map(|keyed| keyed.digest);
         let cache = self.flows.store.cache();
         key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some())
     }
@@ -175,7 +175,7 @@ impl Estimator<'_> {
     /// The remaining share of the steps if a checkpoint is resumed.
     pub fn left_of(&self, id: StageId) -> f64 {
         let cache = self.flows.store.cache();
-        let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
+        let key = self.plan.stage(id).known.keyed.as_ref().map(|keyed| keyed.digest);
         let progress = key.filter(|_| self.has_checkpoint(id)).and_then(|key| {
             let bytes = cache.get(PROGRESS, &key).ok()??;
             decode::<(u64, u64)>(&bytes)

@@ -68,7 +68,7 @@ impl Arrived<'_> {
 /// Collects the values of all references of a stage.
 pub fn arriving<'a>(
     pipeline: &'a Pipeline,
-    stages: &'a [impl Known],
+    stages: &'a [impl AsRef<Known>],
     assets: &BTreeMap<String, Fields>,
     spec: &'a StageSpec,
 ) -> Arriving<'a> {
@@ -79,9 +79,9 @@ pub fn arriving<'a>(
             Arrived::Asset { name: name.clone(), fields }
         }
         Reference::Stage { stage, port } => {
-            let known = &stages[stage.0];
-            let value = known.outputs().get(port).cloned().unwrap_or(Planned::Unknown);
-            Arrived::Stage { stage: *stage, value, rejects: known.rejects() }
+            let known = stages[stage.0].as_ref();
+            let value = known.outputs.get(port).cloned().unwrap_or(Planned::Unknown);
+            Arrived::Stage { stage: *stage, value, rejects: &known.rejects }
         }
     };
     let port = |(port, input): (&&'static str, &Input)| {
@@ -91,10 +91,10 @@ pub fn arriving<'a>(
 }
 
 /// The number of items on all ports of a stage, as far as it is known.
-pub fn arriving_items(pipeline: &Pipeline, stages: &[impl Known], id: StageId) -> u64 {
+pub fn arriving_items(pipeline: &Pipeline, stages: &[impl AsRef<Known>], id: StageId) -> u64 {
     let inputs = pipeline.stage(id).inputs.values();
     let items = |reference: &Reference| match reference {
-        Reference::Stage { stage, port } => match stages[stage.0].outputs().get(port) {
+        Reference::Stage { stage, port } => match stages[stage.0].as_ref().outputs.get(port) {
             Some(Planned::Root { items, .. }) => *items,
             Some(Planned::Partial(partial)) => partial.items(),
             _ => 0,

@@ -133,13 +133,13 @@ impl<'a> Planner<'a> {
     pub fn stage(
         &mut self,
         spec: &'a StageSpec,
-        stages: &[impl Known],
+        stages: &[impl AsRef<Known>],
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
         let last = self.last(spec)?;
         let before = last.as_ref().map(|last| (last.key.clone(), last.roots.clone()));
         let mut plan = self.stage_from(spec, stages, last, sink)?;
-        let now = plan.keyed.as_ref().map(|keyed| (&keyed.key, &keyed.roots));
+        let now = plan.known.keyed.as_ref().map(|keyed| (&keyed.key, &keyed.roots));
         plan.unchanged = plan.verdict == Verdict::Fresh
             && before.as_ref().map(|(key, roots)| (key, roots)) == now;
         Ok(plan)
@@ -148,7 +148,7 @@ impl<'a> Planner<'a> {
     fn stage_from(
         &mut self,
         spec: &'a StageSpec,
-        stages: &[impl Known],
+        stages: &[impl AsRef<Known>],
         last: Option<LastRecord>,
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
@@ -200,7 +200,7 @@ impl<'a> Planner<'a> {
             reasons,
             executed: 1,
             seconds,
-            keyed: Some(keyed),
+            known: Known { keyed: Some(keyed), ..Known::default() },
             work: Work::Whole,
             ..StagePlan::unwanted()
         })
@@ -275,10 +275,12 @@ impl<'a> Planner<'a> {
             reused: counts.reused,
             quarantined,
             seconds: self.item_seconds(last.as_ref(), counts.todo + counts.pending),
-            keyed,
-            outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
+            known: Known {
+                keyed,
+                outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
+                rejects: counts.rejects,
+            },
             work: Work::Items(work),
-            rejects: counts.rejects,
         })
     }
 

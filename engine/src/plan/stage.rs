@@ -33,31 +33,23 @@ pub struct StagePlan {
     pub quarantined: u64,
     /// Estimated from earlier runs; 0 without any.
     pub seconds: f64,
-    /// `None` while an input is not known.
-    pub keyed: Option<Keyed>,
-    pub outputs: BTreeMap<&'static str, Planned>,
+    pub known: Known,
     pub work: Work,
+}
+
+/// The present knowledge of a stage, in a plan or in a run.
+#[derive(Clone, Default)]
+pub struct Known {
+    /// None until its inputs are complete.
+    pub keyed: Option<Keyed>,
+    /// The values of its ports, as far as they are known now.
+    pub outputs: BTreeMap<&'static str, Planned>,
     pub rejects: Vec<(Arc<str>, Reject)>,
 }
 
-/// The present knowledge of a stage: from a plan, or from a run.
-pub trait Known {
-    fn keyed(&self) -> Option<&Keyed>;
-    fn outputs(&self) -> &BTreeMap<&'static str, Planned>;
-    fn rejects(&self) -> &[(Arc<str>, Reject)];
-}
-
-impl Known for StagePlan {
-    fn keyed(&self) -> Option<&Keyed> {
-        self.keyed.as_ref()
-    }
-
-    fn outputs(&self) -> &BTreeMap<&'static str, Planned> {
-        &self.outputs
-    }
-
-    fn rejects(&self) -> &[(Arc<str>, Reject)] {
-        &self.rejects
+impl AsRef<Known> for StagePlan {
+    fn as_ref(&self) -> &Known {
+        &self.known
     }
 }
 
@@ -107,10 +99,8 @@ impl StagePlan {
             reused: 0,
             quarantined: 0,
             seconds: 0.0,
-            keyed: None,
-            outputs: BTreeMap::new(),
+            known: Known::default(),
             work: Work::Unwanted,
-            rejects: Vec::new(),
         }
     }
 
@@ -129,9 +119,11 @@ impl StagePlan {
             verdict: Verdict::Fresh,
             reused: record.items,
             quarantined: record.rejects.len() as u64,
-            keyed: Some(keyed),
-            outputs: spec.kind.outputs.iter().filter_map(output).collect(),
-            rejects: record.rejects.clone(),
+            known: Known {
+                keyed: Some(keyed),
+                outputs: spec.kind.outputs.iter().filter_map(output).collect(),
+                rejects: record.rejects.clone(),
+            },
             work: Work::Nothing(record),
             ..StagePlan::unwanted()
         }

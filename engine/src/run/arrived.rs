@@ -12,7 +12,7 @@ use crate::plan::{Known, Planned};
 /// The artifacts by port.
 pub fn artifacts(
     pipeline: &Pipeline,
-    known: &[impl Known],
+    known: &[impl AsRef<Known>],
     assets: &BTreeMap<String, Fields>,
     spec: &StageSpec,
 ) -> BTreeMap<String, Vec<Fields>> {
@@ -26,7 +26,7 @@ pub fn artifacts(
 
 pub fn gather_sources(
     pipeline: &Pipeline,
-    known: &[impl Known],
+    known: &[impl AsRef<Known>],
     assets: &BTreeMap<String, Fields>,
     spec: &StageSpec,
 ) -> GatherSources {
@@ -39,14 +39,14 @@ pub fn gather_sources(
                 fields: assets.get(name).cloned().unwrap_or_default(),
             },
             Reference::Stage { stage, port } => {
-                let known = &known[stage.0];
+                let known = known[stage.0].as_ref();
                 let stage = pipeline.stage(*stage).name.clone();
-                match known.outputs().get(port) {
+                match known.outputs.get(port) {
                     Some(Planned::Root { root, .. }) => GatherSource::Dataset {
                         stage,
                         root: *root,
                         reads: input.reads.clone(),
-                        rejects: if reads_rejects { known.rejects().to_vec() } else { Vec::new() },
+                        rejects: if reads_rejects { known.rejects.clone() } else { Vec::new() },
                     },
                     Some(Planned::Artifact(fields)) => {
                         GatherSource::Artifact { stage, fields: fields.clone() }

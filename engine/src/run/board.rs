@@ -14,7 +14,7 @@ use super::cost::Cost;
 use super::item_stage::ItemStage;
 use crate::engine::EngineError;
 use crate::pipeline::{Pipeline, StageId};
-use crate::plan::{Keyed, Known, Plan, Planned, StagePlan, Work};
+use crate::plan::{Known, Plan, StagePlan, Work};
 use crate::reason::Reason;
 
 /// The state of a stage.
@@ -87,11 +87,7 @@ pub struct StageRun {
     pub todo: u64,
     /// The seconds that the plan expects.
     pub expected_seconds: f64,
-    /// None until its inputs are complete.
-    pub keyed: Option<Keyed>,
-    /// The values of its ports, as far as they are known now.
-    pub outputs: BTreeMap<&'static str, Planned>,
-    pub rejects: Vec<(Arc<str>, Reject)>,
+    pub known: Known,
     pub counts: StageCounts,
     pub notes: BTreeMap<String, u64>,
     pub cost: Cost,
@@ -123,9 +119,7 @@ impl StageRun {
         self.differences = plan.differences;
         self.todo = plan.executed + plan.pending;
         self.expected_seconds = plan.seconds;
-        self.keyed = plan.keyed;
-        self.outputs = plan.outputs;
-        self.rejects = plan.rejects;
+        self.known = plan.known;
         (self.counts.reused, self.counts.quarantined) = (plan.reused, plan.quarantined);
         plan.work
     }
@@ -152,17 +146,9 @@ impl StageRun {
     }
 }
 
-impl Known for StageRun {
-    fn keyed(&self) -> Option<&Keyed> {
-        self.keyed.as_ref()
-    }
-
-    fn outputs(&self) -> &BTreeMap<&'static str, Planned> {
-        &self.outputs
-    }
-
-    fn rejects(&self) -> &[(Arc<str>, Reject)] {
-        &self.rejects
+impl AsRef<Known> for StageRun {
+    fn as_ref(&self) -> &Known {
+        &self.known
     }
 }
 
@@ -292,11 +278,8 @@ impl Board {
 
     /// The present knowledge as a plan without work, for an estimate.
     pub fn known(&self) -> Plan {
-        let stage = |run: &StageRun| StagePlan {
-            keyed: run.keyed.clone(),
-            outputs: run.outputs.clone(),
-            ..StagePlan::unwanted()
-        };
+        let stage =
+            |run: &StageRun| StagePlan { known: run.known.clone(), ..StagePlan::unwanted() };
         Plan { stages: self.0.iter().map(stage).collect(), seconds: 0.0 }
     }
 }

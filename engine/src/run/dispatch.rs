@@ -114,7 +114,7 @@ impl Schedule<'_> {
     }
 
     fn hand_out_whole(&mut self, id: StageId) -> Result<bool, EngineError> {
-        let keyed = self.board[id].keyed.clone();
+        let keyed = self.board[id].known.keyed.clone();
         let claim = match &keyed {
             Some(keyed) => self.store.cache().claim(&keyed.digest)?,
             None => None,
@@ -165,7 +165,7 @@ impl Schedule<'_> {
     /// so that a later run continues from the same one.
     fn training(&self, id: StageId) -> Result<Option<Training>, EngineError> {
         let spec = self.pipeline.stage(id);
-        let keyed = self.board[id].keyed.as_ref().filter(|_| spec.work == StageWork::Train);
+        let keyed = self.board[id].known.keyed.as_ref().filter(|_| spec.work == StageWork::Train);
         let Some(keyed) = keyed else { return Ok(None) };
         let chosen = self.planner.choose_parent(spec, keyed);
         let parent = chosen.and_then(|()| self.planner.parent(spec, keyed));
@@ -272,7 +272,7 @@ impl Schedule<'_> {
                 stage.queue.extend(stage.elsewhere.drain(..));
             }
             if run.state() == State::AwaitsClaim {
-                waiting = run.keyed.as_ref().map(|keyed| keyed.digest).or(waiting);
+                waiting = run.known.keyed.as_ref().map(|keyed| keyed.digest).or(waiting);
             }
             any_queued |= run.has_pending_work();
         }

@@ -71,7 +71,7 @@ impl Schedule<'_> {
                     let kept = KeptLimit::of(spec, &self.artifacts(id));
                     stage.batch_limit = kept.read(self.store.cache())?;
                 }
-                stage.rejects = self.board[id].rejects.clone();
+                stage.rejects = self.board[id].known.rejects.clone();
                 self.board.begin_items(id, stage)
             }
         }
@@ -82,7 +82,7 @@ impl Schedule<'_> {
         let (run, cache) = (&self.board[id], self.store.cache());
         // Items quarantined in a stored outcome may have new names.
         let is_kept = |kept: &StageRecord| kept.aside == record.aside;
-        if let (Some(keyed), false) = (&run.keyed, run.is_unchanged)
+        if let (Some(keyed), false) = (&run.known.keyed, run.is_unchanged)
             && !history::outcome_of(cache, &keyed.digest)?.is_some_and(|kept| is_kept(&kept))
         {
             cache.record(STAGE, &keyed.digest, encode(record))?;
@@ -196,14 +196,14 @@ impl Schedule<'_> {
 
     /// Computes the key of an item stage that was planned with pending items.
     fn key_late(&mut self, id: StageId) -> Result<(), EngineError> {
-        if self.board[id].keyed.is_some() {
+        if self.board[id].known.keyed.is_some() {
             return Ok(());
         }
         let spec = self.pipeline.stage(id);
         let files = self.planner.file_digests(spec);
         let arriving = arriving(self.pipeline, self.board.runs(), &self.planner.assets, spec);
         let keyed = arriving.key(&self.store, &files, true);
-        self.board[id].keyed = self.or_lost(id, keyed)?;
+        self.board[id].known.keyed = self.or_lost(id, keyed)?;
         Ok(())
     }
 
@@ -220,9 +220,9 @@ impl Schedule<'_> {
             Some((port.name, planned(value)))
         });
         let run = &mut self.board[id];
-        run.outputs = outputs.collect();
-        run.rejects = record.rejects.clone();
-        if let (Some(keyed), true) = (&run.keyed, remember) {
+        run.known.outputs = outputs.collect();
+        run.known.rejects = record.rejects.clone();
+        if let (Some(keyed), true) = (&run.known.keyed, remember) {
             self.store.cache().record(STAGE, &keyed.digest, encode(&record))?;
             self.committer.note(Vec::new());
         }
@@ -248,7 +248,7 @@ impl Schedule<'_> {
     fn remember_last(&mut self, id: StageId) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
         let run = &mut self.board[id];
-        let Some(keyed) = run.keyed.clone() else { return Ok(()) };
+        let Some(keyed) = run.known.keyed.clone() else { return Ok(()) };
         let last = self.planner.last(spec).map_err(|error| error.at(spec.name.clone()))?;
         if last.as_ref().is_some_and(|last| last.key == keyed.key && last.roots == keyed.roots) {
             return Ok(());
@@ -285,8 +285,8 @@ impl Schedule<'_> {
             if let Some(stage) = run.items() {
                 let partial = Planned::Partial(Arc::new(stage.snapshot()));
                 let rejects = stage.rejects.clone();
-                run.outputs = main_output(self.pipeline.stage(above), partial);
-                run.rejects = rejects;
+                run.known.outputs = main_output(self.pipeline.stage(above), partial);
+                run.known.rejects = rejects;
             }
         }
         let plan = self.planner.stage(spec, self.board.runs(), self.sink);
@@ -303,7 +303,7 @@ impl Schedule<'_> {
 
     /// Checks if another process has finished a stage meanwhile. True if nothing is left to do.
     pub fn take_finished(&mut self, id: StageId) -> Result<bool, EngineError> {
-        let Some(keyed) = self.board[id].keyed.clone() else { return Ok(false) };
+        let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
         let spec = self.pipeline.stage(id);
         let known = self.planner.known_whole(spec, &keyed, &mut Vec::new());
         let Some(record) = self.or_lost(id, known)?.flatten() else { return Ok(false) };

@@ -253,7 +253,7 @@ impl Replayer<'_> {
                 Ok(Made::Item { outcome: ItemOutcome::Failed(failure), known: None })
             }
             (Given::Whole(_), Outcome::Gather(outcome)) => {
-                let keyed = plan.stage(self.spec.id).keyed.as_ref();
+                let keyed = plan.stage(self.spec.id).known.keyed.as_ref();
                 let known = match keyed {
                     Some(keyed) => history::outcome_of(self.cache, &keyed.digest)?,
                     None => None,

@@ -214,7 +214,7 @@ impl Schedule<'_> {
         self.tell(Event::CheckpointKept { stage: self.name(id), bytes, seconds });
         // For the estimate of the remaining work.
         let run = &self.board[id];
-        if let (Some(keyed), Some(progress)) = (&run.keyed, run.cost.progress) {
+        if let (Some(keyed), Some(progress)) = (&run.known.keyed, run.cost.progress) {
             self.store.cache().record(PROGRESS, &keyed.digest, encode(&progress))?;
             self.committer.note(Vec::new());
         }

@@ -82,9 +82,9 @@ impl Total {
         self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
     }
 
-    pub fn take_keys(&mut self, pipeline: &Pipeline, known: &[impl Known]) {
+    pub fn take_keys(&mut self, pipeline: &Pipeline, known: &[impl AsRef<Known>]) {
         for (spec, known) in pipeline.stages.iter().zip(known) {
-            if let Some(keyed) = known.keyed() {
+            if let Some(keyed) = &known.as_ref().keyed {
                 self.keys.insert(spec.name.clone(), keyed.digest);
             }
         }
