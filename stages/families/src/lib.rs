@@ -16,6 +16,7 @@ pub mod import;
 pub mod kinds;
 mod mel_rvq;
 pub mod model;
+mod scope;
 mod sizes;
 mod symbols;
 pub mod training;

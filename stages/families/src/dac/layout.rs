@@ -4,6 +4,7 @@
 //! `weight_g` (magnitude) and `weight_v` (direction), for both spellings in files.
 
 use super::config::{Config, Transformer};
+use crate::scope::parameters;
 
 /// The expansion of channels inside a ConvNeXt block.
 const WIDENING: i64 = 4;
@@ -23,7 +24,7 @@ impl Layout {
 
     /// The number of parameters.
     pub fn parameters(&self) -> i64 {
-        self.0.iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
+        parameters(&self.0)
     }
 
     fn add(&mut self, name: String, shape: &[i64]) {

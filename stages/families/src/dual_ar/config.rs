@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 
+use crate::scope::parameters;
 use crate::sizes::{LARGEST, in_range, refused};
 use stage_formats::FormatError;
 use stage_formats::shapes::Expected;
@@ -208,7 +209,7 @@ impl Config {
     }
 
     pub fn parameters(&self) -> i64 {
-        self.tensors().iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
+        parameters(&self.tensors())
     }
 
     /// Tests if there is a projection between the slow and the fast layers.

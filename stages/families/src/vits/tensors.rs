@@ -2,6 +2,7 @@
 //! Weights are listed without weight norm, whether a file has them so or in pairs.
 
 use super::config::Config;
+use crate::scope::{Scope, collect, parameters};
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::WHOLE;
 
@@ -21,43 +22,14 @@ pub fn is_normed_in_transformers(name: &str) -> bool {
     name.contains(".wavenet.")
 }
 
-/// Collects names below a prefix.
-struct Scope<'a> {
-    tensors: &'a mut Vec<Expected>,
-    prefix: String,
-}
-
-impl Scope<'_> {
-    fn under(&mut self, name: impl std::fmt::Display) -> Scope<'_> {
-        Scope { prefix: format!("{}{name}.", self.prefix), tensors: self.tensors }
-    }
-
-    fn add(&mut self, name: &str, shape: &[i64]) {
-        self.tensors.push((format!("{}{name}", self.prefix), shape.to_vec()));
-    }
-
-    /// A layer with a bias for each output.
-    fn layer(&mut self, name: impl std::fmt::Display, outputs: i64, rest: &[i64]) {
-        let mut layer = self.under(name);
-        layer.add(WHOLE, &[&[outputs], rest].concat());
-        layer.add("bias", &[outputs]);
-    }
-
-    fn norm(&mut self, name: impl std::fmt::Display, width: i64) {
-        self.layer(name, width, &[]);
-    }
-}
-
-fn count(tensors: &[Expected]) -> i64 {
-    tensors.iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
-}
-
 impl Config {
     /// The generator, which synthesises, including the posterior encoder, which is only used in
     /// training.
     pub fn generator(&self) -> Vec<Expected> {
-        let mut tensors = Vec::new();
-        let mut root = Scope { tensors: &mut tensors, prefix: String::new() };
+        collect("", |root| self.fill_generator(root))
+    }
+
+    fn fill_generator(&self, root: &mut Scope) {
         self.text_encoder(&mut root.under("text_encoder"));
         self.flow(&mut root.under("flow.flows"));
         self.decoder(&mut root.under("decoder"));
@@ -69,28 +41,26 @@ impl Config {
         if self.num_speakers > 1 {
             root.add("embed_speaker.weight", &[self.num_speakers, self.speaker_embedding_size]);
         }
-        tensors
     }
 
     /// The discriminator, which is also in files of finetune-hf-vits.
     pub fn discriminator(&self) -> Vec<Expected> {
-        let mut tensors = Vec::new();
-        let mut root = Scope { tensors: &mut tensors, prefix: DISCRIMINATOR_PREFIX.into() };
-        self.scale(&mut root.under("discriminators.0"));
-        for at in 1..=self.discriminator_periods.len() {
-            self.period(&mut root.under(format!("discriminators.{at}")));
-        }
-        tensors
+        collect(DISCRIMINATOR_PREFIX, |root| {
+            self.scale(&mut root.under("discriminators.0"));
+            for at in 1..=self.discriminator_periods.len() {
+                self.period(&mut root.under(format!("discriminators.{at}")));
+            }
+        })
     }
 
     /// The number of parameters of the generator.
     pub fn speaking_parameters(&self) -> i64 {
-        count(&self.generator())
+        parameters(&self.generator())
     }
 
     /// The number of parameters of the discriminator.
     pub fn judging_parameters(&self) -> i64 {
-        count(&self.discriminator())
+        parameters(&self.discriminator())
     }
 
     fn text_encoder(&self, scope: &mut Scope) {

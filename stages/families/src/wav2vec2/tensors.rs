@@ -1,6 +1,7 @@
 //! The names in transformers and the shapes of the tensors of a recogniser.
 
 use super::config::{Config, Norm};
+use crate::scope::parameters;
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH};
 
@@ -55,7 +56,7 @@ impl Config {
     }
 
     pub fn parameters(&self) -> i64 {
-        self.tensors().iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
+        parameters(&self.tensors())
     }
 }
 

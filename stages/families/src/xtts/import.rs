@@ -5,12 +5,13 @@ use stage_core::{Blob, Context, NewValue, StageError};
 use stage_formats::shapes::Expected;
 
 use super::published::{ARGUMENT_FIELDS, AUDIO_FIELDS, CONFIG_FIELDS, Shapes};
-use super::tensors::{DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS};
+use super::tensors::{DVAE_PREFIX, MEL_STATS};
 use super::{Config, Speakers, Tokenizer, Vocabulary, Xtts, is_duplicate, published_check};
 use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
 use crate::import::{
     CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request, unknown_fields,
 };
+use crate::scope::{DIRECTION, LENGTH};
 
 pub const DVAE_FILE: &str = "dvae.pth";
 pub const MEL_STATS_FILE: &str = "mel_stats.pth";

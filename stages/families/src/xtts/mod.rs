@@ -40,8 +40,7 @@ pub use self::published::{Shapes, TextTokens};
 pub use self::sentences::pieces;
 pub use self::speakers::{Speaker, Speakers};
 pub use self::tensors::{
-    DECODER_PREFIX, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer,
-    parameters,
+    DECODER_PREFIX, DVAE_PREFIX, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer, parameters,
 };
 pub use self::tokenizer::{Encoded, TextError, Tokenizer};
 pub use self::training::{training_memory, training_operations};
@@ -51,6 +50,7 @@ use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Codec, Model};
+pub use crate::scope::{DIRECTION, LENGTH};
 
 /// The published DVAE: 51,567,184 parameters in f32.
 const DVAE_BYTES: f64 = 51_567_184.0 * 4.0;

@@ -10,7 +10,8 @@ use stage_formats::FormatError;
 
 use super::config::Config;
 use super::gpt_tensors::GPT_PREFIX;
-use super::tensors::{DECODER_PREFIX, DIRECTION, DVAE_PREFIX, SPEAKER_ENCODER_PREFIX};
+use super::tensors::{DECODER_PREFIX, DVAE_PREFIX, SPEAKER_ENCODER_PREFIX};
+use crate::scope::DIRECTION;
 use crate::sizes::refused;
 
 /// Shapes of the tensors of a model by their names.

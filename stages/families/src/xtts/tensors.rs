@@ -5,6 +5,7 @@
 use stage_formats::shapes::Expected;
 
 use super::config::{Config, DecoderConfig, DvaeConfig, SpeakerEncoderConfig};
+use crate::scope::{self, Scope, collect};
 
 pub const DVAE_PREFIX: &str = "dvae.";
 pub const DECODER_PREFIX: &str = "hifigan_decoder.waveform_decoder.";
@@ -12,61 +13,12 @@ pub const SPEAKER_ENCODER_PREFIX: &str = "hifigan_decoder.speaker_encoder.";
 /// The mean of each log-mel bin; both spectrograms are divided by it.
 pub const MEL_STATS: &str = "mel_stats";
 
-/// Magnitude and direction of a weight under weight norm.
-pub const LENGTH: &str = "parametrizations.weight.original0";
-pub const DIRECTION: &str = "parametrizations.weight.original1";
-
 /// Channels between the two convolutions of the attentive pooling.
 const POOLING_WIDTH: i64 = 128;
 /// Squeeze-and-excitation divides the channels by this.
 const SE_REDUCTION: i64 = 8;
 /// Strides of the ResNet divide the bins by this.
 const BINS_REDUCTION: i64 = 8;
-
-/// Collects names below a prefix.
-struct Scope<'a> {
-    tensors: &'a mut Vec<Expected>,
-    prefix: String,
-}
-
-impl Scope<'_> {
-    fn under(&mut self, name: impl std::fmt::Display) -> Scope<'_> {
-        Scope { prefix: format!("{}{name}.", self.prefix), tensors: self.tensors }
-    }
-
-    fn add(&mut self, name: &str, shape: &[i64]) {
-        self.tensors.push((format!("{}{name}", self.prefix), shape.to_vec()));
-    }
-
-    /// A weight [outputs, ...rest] and a bias [outputs].
-    fn layer(&mut self, name: impl std::fmt::Display, outputs: i64, rest: &[i64]) {
-        let mut layer = self.under(name);
-        layer.add("weight", &[&[outputs], rest].concat());
-        layer.add("bias", &[outputs]);
-    }
-
-    /// A convolution under weight norm, its weight `[first, second, kernel]`.
-    fn normed(&mut self, name: impl std::fmt::Display, bias: i64, shape: [i64; 3]) {
-        let mut layer = self.under(name);
-        layer.add(LENGTH, &[shape[0], 1, 1]);
-        layer.add(DIRECTION, &shape);
-        layer.add("bias", &[bias]);
-    }
-
-    fn batch_norm(&mut self, name: impl std::fmt::Display, width: i64) {
-        let mut norm = self.under(name);
-        for part in ["weight", "bias", "running_mean", "running_var"] {
-            norm.add(part, &[width]);
-        }
-        norm.add("num_batches_tracked", &[]);
-    }
-}
-
-fn collect(prefix: &str, fill: impl FnOnce(&mut Scope)) -> Vec<Expected> {
-    let mut tensors = Vec::new();
-    fill(&mut Scope { tensors: &mut tensors, prefix: prefix.to_owned() });
-    tensors
-}
 
 /// Tests if a tensor is not a parameter: a statistic, or a table that follows from the sizes.
 pub fn is_buffer(name: &str) -> bool {
@@ -78,8 +30,7 @@ pub fn is_buffer(name: &str) -> bool {
 
 /// The number of parameters, without buffers.
 pub fn parameters(tensors: &[Expected]) -> i64 {
-    let own = tensors.iter().filter(|(name, _)| !is_buffer(name));
-    own.map(|(_, shape)| shape.iter().product::<i64>()).sum()
+    scope::parameters(tensors.iter().filter(|(name, _)| !is_buffer(name)))
 }
 
 impl Config {

@@ -1,12 +1,50 @@
 //! The common parts of all stages that draw a model from a seed.
 
 use serde::Serialize;
-use stage_core::{Context, GatherOutput, Kind, NewValue, PortOutput, StageError};
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters, PortOutput,
+    Setup, Stage, StageError,
+};
 use stage_families::artifact::{self, CONFIG, CONFIG_KIND, TOKENIZER_KIND};
 use tch::Tensor;
 
+use crate::error::guarded;
 use crate::lineage::{self, ModelLineage};
 use crate::stored;
+
+/// Draws a model.
+type Draw = fn(&Parameters, &GatherInput, &mut dyn Context) -> Result<GatherOutput, StageError>;
+
+/// A stage that draws a model from a seed.
+pub struct Init {
+    pub kind: &'static Kind,
+    pub draw: Draw,
+}
+
+impl Stage for Init {
+    fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(InitJob { parameters: setup.parameters, draw: self.draw })))
+    }
+}
+
+struct InitJob {
+    parameters: Parameters,
+    draw: Draw,
+}
+
+impl GatherJob for InitJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        guarded(|| (self.draw)(&self.parameters, &input, context))
+    }
+}
 
 /// A `config.json`.
 pub fn config_file(config: &impl Serialize) -> Result<Vec<u8>, StageError> {
