@@ -49,7 +49,7 @@ impl Writer {
             match pack.append(left, &mut placed) {
                 Ok(count) => left = &left[count..],
                 Err(error) => {
-                    self.give_up(pack, start);
+                    pack.cut(start);
                     let path = ledger.layout().pack(number);
                     return Err(CacheError::while_writing(error, &path, needed));
                 }
@@ -57,7 +57,7 @@ impl Writer {
             if let Err(error) = pack.sync(ledger.fs(), ledger.layout()) {
                 // The result of a failed sync is unknown: everything is written again elsewhere.
                 self.avoided.insert(number);
-                self.give_up(pack, start);
+                pack.cut(start);
                 return Err(CacheError::while_writing(
                     error,
                     &ledger.layout().pack(number),
@@ -76,10 +76,6 @@ impl Writer {
             ends.iter().try_for_each(|(number, end)| tables.set_pack(*number, *end))
         })?;
         Ok(placed)
-    }
-
-    fn give_up(&mut self, pack: OpenPack, end: u64) {
-        pack.cut(end);
     }
 
     /// The pack to append to: the current one, one with space that nobody uses, or a new one.

@@ -1,6 +1,5 @@
 //! The cost of stages: reports, and records in the ledger.
 
-use cache::CacheError;
 use stage_core::event::Event;
 
 use super::board::State;
@@ -98,7 +97,9 @@ impl Schedule<'_> {
             return Ok(());
         }
         measure::add(cache, spec, &measure)?;
-        self.tidy_measures()?;
+        if !std::mem::replace(&mut self.meter.has_tidied, true) {
+            measure::forget_old(self.store.cache())?;
+        }
         self.committer.note(Vec::new());
         Ok(())
     }
@@ -133,12 +134,5 @@ impl Schedule<'_> {
     /// Records the cost so far of stages that have not finished.
     pub fn keep_measures(&mut self) -> Result<(), EngineError> {
         self.pipeline.ids().try_for_each(|id| self.keep_measure(id))
-    }
-
-    fn tidy_measures(&mut self) -> Result<(), CacheError> {
-        match std::mem::replace(&mut self.meter.has_tidied, true) {
-            true => Ok(()),
-            false => measure::forget_old(self.store.cache()),
-        }
     }
 }
