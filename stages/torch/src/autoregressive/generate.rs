@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
-use super::draws::{Draws, Line};
+use super::draws::Draws;
+use super::line::Line;
 use super::noise::Noise;
 use super::sampler::Sampling;
 use crate::error::TorchError;

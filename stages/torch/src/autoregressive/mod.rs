@@ -9,15 +9,17 @@ mod draws;
 mod generate;
 mod kernels;
 pub mod kv_cache;
+mod line;
 pub mod noise;
 mod penalty;
 pub mod rows;
 pub mod sampler;
 
 pub use attention::{AttentionMask, Heads};
-pub use draws::{Draws, Line};
+pub use draws::Draws;
 pub use generate::{Decoder, Drawn, Memory, Row, Staying, Stop, generate};
 pub use kv_cache::{CacheShape, KvCache};
+pub use line::Line;
 pub use noise::{Noise, Seeded};
 pub use penalty::Scope;
 pub use sampler::{Order, Sampling};

@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::draws::Line;
+use super::line::Line;
 use crate::counter;
 use crate::random::Random;
 

@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::draws::Line;
+use super::line::Line;
 
 /// The scope of the repetition penalty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 
 use stage_core::StageError;
 
-use super::{Data, Run};
+use super::Run;
+use super::data::Data;
 use crate::train::trainee::Trainee;
 
 /// The number of clips that are tried when none is held out.

@@ -8,7 +8,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope};
 
-use super::{Data, Purpose};
+use super::data::{Data, Purpose};
 use crate::error::{TorchError, caught};
 use crate::train::order::Row;
 

@@ -5,6 +5,7 @@
 //! steps. An interrupted step leaves no trace: it is repeated from its start, so that a training
 //! that was stopped or killed anywhere ends with the same bits as one that never was.
 
+mod data;
 mod diverged;
 mod loader;
 mod phase;
@@ -15,6 +16,7 @@ mod validate;
 
 use stage_core::StageError;
 
+pub use self::data::{Data, Purpose};
 use self::loader::{Loader, Wanted};
 use self::report::Throughput;
 use self::save::Saved;
@@ -30,30 +32,6 @@ use crate::train::samples::Sample;
 use crate::train::settings::Settings;
 use crate::train::state::{Return, State, Switch};
 use crate::train::trainee::Trainee;
-
-/// The purpose of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// A training step, with the seed of all its random numbers.
-    Step { seed: u64 },
-    /// Held-out clips: the same every time.
-    HeldOut,
-}
-
-/// Makes batches of clips: those of a step by a thread of their own, while the step before it
-/// computes.
-pub trait Data<B>: Sync {
-    /// The clips of each row share one row of the batch.
-    fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<B, TorchError>;
-
-    /// The same batch with its large tensors in memory from which a device copies them quickly.
-    fn stage(&self, batch: B, _is_for_gpu: bool) -> Result<B, TorchError> {
-        Ok(batch)
-    }
-
-    /// The name of a clip for people.
-    fn name(&self, clip: usize) -> String;
-}
 
 /// The work of a training.
 pub struct Job<'a, T: Trainee, D> {

@@ -7,7 +7,8 @@
 
 use stage_core::StageError;
 
-use super::{Data, Purpose, Run, count};
+use super::data::{Data, Purpose};
+use super::{Run, count};
 use crate::random::scramble;
 use crate::train::gradients::{clip_factor, norm};
 use crate::train::host::Host;

@@ -1,7 +1,8 @@
 //! Reports on steps: their losses, and their speed.
 
+use super::Run;
+use super::data::Data;
 use super::phase::Done;
-use super::{Data, Run};
 use crate::train::host::Host;
 use crate::train::trainee::Trainee;
 

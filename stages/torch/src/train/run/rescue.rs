@@ -6,7 +6,8 @@
 
 use stage_core::StageError;
 
-use super::{Data, Purpose, Run, count};
+use super::data::{Data, Purpose};
+use super::{Run, count};
 use crate::error::TorchError;
 use crate::train::host::Host;
 use crate::train::losses::Means;

@@ -3,7 +3,8 @@
 use stage_core::StageError;
 use tch::Tensor;
 
-use super::{Data, Run, Weights};
+use super::data::Data;
+use super::{Run, Weights};
 use crate::error::TorchError;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::record::Record;

@@ -2,7 +2,8 @@
 
 use stage_core::StageError;
 
-use super::{Data, Purpose, Run, count};
+use super::data::{Data, Purpose};
+use super::{Run, count};
 use crate::error::{TorchError, caught};
 use crate::train::early_stop::Place;
 use crate::train::host::Host;
