@@ -47,18 +47,24 @@ SPOKEN, RANK = 24, 8
 ADAPTED = re.compile(r"embeddings|output|(fast_)?layers\.\d+\.(attention|feed_forward)\.w")
 
 
+# Tokens of several bytes that no text has, so that every row of the embeddings has its token.
+FILLED = CONFIG["vocab_size"] - 256 - len(MARKS) - CONFIG["codebook_size"]
+
+
 def tokenizer():
-    """Single bytes, marks and codes."""
+    """The marks, and the codes at the end."""
     names = [f"<|{name}|>" for name in MARKS]
     names += [f"<|semantic:{at}|>" for at in range(CONFIG["codebook_size"])]
-    return {name: 256 + at for at, name in enumerate(names)}
+    return {name: 256 + FILLED + at for at, name in enumerate(names)}
 
 
 def make(folder):
     torch.manual_seed(1)
     original = folder / "original"
     original.mkdir(parents=True, exist_ok=True)
-    lines = [f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)]
+    tokens = [bytes([byte]) for byte in range(256)]
+    tokens += [b"\0unused%d" % number for number in range(FILLED)]
+    lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)]
     (original / "tokenizer.tiktoken").write_text("".join(lines))
     (original / "special_tokens.json").write_text(json.dumps(tokenizer()))
     (original / "config.json").write_text(json.dumps(CONFIG))
@@ -224,19 +230,6 @@ def check(folder):
         raise SystemExit(f"the exported model does not fit the original: {lost[:5]}")
 
 
-def only_codes(model):
-    """Its slow layers without tokens that are no frame: random weights choose any of them."""
-    begin, forward = tokenizer()["<|semantic:0|>"], model.forward_generate
-    bias = torch.full((CONFIG["vocab_size"],), -torch.inf)
-    bias[begin:begin + CONFIG["codebook_size"]] = 0
-
-    def masked(*inputs, **named):
-        out = forward(*inputs, **named)
-        out.logits = out.logits + bias
-        return out
-    return masked
-
-
 @torch.inference_mode()
 def sentence(folder):
     """In f32, as on a processor here, and with caches as long as needed."""
@@ -246,7 +239,6 @@ def sentence(folder):
     prompt[0] = words
     # No voice of random weights ends by itself at a known length: this one never does.
     model.tokenizer.im_end = -1
-    model.forward_generate = only_codes(model)
     model.setup_caches(1, CONFIG["max_seq_len"], dtype=torch.float32)
     spoken = reference.inference.generate(
         model=model, prompt=prompt, max_new_tokens=SPOKEN, audio_masks=None, audio_parts=None,

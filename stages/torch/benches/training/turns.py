@@ -67,11 +67,17 @@ class Runner:
                                         env=environment)
 
     def ask(self, work):
+        before = self.processor_seconds()
         self.process.stdin.write(work + "\n")
         answer = self.process.stdout.readline()
         if not answer:
             raise ChildProcessError(f"`{work}` ended the process")
-        return json.loads(answer)
+        return json.loads(answer) | {"processor": self.processor_seconds() - before}
+
+    def processor_seconds(self):
+        # The name of the program may hold spaces.
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
         self.process.stdin.close()
@@ -81,7 +87,8 @@ class Runner:
 class Row:
     def __init__(self, family, side, label, words):
         self.family, self.side, self.label, self.words = family, side, label, words
-        self.seconds, self.losses, self.runner, self.failure = [], [], None, None
+        self.seconds, self.processor, self.losses = [], [], []
+        self.runner, self.failure = None, None
 
     def start(self):
         self.runner = Runner(self.words)
@@ -93,6 +100,7 @@ class Row:
         def work():
             answer = self.runner.ask("step")
             self.seconds.append(answer["seconds"]), self.losses.append(answer["loss"])
+            self.processor.append(answer["processor"])
         self.guarded(work)
 
     def finish(self):
@@ -131,21 +139,24 @@ def measure(rows, rounds, one_at_a_time):
 def report(family, size, rows):
     print(f"\n### {FAMILIES[family]}, {size}\n")
     steps = len(rows[0].losses)
-    print("| side | switches | a step | against the original | peak memory | loss, step 1 | "
-          f"loss, step {steps} |")
-    print("|---|---|---|---|---|---|---|")
+    print("| side | switches | a step | against the original | CPU time | against the original | "
+          f"peak memory | loss, step 1 | loss, step {steps} |")
+    print("|---|---|---|---|---|---|---|---|---|")
     first = rows[0]
     for row in rows:
         if row.failure:
-            print(f"| {row.side} | {row.label} | failed: {row.failure} | | | | |")
+            print(f"| {row.side} | {row.label} | failed: {row.failure} | | | | | | |")
             continue
         low, middle, high = (statistics.quantiles(row.seconds, n=4) if len(row.seconds) > 1
                              else row.seconds * 3)
-        ratio = statistics.median(one / own for one, own in zip(first.seconds, row.seconds))
+        ratio, processor_ratio = (
+            statistics.median(one / own for one, own in zip(theirs, own_times))
+            for theirs, own_times in [(first.seconds, row.seconds), (first.processor, row.processor)])
         losses = [f"{loss:.4f}" if loss is not None else "none"
                   for loss in (row.losses[0], row.losses[-1])]
         print(f"| {row.side} | {row.label} | {middle:.3f} s ({low:.3f} to {high:.3f}) | "
-              f"{ratio:.2f}x as fast | {row.peak / 1e6:.0f} MB{planned(row)} | {losses[0]} | "
+              f"{ratio:.2f}x as fast | {statistics.median(row.processor):.2f} s | "
+              f"{processor_ratio:.2f}x less | {row.peak / 1e6:.0f} MB{planned(row)} | {losses[0]} | "
               f"{losses[1]} |")
     sys.stdout.flush()
 
@@ -191,7 +202,7 @@ def main():
             measure(rows, a.rounds, one_at_a_time)
             report(family, size, rows)
             results += [dict(family=family, size=size, side=row.side, label=row.label,
-                             seconds=row.seconds, losses=row.losses, failure=row.failure,
+                             seconds=row.seconds, processor=row.processor, losses=row.losses, failure=row.failure,
                              peak=getattr(row, "peak", None)) for row in rows]
     if a.json:
         a.json.write_text(json.dumps(results, indent=1) + "\n")
