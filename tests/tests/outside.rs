@@ -24,7 +24,7 @@ export = "out/{id}.wav"
 /// Two clips of a constant level.
 fn project() -> Project {
     let project = Project::new(MANIFEST);
-    project.write("data/metadata.csv", "one.wav|Yksi.|aino\ntwo.wav|Kaksi.|aino\n");
+    project.write("data/metadata.csv", "one.wav|Yksi sana.|aino\ntwo.wav|Kaksi sanaa.|aino\n");
     project.write("data/wavs/one.wav", wav(1_000));
     project.write("data/wavs/two.wav", wav(-20_000));
     project
@@ -47,7 +47,7 @@ fn a_stage_from_outside_runs_and_is_kept_like_any_other() {
     run(&project).assert_nothing_done();
     project.write("data/wavs/two.wav", wav(3_000));
     assert_eq!(run(&project).executed(), [("clips", 1), ("quiet", 1)].into());
-    project.replace("data/metadata.csv", "Yksi.", "Yksi vain.");
+    project.replace("data/metadata.csv", "Yksi sana.", "Yksi vain.");
     assert_eq!(run(&project).executed(), [("clips", 1)].into(), "no transcript is read");
     project.replace("pipeline.toml", "quieter_by_db = 20", "quieter_by_db = 0");
     assert_eq!(run(&project).executed(), [("quiet", 2)].into());

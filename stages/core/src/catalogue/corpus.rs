@@ -57,11 +57,12 @@ const fn source_path(name: &'static str, doc: &'static str) -> Parameter {
 
 pub static TABLE: Kind = Kind {
     name: "corpus.table",
-    version: 3,
+    version: 4,
     summary: "Reads clips from a table with bars, commas or tabs.",
-    doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text), or \
-        file, text and speaker with the speaker on either side, distinguished by the column with \
-        sentences. More need a header or `columns`.\n\nThe id of a clip is its `id` column, or \
+    doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text) if \
+        the two texts are alike; else file, text and speaker, with the speaker on either side: it \
+        repeats or has fewer words than the text. A table with another third column, or too short \
+        to tell, needs a header or `columns`, as do more columns.\n\nThe id of a clip is its `id` column, or \
         its path without the extension of audio. A path without extension is looked up as .wav, \
         .flac, .mp3, .ogg and .m4a. Unusable rows are quarantined with their line and byte.",
     parameters: &[

@@ -59,6 +59,18 @@ impl RowProblem {
     }
 }
 
+impl CorpusError {
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            CorpusError::UnclearColumns => Some(
+                "write `columns = [\"file\", \"text\", \"speaker\"]` in the stage, in the order of the \
+                 table; for LJSpeech `[\"file\", \"raw_text\", \"text\"]`, and `-` skips a column",
+            ),
+            _ => None,
+        }
+    }
+}
+
 /// The reason why a corpus file cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CorpusError {
@@ -68,6 +80,11 @@ pub enum CorpusError {
     NoSeparator,
     #[error("the first row has {found} columns and no header that names them; say `columns`")]
     UnknownColumns { found: usize },
+    #[error(
+        "the table has no header, and it is unclear if its second and third column are a text and \
+         its speaker, or a raw and a normalised text"
+    )]
+    UnclearColumns,
     #[error("{found} columns are named in `columns`, and the first row has {in_row}")]
     ColumnCount { found: usize, in_row: usize },
     #[error("no column is the {role}; the columns are {columns}; say `columns`")]

@@ -94,7 +94,11 @@ fn texts(parameters: &Parameters, name: &str) -> Result<Vec<String>, StageError>
 
 /// An error about a whole corpus file.
 fn unreadable(file: &Utf8Path, error: &CorpusError) -> StageError {
-    StageError::failed(format!("`{file}` cannot be read as a corpus: {error}"))
+    let message = format!("`{file}` cannot be read as a corpus: {error}");
+    match error.help() {
+        Some(help) => StageError::with_help(message, help),
+        None => StageError::failed(message),
+    }
 }
 
 /// A quarantined row, under a unique name.

@@ -49,7 +49,7 @@ pub enum Header {
 }
 
 /// The number of first lines that determine the meaning of three columns without names.
-const SAMPLE_ROWS: usize = 64;
+const SAMPLE_ROWS: usize = 1_000;
 
 /// Reads a whole table.
 pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
@@ -236,33 +236,12 @@ fn declared(names: &[String], width: usize) -> Result<Vec<Column>, CorpusError> 
 }
 
 /// The columns of a table without names.
-///
-/// Two are file and text. Three are distinguished by the position of sentences: LJSpeech has the
-/// raw and the normalised text, other tables a speaker on either side of the text.
 fn guessed(lines: &[Line], width: usize) -> Result<Vec<Column>, CorpusError> {
-    let names: &[&str] = match width {
-        2 => &["file", "text"],
-        3 => {
-            let sample = &lines[..lines.len().min(SAMPLE_ROWS)];
-            match (are_sentences(sample, 1), are_sentences(sample, 2)) {
-                (true, true) => &["file", "raw_text", "text"],
-                (false, true) => &["file", "speaker", "text"],
-                (_, false) => &["file", "text", "speaker"],
-            }
-        }
-        found => return Err(CorpusError::UnknownColumns { found }),
-    };
-    columns::map(names)
-}
-
-/// Tests if most cells of a column have two words or more.
-fn are_sentences(sample: &[Line], column: usize) -> bool {
-    let sentences = sample
-        .iter()
-        .filter_map(|line| line.cells.get(column))
-        .filter(|cell| String::from_utf8_lossy(cell).split_whitespace().nth(1).is_some())
-        .count();
-    sentences * 2 > sample.len()
+    match width {
+        2 => columns::map(&["file", "text"]),
+        3 => columns::map(&three::names(lines)?),
+        found => Err(CorpusError::UnknownColumns { found }),
+    }
 }
 
 impl Line {
@@ -291,6 +270,8 @@ fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, Ro
     }
     parts.into_record(line.row, line.offset as u64)
 }
+
+mod three;
 
 #[cfg(test)]
 mod tests;

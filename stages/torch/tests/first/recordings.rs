@@ -21,8 +21,9 @@ pub fn write_table(project: &Project, folder: &str, text: &str) {
     for clip in CLIPS {
         project.write(&format!("{folder}/data/wavs/{clip}.wav"), recording(clip));
     }
-    let table: String = CLIPS.iter().map(|clip| line(clip)).collect();
-    project.write(&format!("{folder}/data/metadata.csv"), table);
+    let rows: String = CLIPS.iter().map(|clip| line(clip)).collect();
+    // Without names, one text that many read could be the speaker.
+    project.write(&format!("{folder}/data/metadata.csv"), format!("file|text|speaker\n{rows}"));
 }
 
 /// `data/train` and `data/valid`, each with a table in which every clip has this text.

@@ -19,6 +19,7 @@ seed = 1
 use = "corpus.table"
 table = "data/metadata.csv"
 audio = "data/wavs"
+columns = ["file", "text", "speaker"]
 
 [stage.codec_clips]
 use = "dataset.filter"
