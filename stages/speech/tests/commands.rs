@@ -84,6 +84,10 @@ fn a_missing_program_is_no_verdict_on_the_item() {
         "{error}"
     );
     assert!(bench.process("command", &declared("no-such-program-at-all", &[]), &[]).is_err());
+    let piped = declared("no-such-program-at-all | wc -l > {out.result}", &[]);
+    let error = bench.process("command", &piped, &[]).unwrap_err();
+    let name = "the program `no-such-program-at-all` is not there";
+    assert!(error.to_string().starts_with(name), "{error}");
     let hidden = declared("true && no-such-program-at-all", &[]);
     let error = bench.process("command", &hidden, std::slice::from_ref(&clip)).unwrap_err();
     assert!(matches!(error, StageError::Unable { .. }), "{error}");

@@ -2,7 +2,7 @@
 
 use crate::kind::Mistake;
 use crate::kind::{Fields, InputPort, Kind, OutputPort, Verdicts, Work};
-use crate::line::{Piece, pieces, quoted};
+use crate::line::{Piece, Shell, pieces};
 use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role};
 
 pub const KINDS: &[&Kind] = &[&COMMAND, &ONCE];
@@ -19,7 +19,9 @@ const LINE: Parameter = Parameter {
         `{out.name}` is the path of an output, `{script}` the path of the script, `{base}` the \
         folder of the manifest. Values are quoted, so write the placeholder of a field without \
         quotes. `{{` is a plain brace, `${NAME}` a variable of \
-        the shell. A line of plain words runs without a shell, which is faster.",
+        the shell. A line of plain words runs without a shell, which is faster. As in any shell, a \
+        pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
+        or `set -o pipefail` where `sh` has it. A missing program of a pipeline fails the stage.",
     ..Parameter::BASE
 };
 
@@ -177,7 +179,14 @@ impl<'a> Line<'a> {
     /// Every placeholder must have a value.
     fn places(&self) -> Vec<Mistake> {
         let Ok(line) = self.parameters.text("command") else { return Vec::new() };
-        let Ok(pieces) = pieces(line) else {
+        if line.trim().is_empty() && self.is_known("command") {
+            return vec![Mistake {
+                parameter: "command",
+                message: "`command` is empty".to_owned(),
+                help: Some("write a line for `sh -c`".to_owned()),
+            }];
+        }
+        let (Ok(pieces), Ok(shell)) = (pieces(line), Shell::read(line)) else {
             return vec![Mistake {
                 parameter: "command",
                 message: "a brace in `command` is not closed".to_owned(),
@@ -189,13 +198,14 @@ impl<'a> Line<'a> {
         // Paths of the stage's own are plain words; fields may say anything.
         let is_field =
             |name: &&str| !(["base", "script"].contains(name) || name.starts_with("out."));
-        if let Some(name) = quoted(&pieces).into_iter().find(is_field) {
+        if let Some(name) = shell.quoted.into_iter().find(is_field) {
             mistakes.push(Mistake {
                 parameter: "command",
-                message: format!("`{{{name}}}` in `command` is inside quotes"),
-                help: Some(
-                    "leave out the quotes: every value is one quoted word already".to_owned(),
-                ),
+                message: format!("`{{{name}}}` in `command` is inside quotes or a here-document"),
+                help: Some(format!(
+                    "every value is one quoted word already: leave out the quotes; for a \
+                     here-document, write `printf '%s\\n' {{{name}}} | ...`"
+                )),
             });
         }
         for piece in pieces {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use nix::sys::signal::Signal;
+use stage_core::line::Shell;
 use stage_core::programs::{self, Program};
 
 use super::direct::{self, Direct};
@@ -199,14 +200,24 @@ pub fn run(
     }
 }
 
-/// An error if the program at the start of a line does not exist, so that this is detected once and
-/// not by every item. Lines that begin with more than a name are left to the shell.
-pub fn check_program(
+/// An error if the program at the start of a line or one on the left of a bar does not exist: so this
+/// is detected once and not by every item, and also where the shell goes on without the program.
+/// Lines that begin with more than a name are left to the shell.
+pub fn check_programs(
     line: &str,
     folder: &Utf8Path,
     environment: &BTreeMap<String, String>,
 ) -> Result<(), CommandError> {
-    let Some(program) = program(line) else { return Ok(()) };
+    let mut programs: Vec<String> = program(line).map(str::to_owned).into_iter().collect();
+    programs.extend(Shell::read(line).unwrap_or_default().piped);
+    programs.iter().try_for_each(|program| check_program(program, folder, environment))
+}
+
+fn check_program(
+    program: &str,
+    folder: &Utf8Path,
+    environment: &BTreeMap<String, String>,
+) -> Result<(), CommandError> {
     if direct::find(program, environment).is_some() {
         return Ok(());
     }
@@ -301,11 +312,19 @@ fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), Comm
     match status.code() {
         Some(0) => Ok(()),
         Some(NOT_FOUND | NOT_EXECUTABLE) => {
-            let program = line.split_whitespace().next().unwrap_or_default().to_owned();
+            let first = line.split_whitespace().next().unwrap_or_default();
+            let program = missing(stderr).unwrap_or(first).to_owned();
             Err(CommandError::NotFound { program, end })
         }
         other => Err(CommandError::Failed { status: other.unwrap_or(-1), end }),
     }
+}
+
+/// The program that the shell names in its last line: `sh: 1: say: not found`.
+fn missing(stderr: &str) -> Option<&str> {
+    let mut parts = stderr.trim_end().lines().next_back()?.rsplit(": ");
+    let is_known = matches!(parts.next()?, "not found" | "command not found" | "Permission denied");
+    parts.next().filter(|name| is_known && !name.contains(char::is_whitespace))
 }
 
 /// A shell adds this to the signal that ended its child.

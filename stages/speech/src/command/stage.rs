@@ -20,7 +20,7 @@ use stage_core::{
 };
 
 use super::room::{Disks, Room};
-use super::run::{CommandError, CommandSpec, Finished, check_program, run};
+use super::run::{CommandError, CommandSpec, Finished, check_programs, run};
 use super::template;
 use crate::audio::sniff;
 use crate::corpus::path;
@@ -82,7 +82,7 @@ impl Declared {
         };
         declared.check_places(more)?;
         let folder = Private::new(context)?;
-        check_program(&declared.line, folder.path(), &declared.environment).map_err(fatal)?;
+        check_programs(&declared.line, folder.path(), &declared.environment).map_err(fatal)?;
         declared.check_version(parameters, folder.path(), context)?;
         Ok(declared)
     }

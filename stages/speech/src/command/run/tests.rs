@@ -92,13 +92,34 @@ fn the_program_of_a_line_is_known_where_that_is_plain() {
     }
     let place = Place::new();
     let environment = place.spec("", &[]).environment;
-    let check = |line: &str| check_program(line, place.folder(), &environment);
+    let check = |line: &str| check_programs(line, place.folder(), &environment);
     for line in ["printf x", "if true; then x; fi", "X=1 true", "/bin/sh -c x", "{no} x"] {
         assert!(check(line).is_ok(), "{line}");
     }
     for line in ["no-such-program-at-all --x", "X=1 /no/such/program"] {
         assert!(matches!(check(line), Err(CommandError::NotFound { .. })), "{line}");
     }
+}
+
+#[test]
+fn a_missing_program_of_a_pipeline_is_named() {
+    let place = Place::new();
+    let environment = place.spec("", &[]).environment;
+    let check = |line: &str| check_programs(line, place.folder(), &environment);
+    for line in [
+        "no-such-program-at-all | wc -l > {out.n}",
+        "true; cat x | no-such-program-at-all --x | wc -l",
+        "if true; then no-such-program-at-all | wc -l; fi",
+    ] {
+        let error = check(line).unwrap_err().to_string();
+        assert!(error.starts_with("the program `no-such-program-at-all` is not there"), "{error}");
+    }
+    for line in ["printf x | wc -l", "no() {{ echo; }}; no | wc -l", "true; read x | true"] {
+        assert!(check(line).is_ok(), "{line}");
+    }
+    // The last one ends with the status of a missing program.
+    let message = place.message("printf x | no-such-program-at-all", &[]);
+    assert!(message.starts_with("the program `no-such-program-at-all` is not there"), "{message}");
 }
 
 #[test]
