@@ -314,7 +314,9 @@ impl Draft {
         let unknown = self.kind.parameters.iter().filter(|parameter| is_unknown(parameter));
         let unknown: Vec<&str> = unknown.map(|parameter| parameter.name).collect();
         let replaced = self.kind.inputs.iter().filter_map(|port| self.replaced(port, parameters));
-        for mistake in (self.kind.check)(parameters, &unknown).into_iter().chain(replaced) {
+        let missing = self.without_replacement(parameters, &unknown);
+        let found = (self.kind.check)(parameters, &unknown).into_iter();
+        for mistake in found.chain(replaced).chain(missing) {
             let place = self.places.get(mistake.parameter).copied().unwrap_or(self.name.span);
             let problem = Problem::new("wrong_value", place, mistake.message);
             problems.add(problem.help_if(mistake.help));
@@ -327,6 +329,28 @@ impl Draft {
         let message = format!("`{parameter}` and `{}` are both given", port.name);
         let help = Some("leave out one of them".to_owned());
         self.ports.contains_key(port.name).then_some(Mistake { parameter, message, help })
+    }
+
+    /// Neither a parameter nor any of the ports in its place is given.
+    fn without_replacement(&self, parameters: &Parameters, unknown: &[&str]) -> Option<Mistake> {
+        let replacing = |port: &InputPort| port.replaced_by;
+        let parameter = self.kind.inputs.iter().find_map(replacing)?;
+        let ports = self.kind.inputs.iter().filter(|port| port.replaced_by == Some(parameter));
+        let mut names: Vec<&str> = ports.map(|port| port.name).collect();
+        let is_given = parameters.is_set(parameter) || unknown.contains(&parameter);
+        if is_given || names.iter().any(|port| self.has_port(port)) {
+            return None;
+        }
+        names.push(parameter);
+        let (stage, kind) = (&self.name.value, self.kind.name);
+        let names = list(names).replace("`, `", "` or `");
+        let message = format!("stage `{stage}` has no {names}, and `{kind}` needs one");
+        Some(Mistake { parameter, message, help: None })
+    }
+
+    /// True if the port is written, even if it could not be read.
+    pub fn has_port(&self, port: &str) -> bool {
+        self.ports.contains_key(port) || self.failed(port)
     }
 
     /// Tests if the input of the port is unknown because of an error.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stage_core::{
     FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue, Parameters,
-    PortType,
+    PortType, artifact,
 };
 
 use super::nearest::{list, nearest};
@@ -31,6 +31,13 @@ pub fn on_output(
     let passed = output.passes.and_then(|port| arriving.get(port));
     let mut known = passed.map(|passed| common(passed)).unwrap_or_default();
     known.open |= output.passes.is_some_and(broken);
+    let writes_weights = output.writes.iter().any(|(name, _)| *name == artifact::WEIGHTS);
+    if writes_weights {
+        // Those of a data set that brings them, as `model.audition` hands them on.
+        let brought = arriving.values().flatten().map(|data_set| data_set.fields.brings);
+        let above = brought.into_iter().find(|brings| !brings.is_empty()).unwrap_or_default();
+        known.brings = if output.brings.is_empty() { above } else { output.brings };
+    }
     for (name, field_type) in output.writes {
         known.fields.insert((*name).to_owned(), *field_type);
     }
@@ -49,6 +56,7 @@ fn common(passed: &[Arriving]) -> KnownFields {
     let mut known = first.fields.clone();
     for other in others {
         known.open |= other.fields.open || other.fields.fields != known.fields;
+        known.brings = if known.brings == other.fields.brings { known.brings } else { &[] };
         known.fields.retain(|name, kind| other.fields.fields.get(name) == Some(kind));
     }
     known
@@ -141,6 +149,34 @@ impl Reader<'_> {
                 problems.add(self.missing(&name, place, arriving));
             }
         }
+    }
+
+    /// Reports a port that is not given, although these items do not bring its artifact.
+    pub fn check_brought(
+        &self,
+        port: &InputPort,
+        place: Span,
+        arriving: &Arriving,
+        problems: &mut Collector,
+    ) {
+        let Some(field) = port.brought_by else { return };
+        let (stage, name, above) = (self.stage, port.name, arriving.stage);
+        let is_known = |brings: &&str| port.takes.contains(brings);
+        let KnownFields { fields, open, brings } = arriving.fields;
+        let (message, help) = if !fields.contains_key(field) && !open {
+            let help = "name the model, or read sentences of `model.audition`".to_owned();
+            (format!("stage `{stage}` has no `{name}`, and items of `{above}` bring none"), help)
+        } else if !brings.is_empty() && !brings.iter().any(|brings| is_known(brings)) {
+            let message = format!(
+                "stage `{stage}` has no `{name}`, and items of `{above}` bring only {}",
+                list(brings.iter().copied())
+            );
+            (message, "name the base of these adapters".to_owned())
+        } else {
+            return;
+        };
+        let help = format!("{help}: `{name} = \"…\"`");
+        problems.add(Problem::new("missing_port", place, message).help(help));
     }
 
     fn missing(&self, name: &str, place: Span, arriving: &Arriving) -> Problem {

@@ -19,7 +19,7 @@ use super::session::session;
 use super::target::Targets;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
-use crate::pipeline::{Asset, Input, KnownFields, Pipeline, Reference, StageId, StageSpec};
+use crate::pipeline::{Asset, ITEMS, Input, KnownFields, Pipeline, Reference, StageId, StageSpec};
 
 pub fn resolve(
     manifest: Manifest,
@@ -335,6 +335,11 @@ impl<'a> Builder<'a> {
         for port in draft.kind.inputs {
             for data_set in arriving.get(port.name).into_iter().flatten() {
                 reader.check(port, data_set, problems);
+            }
+        }
+        for port in draft.kind.inputs.iter().filter(|port| !draft.has_port(port.name)) {
+            for data_set in arriving.get(ITEMS).into_iter().flatten() {
+                reader.check_brought(port, draft.name.span, data_set, problems);
             }
         }
     }

@@ -121,8 +121,11 @@ pub struct InputPort {
     pub takes: &'static [&'static str],
     /// For training stages with the parameter `on_change`.
     pub parent_needs: ParentNeeds,
-    /// The parameter that takes the place of this port: only one of the two may be given.
+    /// The parameter that takes the place of this port and of others: either it or one of these ports
+    /// must be given, and not both.
     pub replaced_by: Option<&'static str>,
+    /// The field by which items bring this artifact; where they do not, the port must be given.
+    pub brought_by: Option<&'static str>,
     pub doc: &'static str,
 }
 
@@ -141,6 +144,7 @@ impl InputPort {
         takes: &[],
         parent_needs: ParentNeeds::Nothing,
         replaced_by: None,
+        brought_by: None,
         doc: "",
     };
 
@@ -162,6 +166,8 @@ pub struct OutputPort {
     pub gives: &'static [&'static str],
     /// The parameter that selects one of them, if its value is one.
     pub given_by: Option<&'static str>,
+    /// The kinds of the artifacts that the items of a data set bring in `weights`; empty: unknown.
+    pub brings: &'static [&'static str],
     pub doc: &'static str,
 }
 
@@ -175,6 +181,7 @@ impl OutputPort {
         open: false,
         gives: &[],
         given_by: None,
+        brings: &[],
         doc: "",
     };
 
@@ -186,6 +193,7 @@ impl OutputPort {
         open: false,
         gives: &[],
         given_by: None,
+        brings: &[],
         doc: "",
     };
 

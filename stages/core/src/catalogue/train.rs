@@ -1,5 +1,6 @@
 //! The parameters that every training stage has.
 
+use crate::artifact::WEIGHTS;
 use crate::catalogue::ON_CHANGE;
 use crate::course::{self, SAVE_EVERY, VALIDATE_EVERY};
 use crate::kind::{FieldType, Mistake, OutputPort, PortType};
@@ -94,9 +95,9 @@ pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -
     }
 }
 
-/// Mistakes in the parameters of every training: names in `devices` that are no devices, devices
-/// without work, moments that
-/// never move, and a division by nothing where a gradient is 0.
+/// Mistakes in the parameters of every training: names in `devices` that are no devices, a GPU named
+/// twice, devices without work, moments that never move, and a division by nothing where a gradient
+/// is 0.
 pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let names = match given(parameters, unknown, "devices") {
         true => parameters.texts("devices").unwrap_or_default(),
@@ -107,6 +108,17 @@ pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mista
         parameter: "devices",
         message: format!("there is no device `{}`", name.escape_debug()),
         help: Some("use `cpu`, `cuda`, or `cuda:1` for the second GPU".to_owned()),
+    });
+    let number = |name: &str| match name {
+        "cuda" => Some(0),
+        name => name.strip_prefix("cuda:")?.parse::<u8>().ok(),
+    };
+    let gpus: Vec<u8> = names.iter().filter_map(|name| number(name)).collect();
+    let again = (1..gpus.len()).find(|at| gpus[..*at].contains(&gpus[*at]));
+    let twice = again.map(|at| Mistake {
+        parameter: "devices",
+        message: format!("`devices` has `cuda:{}` twice", gpus[at]),
+        help: Some("name each GPU once; `cuda` is `cuda:0`".to_owned()),
     });
     let still = ["beta_1", "beta_2"].into_iter().filter(|name| {
         given(parameters, unknown, name) && parameters.number(name).is_ok_and(|beta| beta >= 1.0)
@@ -125,7 +137,7 @@ pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mista
         help: Some("more rows by `batch` or `accumulation`, or fewer `devices`".to_owned()),
     });
     let zero = not_zero(parameters, unknown, "epsilon");
-    device.into_iter().chain(idle).chain(still).chain(zero).collect()
+    device.into_iter().chain(twice).chain(idle).chain(still).chain(zero).collect()
 }
 
 /// `cpu`, `cuda` or `cuda:1`.
@@ -142,11 +154,15 @@ pub const SEED: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-/// The checkpoints that a training kept.
-pub const CHECKPOINTS: OutputPort = OutputPort {
+/// The checkpoints that a training kept: models or adapters.
+pub const fn checkpoints(of: &'static [&'static str]) -> OutputPort {
+    OutputPort { brings: of, ..CHECKPOINTS }
+}
+
+const CHECKPOINTS: OutputPort = OutputPort {
     name: "checkpoints",
     port_type: PortType::Dataset,
-    writes: &[("step", FieldType::Number), ("weights", FieldType::Blob)],
+    writes: &[("step", FieldType::Number), (WEIGHTS, FieldType::Blob)],
     passes: None,
     open: true,
     doc: "The best `keep` states and the last one, as `step-400`: `step`, `held_out` (the loss on \

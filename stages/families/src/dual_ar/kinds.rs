@@ -4,9 +4,9 @@ use crate::artifact;
 use crate::kinds::training::{
     BATCH, CHARACTERS_PER_SECOND, LOG, MODEL_FIELDS, PRECISION, adapters, lora, validation,
 };
-use stage_core::artifact::ITEM;
+use stage_core::artifact::{ITEM, WEIGHTS};
 use stage_core::catalogue::train::{
-    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, not_zero,
+    COUNT, SEED, TRAINING, absent, at_least_one, checkpoints, choice, count, join, not_zero,
     number, training_mistakes,
 };
 use stage_core::cost::{Cost, Rates, Training, Weights};
@@ -161,7 +161,7 @@ pub static FINETUNE: Kind = Kind {
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: false }),
     inputs: &[CLIPS, validation(CLIP, MAY_READ), BASE_MODEL],
-    outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
+    outputs: &[MODEL_OUTPUT, LOG, checkpoints(&[artifact::DUAL_AR])],
     parameters: &FINETUNE_PARAMETERS,
     check: training_mistakes,
     ..Kind::BASE
@@ -184,7 +184,7 @@ off, the loss must equal that of the base to the bit.",
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: true }),
     inputs: &[CLIPS, validation(CLIP, MAY_READ), ADAPTED, InputPort { optional: true, ..ADAPTERS }],
-    outputs: &[adapters(&[artifact::LORA]), LOG, CHECKPOINTS],
+    outputs: &[adapters(&[artifact::LORA]), LOG, checkpoints(&[artifact::LORA])],
     parameters: &LORA_PARAMETERS,
     check: training_mistakes,
     ..Kind::BASE
@@ -270,6 +270,7 @@ not.",
             optional: true,
             doc: "The text model; not needed if each sentence carries its own.",
             takes: &[artifact::DUAL_AR],
+            brought_by: Some(WEIGHTS),
             ..InputPort::ARTIFACT
         },
         InputPort { optional: true, ..ADAPTERS },

@@ -1,7 +1,7 @@
 //! The kinds of the family `model`: import of published weights, and export.
 
 use crate::artifact;
-use stage_core::artifact::FILES;
+use stage_core::artifact::{FILES, WEIGHTS};
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Work,
@@ -201,7 +201,8 @@ pub static AUDITION: Kind = Kind {
     summary: "Pairs each checkpoint with each sentence.",
     doc: "\
 Makes an item of every sentence and every checkpoint that a training kept, for one stage that
-speaks them all: `fish.synthesize` or `vits.synthesize`. The item of `hello` and `step-400` is
+speaks them all: `fish.synthesize`, `vits.synthesize` or `xtts.synthesize`; where the checkpoints are
+adapters, that stage needs their base on `model`. The item of `hello` and `step-400` is
 `hello@step-400`. Each item depends only on the sentence and the checkpoint's weights, so
 another sentence costs as many syntheses as there are checkpoints, and a checkpoint that was kept
 before costs none.
@@ -229,7 +230,7 @@ adapters: `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
             ("sentence", FieldType::Text),
             ("checkpoint", FieldType::Text),
             ("step", FieldType::Number),
-            ("weights", FieldType::Blob),
+            (WEIGHTS, FieldType::Blob),
         ],
         doc: "The sentences, each as often as there are checkpoints: `sentence` and `checkpoint` \
               are the ids of the two, `step` and `weights` those of the checkpoint.",

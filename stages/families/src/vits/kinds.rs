@@ -2,6 +2,7 @@
 
 use super::tune::FINETUNE;
 use crate::artifact;
+use stage_core::artifact::WEIGHTS;
 use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count, number};
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
@@ -201,7 +202,11 @@ Sentences of `model.audition` carry their checkpoint; then `model` is not needed
             doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
             ..InputPort::DATASET
         },
-        InputPort { doc: "The model; not needed if each sentence carries its own.", ..MODEL },
+        InputPort {
+            doc: "The model; not needed if each sentence carries its own.",
+            brought_by: Some(WEIGHTS),
+            ..MODEL
+        },
     ],
     outputs: &[OutputPort {
         writes: &[

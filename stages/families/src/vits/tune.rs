@@ -3,7 +3,7 @@
 use crate::artifact;
 use stage_core::artifact::LOG;
 use stage_core::catalogue::train::{
-    CHECKPOINTS, absent, at_least_one, choice, count, number, shared, training_mistakes,
+    absent, at_least_one, checkpoints, choice, count, number, shared, training_mistakes,
 };
 use stage_core::cost::{Cost, Training};
 use stage_core::{
@@ -118,7 +118,7 @@ losses that are not finite, and speaks one short text, which must not be silent.
             gives: &[LOG],
             ..OutputPort::ARTIFACT
         },
-        CHECKPOINTS,
+        checkpoints(&[artifact::VITS]),
     ],
     parameters: &PARAMETERS,
     check: training_mistakes,

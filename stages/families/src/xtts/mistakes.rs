@@ -189,6 +189,8 @@ mod tests {
         let devices = |names: &[&str]| found(of_training, &[("devices", texts(names))]);
         assert_eq!(devices(&["cuda:0", "tpu"]), ["devices"]);
         assert!(devices(&["cpu", "cuda", "cuda:1"]).is_empty() && devices(&[]).is_empty());
+        assert_eq!(devices(&["cuda", "cuda:0"]), ["devices"]);
+        assert_eq!(devices(&["cuda:1", "cuda:2", "cuda:1"]), ["devices"]);
     }
 
     #[test]

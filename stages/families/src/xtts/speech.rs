@@ -171,6 +171,7 @@ Adapters, of checkpoints or on `adapters`, need their base on `model`. The voice
             optional: true,
             doc: "The model; not needed if each sentence carries its own.",
             takes: &[artifact::XTTS],
+            brought_by: Some(words::WEIGHTS),
             ..InputPort::ARTIFACT
         },
         InputPort { optional: true, ..super::tune::ADAPTERS },

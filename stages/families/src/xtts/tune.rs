@@ -1,7 +1,7 @@
 //! The training kinds of the family `xtts`: the whole GPT, adapters, and their merge.
 
 use stage_core::catalogue::train::{
-    CHECKPOINTS, absent, at_least_one, choice, count, join, number, shared,
+    absent, at_least_one, checkpoints, choice, count, join, number, shared,
 };
 use stage_core::cost::{Cost, Training, Weights};
 use stage_core::{
@@ -98,7 +98,7 @@ pub static FINETUNE: Kind = Kind {
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::XTTS, adapters: false }),
     inputs: &[CLIPS, validation(CLIP, MAY_READ), BASE],
-    outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
+    outputs: &[MODEL_OUTPUT, LOG, checkpoints(&[artifact::XTTS])],
     parameters: &FINETUNE_PARAMETERS,
     check: mistakes::of_finetune,
     ..Kind::BASE
@@ -119,7 +119,7 @@ loss must equal that of the base to the bit.",
     place: Place::Worker,
     cost: Cost::Training(Training { family: artifact::XTTS, adapters: true }),
     inputs: &[CLIPS, validation(CLIP, MAY_READ), ADAPTED, InputPort { optional: true, ..ADAPTERS }],
-    outputs: &[adapters(&[artifact::XTTS_LORA]), LOG, CHECKPOINTS],
+    outputs: &[adapters(&[artifact::XTTS_LORA]), LOG, checkpoints(&[artifact::XTTS_LORA])],
     parameters: &LORA_PARAMETERS,
     check: mistakes::of_training,
     ..Kind::BASE
