@@ -28,6 +28,7 @@ pub mod record;
 pub mod retry;
 pub mod run;
 pub mod runlog;
+mod settled;
 pub mod spending;
 pub mod store;
 mod tables;

@@ -136,6 +136,10 @@ pub struct StageRecord {
     /// records without it can still be read.
     #[serde(deserialize_with = "or_none")]
     pub aside: Option<Aside>,
+    /// Parameters that were left to the machine, and what they came to: see
+    /// [`settled_key`](crate::settled::settled_key). Only of work that was just done.
+    #[serde(skip)]
+    pub settled: BTreeMap<String, String>,
 }
 
 /// Details of the items that a stage has quarantined, beside their names and reasons.
@@ -318,6 +322,7 @@ mod tests {
             notes: before.notes,
             seconds: 1.5,
             aside: None,
+            settled: BTreeMap::new(),
         };
         assert_eq!(read, Some(expected.clone()));
         let aside = Some(Aside { of: 7, ..Aside::default() });

@@ -14,7 +14,8 @@ use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
 use stage_core::event::{Event, Status};
 use stage_core::{
-    Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, Setup, Stage, StageError,
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameter,
+    ParameterType, PortOutput, Setup, Stage, StageError,
 };
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::{Remote, TRAIN, Train};
@@ -369,4 +370,77 @@ fn a_training_that_finds_no_room_pauses() {
     lab.stages.pop();
     lab.stages.push(Arc::new(Train(&TRAIN)));
     goes_on(&lab, &expected, "with room again");
+}
+
+static AUTO: Kind = Kind {
+    name: "test.auto-train",
+    parameters: &[Parameter {
+        name: "precision",
+        parameter_type: ParameterType::Choice(&["auto", "f32", "bf16", "fp16"]),
+        default: stage_core::Default::Text("auto"),
+        ..Parameter::BASE
+    }],
+    ..TRAIN
+};
+
+/// Trains at once; a machine decides what `auto` comes to, if it is the same to the end.
+#[derive(Clone, Copy)]
+struct Auto(Option<&'static str>);
+
+impl Stage for Auto {
+    fn kind(&self) -> &'static Kind {
+        &AUTO
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        let written = setup.parameters.text("precision")?.to_owned();
+        Ok(Job::Gather(Box::new(AutoJob { written, machine: self.0 })))
+    }
+}
+
+struct AutoJob {
+    written: String,
+    machine: Option<&'static str>,
+}
+
+impl GatherJob for AutoJob {
+    fn run(&mut self, _: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let precision = self.machine.filter(|_| self.written == "auto");
+        let bytes = precision.unwrap_or(&self.written).to_owned();
+        let value = |name: &str| (name.to_owned(), NewValue::bytes("tensor", bytes.clone()));
+        let values = vec![value("weights"), value("frozen")];
+        let output = GatherOutput::default().with("output", PortOutput::Artifact(values));
+        let settled = precision.map(|precision| ("precision".to_owned(), precision.to_owned()));
+        Ok(GatherOutput { settled: settled.into_iter().collect(), ..output })
+    }
+}
+
+/// Trains with these precisions, one after the other, on machines where `auto` comes to another
+/// one; the number of trainings of each run.
+fn trainings(runs: &[(&str, Option<&'static str>)]) -> Vec<u64> {
+    let mut lab = lab();
+    let executed = |(written, machine): &(&str, Option<&'static str>)| {
+        let precision = format!("test.auto-train\"\nprecision = \"{written}");
+        lab.write("pipeline.toml", &MANIFEST.replace("test.train", &precision));
+        lab.stages.retain(|stage| stage.kind().name != AUTO.name);
+        lab.stages.push(Arc::new(Auto(*machine)));
+        let ran = lab.run();
+        assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+        ran.executed("model")
+    };
+    runs.iter().map(executed).collect()
+}
+
+#[test]
+fn a_finished_training_is_known_under_what_its_parameters_came_to() {
+    let (t4, a100) = (Some("fp16"), Some("bf16"));
+    let written = [("auto", a100), ("bf16", a100), ("auto", a100), ("fp16", a100), ("f32", t4)];
+    assert_eq!(trainings(&written), [1, 0, 0, 1, 1]);
+    // It is carried to another machine, and not made again.
+    assert_eq!(trainings(&[("auto", a100), ("auto", t4), ("fp16", t4)]), [1, 0, 1]);
+    // The precision changed on the way: it is the result of no single one.
+    assert_eq!(
+        trainings(&[("auto", None), ("auto", t4), ("fp16", t4), ("bf16", t4)]),
+        [1, 0, 1, 1]
+    );
 }

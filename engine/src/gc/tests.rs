@@ -52,6 +52,7 @@ fn outcome(cache: &Cache, stage: &str, items: &[&str], seconds: f32) -> Digest {
         notes: BTreeMap::new(),
         seconds: 0.0,
         aside: None,
+        settled: BTreeMap::new(),
     };
     let key = Digest::of(stage.as_bytes());
     cache.record(STAGE, &key, encode(&record)).unwrap();

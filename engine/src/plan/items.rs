@@ -270,6 +270,7 @@ impl ItemWork {
             notes: Default::default(),
             seconds,
             aside: None,
+            settled: Default::default(),
         })
     }
 }

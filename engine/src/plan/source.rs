@@ -247,6 +247,7 @@ fn write(
         items: 1,
         notes: found.notes.into_iter().collect(),
         aside: None,
+        settled: Default::default(),
         seconds: 0.0,
     })
 }

@@ -26,6 +26,7 @@ use crate::plan::{Planned, StagePlan, Work, main_output, planned};
 use crate::record::{
     LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
 };
+use crate::settled::settled_key;
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
@@ -190,6 +191,7 @@ impl Schedule<'_> {
                 false => run.expected_seconds,
             },
             aside: None,
+            settled: Default::default(),
         };
         self.end_with(id, record, stage.failures.is_empty())
     }
@@ -223,7 +225,10 @@ impl Schedule<'_> {
         run.known.outputs = outputs.collect();
         run.known.rejects = record.rejects.clone();
         if let (Some(keyed), true) = (&run.known.keyed, remember) {
-            self.store.cache().record(STAGE, &keyed.digest, encode(&record))?;
+            let settled = settled_key(&keyed.key, &record.settled).map(|key| key.digest());
+            for key in settled.iter().chain([&keyed.digest]) {
+                self.store.cache().record(STAGE, key, encode(&record))?;
+            }
             self.committer.note(Vec::new());
         }
         self.end(id)

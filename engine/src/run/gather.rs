@@ -156,6 +156,7 @@ pub fn keep(
         notes: output.notes.into_iter().collect(),
         seconds: took.as_secs_f64(),
         aside,
+        settled: output.settled,
     })
 }
 

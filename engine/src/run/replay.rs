@@ -41,6 +41,8 @@ pub enum Given {
     Whole(GatherSources),
 }
 
+/// There is one at a time.
+#[allow(clippy::large_enum_variant)]
 pub enum Made {
     Item { outcome: ItemOutcome, known: Option<ItemRecord> },
     Whole { outcome: Result<StageRecord, Failure>, known: Option<StageRecord> },

@@ -319,6 +319,9 @@ pub enum PortOutput {
 pub struct GatherOutput {
     pub ports: BTreeMap<String, PortOutput>,
     pub notes: Vec<(String, u64)>,
+    /// Content parameters that were left to the machine, and what they came to. The output is known
+    /// under the key with these values as well.
+    pub settled: BTreeMap<String, String>,
 }
 
 impl GatherOutput {

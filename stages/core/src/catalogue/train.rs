@@ -239,8 +239,8 @@ pub const TRAINING: [Parameter; COUNT] = [
         &["auto", "f32", "tf32", "bf16", "fp16"],
         "Number format of the computation. Weights stay in f32, and fp16 uses loss scaling. `tf32` \
             is f32 with matrix products and convolutions of ten bits of precision, which no other \
-            format uses. `auto`: bf16 if the GPU supports it, fp16 on older ones, f32 on the CPU. \
-            Unsupported formats are refused.",
+            format uses. `auto`: bf16 if the GPU supports it, fp16 on older ones, f32 on the CPU; \
+            the result is also that of the format that it came to. Unsupported formats are refused.",
     ),
     choice(
         "attention",
@@ -259,8 +259,8 @@ pub const TRAINING: [Parameter; COUNT] = [
     choice(
         "optimizer",
         &["adamw", "fused_adamw"],
-        "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, but \
-            round in a different order.",
+        "`fused_adamw` updates each tensor in one pass over its memory; on a GPU, `adamw` does so \
+            too. Both compute AdamW, but round in a different order.",
     ),
     number(
         "weight_decay",

@@ -158,7 +158,8 @@ static PARAMETERS: [Parameter; 42] = [
         parameter_type: ParameterType::Choice(&["auto", "f32", "bf16", "fp16"]),
         doc: "The compute type of convolutions. Weights, spectrograms, likelihoods, durations and \
             losses are in f32, and fp16 has its loss scaled. `auto`: bf16 if the GPU supports it, \
-            fp16 on older ones, f32 on the CPU. Unsupported types are refused.",
+            fp16 on older ones, f32 on the CPU; the result is also that of the type that it came to. \
+            Unsupported types are refused.",
         ..shared("precision")
     },
     shared("optimizer"),

@@ -35,6 +35,9 @@ impl Notes {
         if let Some(back) = trained.went_back {
             self.add(&format!("went back to step {} after step {}", back.to, back.after), 1);
         }
+        if trained.precision != Precision::F32 {
+            self.add(&format!("computed in {}", trained.precision.name()), 1);
+        }
         if let Some(switch) = trained.switched {
             let from = switch.from.map_or("another precision", Precision::name);
             let (to, after) = (switch.to.name(), switch.after);

@@ -1,10 +1,14 @@
 //! The common outputs of all trainings: the result, its log, and the kept states.
 
-use stage_core::{Blob, Context, GatherOutput, NewValue, PortOutput, StageError};
+use std::collections::BTreeMap;
+
+use stage_core::{Blob, Context, GatherOutput, NewValue, Parameters, PortOutput, StageError};
 use stage_families::artifact::stored_tensors;
 
 use super::run::Trained;
 use super::{kept, log};
+
+const PRECISION: &str = "precision";
 
 /// The results of a training.
 pub struct Outcome<'a> {
@@ -29,6 +33,15 @@ impl Outcome<'_> {
             .with(port, PortOutput::Artifact(with(weights)))
             .with("log", PortOutput::Artifact(log))
             .with("checkpoints", PortOutput::Dataset(kept::items(trained, with)?));
-        Ok(GatherOutput { notes, ..output })
+        let settled = settled(how.parameters, trained);
+        Ok(GatherOutput { notes, settled, ..output })
     }
+}
+
+/// What `precision = "auto"` came to; nothing if it changed on the way.
+fn settled<K>(parameters: &Parameters, trained: &Trained<K>) -> BTreeMap<String, String> {
+    let is_auto = parameters.text(PRECISION).is_ok_and(|precision| precision == "auto");
+    let name = trained.precision.name().to_owned();
+    let is_whole = trained.switched.is_none();
+    (is_auto && is_whole).then(|| (PRECISION.to_owned(), name)).into_iter().collect()
 }

@@ -26,6 +26,7 @@ use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::Totals;
 use crate::train::optimisers::Optimisers;
 use crate::train::order::{Clip, Cursor, Order, Row};
+use crate::train::precision::Precision;
 use crate::train::record::Record;
 use crate::train::replicas;
 use crate::train::samples::Sample;
@@ -53,6 +54,7 @@ pub struct Trained<K> {
     pub skipped: u64,
     /// The state that the training returned to, after too many unusable steps.
     pub went_back: Option<Return>,
+    pub precision: Precision,
     /// The last change of the precision, at which the training was continued on another device.
     pub switched: Option<Switch>,
     pub passes: f64,
@@ -268,6 +270,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             stopped_early: self.state.ended,
             skipped: self.state.skipped,
             went_back: self.state.went_back,
+            precision: self.job.settings.precision,
             switched: self.state.switched,
             passes: self.order.passes(&self.state.cursor),
             best: self.state.ranking.places().iter().filter_map(best).collect(),
