@@ -201,7 +201,8 @@ pub struct Run {
     /// The number of threads in this process. Default: the number of processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Stop cleanly after this time, such as `11h30m`; overrides `stop_after` of the manifest.
+    /// Stop cleanly after this time, such as `11h30m`; overrides `stop_after` of the manifest. A run
+    /// that has only loaded a model by then makes one step of its training first.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub stop_after: Option<f64>,
     #[command(flatten)]
@@ -223,7 +224,7 @@ pub struct Status {
 pub struct Why {
     /// The stage to explain. A name without brackets means every instance of a matrix.
     pub stage: String,
-    /// The id of an item that arrives at the stage.
+    /// The id of an item that arrives at the stage. May come first if no stage has that name.
     pub item: Option<String>,
     /// Also show every part of the key.
     #[arg(long)]
@@ -237,7 +238,7 @@ pub struct Why {
 #[derive(Args, Debug)]
 pub struct Replay {
     /// The id of an item that arrives at the stage; omit it for stages that work on all items
-    /// together.
+    /// together. May come second if no stage has that name.
     pub item: Option<String>,
     /// The stage.
     #[arg(required = true)]
@@ -256,7 +257,8 @@ pub struct Replay {
 pub struct Retry {
     /// The stage. A name without brackets means every instance of a matrix.
     pub stage: String,
-    /// The id of a quarantined item. Default: all quarantined items of the stage.
+    /// The id of a quarantined item. Default: all quarantined items of the stage. May come first if
+    /// no stage has that name.
     pub item: Option<String>,
     /// Print the items as one JSON object.
     #[arg(long)]

@@ -159,7 +159,7 @@ fn report_arguments(error: clap::Error) -> u8 {
         let _ = error.print();
     } else {
         // The usage repeats the arguments.
-        let text = clean_lines(&error.render().to_string());
+        let text = clean_lines(&error.render().to_string()) + "\n";
         let _ = io::stderr().write_all(text.as_bytes());
     }
     if is_help { Exit::Done.code() } else { error::USAGE }

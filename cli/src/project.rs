@@ -245,6 +245,19 @@ impl Project {
         self.pipeline.find(name).ok_or_else(|| self.unknown_stage(name))
     }
 
+    /// A stage and an item in the order of their command, or in the other one if only the second
+    /// name can be a stage.
+    pub fn in_order<'a>(
+        &self,
+        (stage, item): (&'a str, Option<&'a str>),
+    ) -> (&'a str, Option<&'a str>) {
+        let is_stage = |name: &str| self.pipeline.stages.iter().any(|stage| is_named(stage, name));
+        match item {
+            Some(other) if !is_stage(stage) && is_stage(other) => (other, Some(stage)),
+            _ => (stage, item),
+        }
+    }
+
     fn unknown_stage(&self, name: &str) -> CliError {
         let names = self.pipeline.stages.iter().map(|stage| stage.name.as_str());
         let help = suggestion(name, "the stages are", names);

@@ -32,8 +32,8 @@ pub fn replay(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
-    let spec = project.stage(&arguments.stage)?;
-    let item = arguments.item.as_deref();
+    let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
+    let spec = project.stage(stage)?;
     // The results of a replay must not be recorded.
     let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
     let (path, is_own) = place(&project, spec, item, arguments.to.as_ref());

@@ -18,7 +18,8 @@ pub fn retry(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
-    let stages = project.targets(std::slice::from_ref(&arguments.stage))?;
+    let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
+    let stages = project.targets(&[stage.to_owned()])?;
     let cache = program.open(&project)?;
     let engine = program.engine(None, false);
     let paint = program.terminal.errors;
@@ -29,17 +30,16 @@ pub fn retry(
     };
     let mut all = serde_json::Map::new();
     for id in stages {
-        let what = (id, arguments.item.as_deref());
-        let items = forget_verdicts(&engine, &project.pipeline, &cache, what, &mut tell)?;
+        let items = forget_verdicts(&engine, &project.pipeline, &cache, (id, item), &mut tell)?;
         all.insert(project.pipeline.stage(id).name.clone(), json!(items));
     }
     let count = |items: &serde_json::Value| items.as_array().map_or(0, Vec::len);
-    if let Some(item) = &arguments.item
+    if let Some(item) = item
         && all.values().all(|items| count(items) == 0)
     {
         return Err(CliError::failed(
-            format!("`{}` keeps no verdict on an item `{item}`", arguments.stage),
-            format!("`throstle items {} --quarantined` lists them", arguments.stage),
+            format!("`{stage}` keeps no verdict on an item `{item}`"),
+            format!("`throstle items {stage} --quarantined` lists them"),
         ));
     }
     if arguments.json {

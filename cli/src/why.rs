@@ -30,7 +30,8 @@ pub fn why(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
-    let stages = project.targets(std::slice::from_ref(&arguments.stage))?;
+    let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
+    let stages = project.targets(&[stage.to_owned()])?;
     let cache = program.open_to_read(&project)?;
     let engine = program.engine(None, false);
     let plan = make(program, &engine, &project, &cache, &stages)?;
@@ -39,23 +40,24 @@ pub fn why(
             writeln!(output)?;
         }
         let spec = project.pipeline.stage(id);
-        explain(program, arguments, (&project, &cache), (spec, plan.stage(id)), output)?;
+        let plan = plan.stage(id);
+        explain(program, (item, arguments.key), (&project, &cache), (spec, plan), output)?;
     }
     Ok(Exit::Done)
 }
 
 fn explain(
     program: &Program,
-    arguments: &arguments::Why,
+    (item, key): (Option<&str>, bool),
     (project, cache): (&Project, &Cache),
     (spec, stage): (&StageSpec, &StagePlan),
     output: &mut dyn Write,
 ) -> Result<(), CliError> {
     let last = history::last(cache, &project.pipeline.name, &spec.name)?;
-    match &arguments.item {
+    match item {
         None => {
             explain_stage(program, spec, stage, last.as_ref(), output)?;
-            if arguments.key {
+            if key {
                 write_key(stage, output)?;
             }
         }
@@ -63,7 +65,7 @@ fn explain(
             let index = Arc::new(StatIndex::load(cache)?);
             let store = Store::new(cache.clone(), &project.pipeline.base, index);
             let one = One { cache, store: &store, spec, stage, last: last.as_ref(), id };
-            one.explain(arguments.key, output)?;
+            one.explain(key, output)?;
         }
     }
     Ok(())

@@ -62,6 +62,36 @@ fn replay(project: &Project, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
+fn a_stage_and_an_item_are_taken_in_either_order() {
+    let project = done();
+    let told = |arguments: &[&str]| {
+        let output = throstle(&project, arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for [first, second] in [["bad", "words"], ["words", "bad"]] {
+        assert!(told(&["replay", first, second]).contains("replayed `bad` of `words`"));
+        assert!(told(&["why", first, second]).contains("`bad`"));
+    }
+    assert!(told(&["retry", "bad", "words"]).contains("words: 1 verdict forgotten"));
+    // Neither is a stage: the message is about the place where a stage is expected.
+    let output = throstle(&project, &["replay", "bad", "wrods"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("no stage `wrods`") && errors.contains("did you mean `words`?"));
+    let output = throstle(&project, &["why", "wrods", "bad"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no stage `wrods`"));
+}
+
+#[test]
+fn an_error_in_the_arguments_ends_with_a_line_break() {
+    for line in [&["run", "--no-such-flag"][..], &["run", "--threads", "0"], &["items"]] {
+        let errors = throstle(&fresh(), line).stderr;
+        let errors = String::from_utf8(errors).unwrap();
+        assert!(errors.ends_with("'--help'.\n"), "{errors:?}");
+    }
+}
+
+#[test]
 fn a_quarantined_item_shows_the_command_and_all_that_it_said() {
     let project = done();
     let (code, told) = replay(&project, &["bad", "words"]);
