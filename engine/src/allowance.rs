@@ -18,6 +18,10 @@ use crate::spending::{Purse, Spent};
 /// time. In between, the interval is a tenth of the time written.
 const OFTEN: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(10);
+/// The time that a run needs after its last task.
+const CLOSING: Duration = Duration::from_millis(500);
+/// The part of a run's money that is held back for its last task, at most.
+const SHARE: u32 = 10;
 /// A shorter pause of the GPUs counts as work.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Records of GPU time are removed when they are this much older than the counted week, in seconds.
@@ -38,6 +42,8 @@ pub struct Allowance {
     gpus: GpuTime,
     /// The limits that have been reported.
     told: Vec<Limit>,
+    /// The time of the longest task so far: a batch that has begun is finished.
+    longest_task: Duration,
 }
 
 /// A time that is recorded repeatedly while it lasts.
@@ -101,7 +107,8 @@ impl Allowance {
         let money = Money::begin(cache, pipeline, run, began)?;
         let hours = pipeline.session.gpu_hours_per_week;
         let gpus = GpuTime::begin(cache, &pipeline.name, run, hours)?;
-        Ok(Allowance { until, money, gpus, told: Vec::new() })
+        let longest_task = Duration::ZERO;
+        Ok(Allowance { until, money, gpus, told: Vec::new(), longest_task })
     }
 
     /// The first limit that work reaches, and the time at which it does. If two are reached at once,
@@ -133,6 +140,10 @@ impl Allowance {
         Ok(self.gpus.watch(cache, busy)? || money)
     }
 
+    pub fn saw_task(&mut self, started: Instant) {
+        self.longest_task = self.longest_task.max(started.elapsed());
+    }
+
     /// Records the GPU time of a finished task, which becomes durable with its outcome.
     pub fn count_task(
         &mut self,
@@ -162,7 +173,7 @@ impl Allowance {
 
     /// The limits of money and GPU time that are reached now.
     pub fn reached(&mut self, cache: &Cache) -> Vec<Limit> {
-        let is_over = self.money.deadline().is_some_and(|deadline| Instant::now() >= deadline);
+        let is_over = self.money.is_nearly_used_up(self.longest_task + CLOSING);
         let is_spent = self.gpus.stretch.is_some() && self.gpus.has_nothing_left(cache);
         self.gpus.is_spent |= is_spent;
         let reached = [(Limit::GpuHours, is_spent), (Limit::Money, is_over)];
@@ -221,6 +232,14 @@ impl Money {
     fn deadline(&self) -> Option<Instant> {
         let left = Duration::try_from_secs_f64(self.purse?.left_seconds()).ok()?;
         self.interval.began.checked_add(left)
+    }
+
+    /// True if work that takes this long does not fit any more. A tenth of what this run may use is
+    /// held back at most.
+    fn is_nearly_used_up(&self, work: Duration) -> bool {
+        let Some(deadline) = self.deadline() else { return false };
+        let whole = deadline.saturating_duration_since(self.interval.began);
+        Instant::now() + work.min(whole / SHARE) >= deadline
     }
 
     fn write(&mut self, cache: &Cache) -> Result<bool, CacheError> {
@@ -415,6 +434,19 @@ mod tests {
         assert_eq!(first(session, 5 * HOUR, false), Some(Limit::Time));
         assert_eq!(first(session, 20 * HOUR, false), Some(Limit::Money));
         assert_eq!(allowance(&cache, "", None).first(&cache, true), None);
+    }
+
+    #[test]
+    fn no_task_begins_that_the_money_does_not_last_for() {
+        let cache = open(&MemoryFs::new());
+        // Sixty seconds are used, and the money lasts for ninety: a tenth of them is nine.
+        for (seconds, is_reached) in [(0, false), (20, false), (28, true)] {
+            let mut allowance = allowance(&cache, "budget = 1.5", None);
+            allowance.money.interval.began -= Duration::from_secs(seconds);
+            assert_eq!(!allowance.reached(&cache).is_empty(), seconds >= 30, "{seconds}");
+            allowance.longest_task = Duration::from_secs(5);
+            assert_eq!(!allowance.reached(&cache).is_empty(), is_reached, "{seconds}");
+        }
     }
 
     #[test]

@@ -205,6 +205,31 @@ fn assert_goes_on_after_every_death(ran: &Ran, number: u64) {
 }
 
 #[test]
+fn a_training_makes_a_step_in_every_run_however_short() {
+    let (expected, lab) = (straight(), lab());
+    // Its source is done in the first run, and then nothing but the training is left.
+    let run =
+        || lab.run_with(&RunOptions { deadline: Some(Instant::now()), ..RunOptions::default() });
+    assert_eq!(run().status, Status::Paused);
+    for step in 1..=STEPS {
+        let ran = run();
+        assert_eq!(steps(&ran), [step], "{:?}", ran.events);
+    }
+    assert_eq!((run().status, weights(&lab)), (Status::Done, expected));
+}
+
+#[test]
+fn a_training_owes_no_step_to_a_spent_budget() {
+    let lab = lab();
+    let manifest = format!("{MANIFEST}\n[session]\nprice_per_hour = 3600.0\nbudget = 1e-9\n");
+    lab.write("pipeline.toml", &manifest);
+    for _ in 0..3 {
+        let ran = lab.run_with(&RunOptions::default());
+        assert_eq!((ran.status, steps(&ran)), (Status::Paused, vec![]), "{:?}", ran.events);
+    }
+}
+
+#[test]
 fn training_saves_before_the_deadline() {
     let lab = lab();
     let slow = MANIFEST.replace("retries = 2", "steps = 100000\nevery = 50000\npause = \"10ms\"");

@@ -61,6 +61,12 @@ const IN_PARTS: u64 = LOOSE_SIZE;
 const SHARE: usize = 16;
 
 impl EngineContext {
+    /// True if the run was asked to stop. At the end of its time, a training may still owe a step.
+    fn is_stopping(&self) -> bool {
+        let owes = self.training.as_ref().is_some_and(|training| training.pace.owes_step());
+        self.stop.is_pressing() || (self.stop.is_requested() && !owes)
+    }
+
     /// A part's key belongs to the stage kind and its behaviour.
     fn part_key(&self, key: &Digest) -> Digest {
         let mut sink = HashSink::default();
@@ -307,15 +313,17 @@ impl Context for EngineContext {
     }
 
     fn may_begin_step(&mut self, validates: bool) -> bool {
+        let is_stopping = self.is_stopping();
         let is_time = match &mut self.training {
             Some(training) => training.pace.may_begin(Instant::now(), validates),
             None => true,
         };
         let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
-        is_time && !device && !self.stop.is_requested()
+        is_time && !device && !is_stopping
     }
 
     fn stopping(&mut self) -> bool {
+        let is_stopping = self.is_stopping();
         let is_time = match &mut self.training {
             Some(training) => training.pace.is_time_to_save(Instant::now()),
             None => false,
@@ -324,7 +332,7 @@ impl Context for EngineContext {
             true => self.stop.is_pressing(),
             false => {
                 let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
-                is_time || device || self.stop.is_requested()
+                is_time || device || is_stopping
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use cache::{Claim, Digest};
 use stage_core::StageError;
+use stage_core::cost::Cost;
 use stage_core::event::Event;
 
 use super::arrived;
@@ -14,7 +15,8 @@ use super::cost::Session;
 use super::message::{GatherTask, ItemTask, JobHandle, Task};
 use super::queue::Queued;
 use super::schedule::{InFlight, Schedule, TICK};
-use super::training::{Pace, Training};
+use super::training::{Owed, Pace, Training};
+use crate::allowance::Limit;
 use crate::checkpoints::steps_done;
 use crate::engine::EngineError;
 use crate::machine::devices_key;
@@ -176,8 +178,20 @@ impl Schedule<'_> {
             run: self.run,
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,
             is_probe: self.options.probe.is_some(),
-            pace: Pace::until(first.map(|(_, deadline)| deadline)),
+            pace: Pace::until(first.map(|(_, deadline)| deadline), self.owed(spec, first)),
         }))
+    }
+
+    /// A run that has done nothing else by the end of its time owes a step of its training: the next
+    /// run would get no further. What is paid for by the hour is not exceeded.
+    fn owed(&self, spec: &StageSpec, first: Option<(Limit, Instant)>) -> Owed {
+        let is_of_time = first.is_some_and(|(limit, _)| limit == Limit::Time);
+        let has_done = self.board.runs().iter().any(|run| run.counts.executed > 0);
+        match (is_of_time && !has_done, spec.kind.cost) {
+            (false, _) => Owed::Nothing,
+            (true, Cost::Training(_)) => Owed::Step,
+            (true, _) => Owed::Look,
+        }
     }
 
     fn hand_out_items(&mut self, id: StageId) -> Result<bool, EngineError> {

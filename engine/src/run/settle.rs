@@ -77,6 +77,7 @@ impl Schedule<'_> {
             stage.running -= task.items.len();
         }
         self.board[id].counts.seconds += task.started.elapsed().as_secs_f64();
+        self.allowance.saw_task(task.started);
         let batch = Batch {
             items: task.items.len() as u64,
             bytes: task.items.iter().map(|queued| queued.weight).sum(),

@@ -113,11 +113,30 @@ pub struct Pace {
     saved_in: Duration,
     /// The stage was told to stop because of the deadline.
     pub told: bool,
+    owed: Owed,
+}
+
+/// A step that is made even after the deadline, so that runs with less time than it takes to load a
+/// model get somewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Owed {
+    #[default]
+    Nothing,
+    /// The next step, of a stage that reports each. It may look for a stop before that.
+    Step,
+    /// The time up to the second look for a stop, of a stage that only looks.
+    Look,
+    /// The step has begun.
+    Begun,
 }
 
 impl Pace {
-    pub fn until(deadline: Option<Instant>) -> Pace {
-        Pace { deadline, ..Pace::default() }
+    pub fn until(deadline: Option<Instant>, owed: Owed) -> Pace {
+        Pace { deadline, owed, ..Pace::default() }
+    }
+
+    pub fn owes_step(&self) -> bool {
+        self.owed != Owed::Nothing
     }
 
     /// Notes a stored object: the first one since the last step begins a save.
@@ -142,6 +161,11 @@ impl Pace {
         }
         self.begun = Some((now, usize::from(validates)));
         (self.saving, self.saved_in) = (None, Duration::ZERO);
+        if self.owed == Owed::Step {
+            self.owed = Owed::Begun;
+            return true;
+        }
+        self.owed = Owed::Nothing;
         let Some(deadline) = self.deadline else { return true };
         let [plain, validating] = [0, 1].map(|kind: usize| self.told_steps[kind].longest());
         // Before the first one, a validation counts as long as a step.
@@ -182,6 +206,12 @@ impl Pace {
             self.step = self.step.max(now.saturating_duration_since(asked));
         }
         (self.asked, self.saving, self.disturbed) = (Some(now), None, false);
+        if self.owes_step() {
+            if self.owed == Owed::Look {
+                self.owed = Owed::Nothing;
+            }
+            return false;
+        }
         let Some(deadline) = self.deadline else { return false };
         let save = self.save_time(began, deadline);
         // In the middle of a step only the save counts.
@@ -260,6 +290,19 @@ mod tests {
         // Ten seconds of work and a tenth more, and half a second for the end.
         assert!(pace.may_begin(after(start, 88), false));
         assert!(!pace.may_begin(after(start, 96), false));
+    }
+
+    #[test]
+    fn an_owed_step_is_made_after_the_deadline_and_no_second_one() {
+        let start = Instant::now();
+        let late = after(start, 60);
+        let mut pace = Pace::until(Some(start), Owed::Step);
+        assert!(!pace.is_time_to_save(late), "it validates before its first step");
+        assert!(pace.may_begin(late, false) && !pace.is_time_to_save(late) && pace.owes_step());
+        assert!(!pace.may_begin(after(start, 61), false) && !pace.owes_step());
+        let mut looks = Pace::until(Some(start), Owed::Look);
+        assert!(!looks.is_time_to_save(late) && looks.is_time_to_save(after(start, 61)));
+        assert!(!Pace::until(Some(start), Owed::Nothing).may_begin(late, false));
     }
 
     #[test]
