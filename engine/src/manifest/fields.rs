@@ -166,7 +166,7 @@ impl Reader<'_> {
         let (message, help) = if !fields.contains_key(field) && !open {
             let help = "name the model, or read sentences of `model.audition`".to_owned();
             (format!("stage `{stage}` has no `{name}`, and items of `{above}` bring none"), help)
-        } else if !brings.is_empty() && !brings.iter().any(|brings| is_known(brings)) {
+        } else if !brings.is_empty() && !brings.iter().any(is_known) {
             let message = format!(
                 "stage `{stage}` has no `{name}`, and items of `{above}` bring only {}",
                 list(brings.iter().copied())
