@@ -3,13 +3,16 @@
 #
 # Search order: $LIBTORCH, the project's own `.libtorch`, the torch of the active python3. If none
 # fits, the wheel is downloaded. The folder goes to stdout, everything else to stderr. `--check`
-# downloads nothing: exit code 1 if none fits.
+# downloads nothing: exit code 1 if none fits. `--cuda` takes only the project's own `.libtorch-cuda`,
+# which has all libraries for CUDA (4.5 GB of disk) whether there is a GPU or not; `make soak` uses it.
 set -euo pipefail
 
 version=2.11.0
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 home=$root/.libtorch
-staging=$root/.libtorch.part
+whole=
+[ "${1:-}" != --cuda ] || { home=$root/.libtorch-cuda whole=yes LIBTORCH=; }
+staging=$home.part
 
 say() { printf 'libtorch: %s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
@@ -25,7 +28,7 @@ usable() {
         [ -e "$1/lib/libtorch_cpu.so" ] && [ -e "$1/lib/libc10.so" ] && [ -d "$1/include/ATen" ]
 }
 
-has_gpu() { [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; }
+has_gpu() { [ -n "$whole" ] || [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; }
 
 # Succeeds if the helper libraries that $1's build loads at start lie beside it. A wheel
 # for CUDA needs two even where no GPU is used, and all of them where one is.
@@ -117,11 +120,11 @@ if [ -n "${LIBTORCH:-}" ]; then
 fi
 if complete "$home"; then echo "$home/torch"; exit; fi
 found=$(of_python)
-if [ -n "$found" ] && usable "$found"; then echo "$found"; exit; fi
+if [ -z "$whole" ] && [ -n "$found" ] && usable "$found"; then echo "$found"; exit; fi
 [ "${1:-}" != --check ] || fail "no torch $version here; \`make build\` fetches it"
 
 # Two set-ups at once: the second waits, then finds what the first installed.
-exec 9>"$root/.libtorch.lock"
+exec 9>"$home.lock"
 flock -n 9 2>/dev/null || { say "waiting for another set-up to finish"; flock 9; }
 complete "$home" || install
 echo "$home/torch"
