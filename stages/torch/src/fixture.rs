@@ -2,9 +2,11 @@
 //!
 //! A fixture is a folder with `fixture.json` ([`Fixture`]) and the files that it names. The tensors
 //! are `input.*`, passed to the model, and `expected.*`, compared with its outputs; the largest
-//! absolute difference of each must stay within its tolerance.
+//! absolute difference of each must stay within its tolerance. [`Setup`] has the tolerances of other
+//! devices and number formats than the reference had.
 
 pub mod parts;
+pub mod setup;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +15,7 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::codec::Codec;
 use crate::dac;
@@ -23,12 +25,14 @@ use crate::lora_fixture;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
+use crate::train::precision::Precision;
 use crate::vits;
 use crate::wav2vec2;
 use crate::weights::{self, Weights};
 use crate::xtts;
 
 use self::parts::Outputs;
+pub use self::setup::Setup;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -75,6 +79,33 @@ pub enum Model {
     XttsSound,
 }
 
+impl Model {
+    /// The number formats of its stages.
+    pub fn precisions(self) -> &'static [Precision] {
+        use Precision::{Bf16, F32, Fp16, Tf32};
+        match self {
+            Model::FishDualAr | Model::Lora | Model::XttsGpt => &[F32, Tf32, Bf16, Fp16],
+            Model::Vits => &[F32, Bf16, Fp16],
+            Model::MelRvq | Model::FishDac | Model::Wav2Vec2 | Model::XttsSound => &[F32],
+        }
+    }
+
+    /// Refuses what the stages of a model do not offer either.
+    pub fn check(self, setup: &Setup) -> Result<(), TorchError> {
+        let refuse = |what: &str| Err(TorchError::Input(format!("this model {what}")));
+        if self == Model::MelRvq && setup.device != Device::Cpu {
+            return refuse("computes on the CPU only");
+        }
+        match self.precisions().contains(&setup.precision) {
+            true => Ok(()),
+            false => {
+                let names: Vec<&str> = self.precisions().iter().map(|one| one.name()).collect();
+                refuse(&format!("computes in {} only", names.join(", ")))
+            }
+        }
+    }
+}
+
 /// The difference of one output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
@@ -89,65 +120,87 @@ impl Comparison {
     }
 }
 
-/// Runs the model of a fixture and compares all outputs that it lists.
+/// Runs the model of a fixture in f32 on the CPU and compares all outputs that it lists.
 pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
-    let fixture: Fixture = serde_json::from_slice(&read(folder, "fixture.json")?)
-        .map_err(|error| TorchError::Input(format!("`fixture.json`: {error}")))?;
+    check_on(folder, &Setup::default())
+}
+
+/// The same on another device or in another number format.
+pub fn check_on(folder: &Path, setup: &Setup) -> Result<Vec<Comparison>, TorchError> {
+    let fixture = Fixture::read(folder)?;
+    fixture.model.check(setup)?;
     let weights = read(folder, &fixture.weights)?;
     let tensors = read(folder, &fixture.tensors)?;
     let tensors = SafeTensors::deserialize(&tensors)
         .map_err(|error| TorchError::Input(format!("`{}`: {error}", fixture.tensors)))?;
     one_thread();
-    let outputs = match fixture.model {
-        Model::MelRvq => mel_rvq(&weights, &tensors)?,
-        Model::FishDac => fish_dac(&weights, &tensors)?,
-        Model::FishDualAr => {
-            let inputs = inputs(&tensors)?;
-            flat(fish::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
-        }
-        Model::Lora => lora(&weights, &tensors)?,
-        Model::Vits => {
-            let inputs = inputs(&tensors)?;
-            flat(vits::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
-        }
-        Model::Wav2Vec2 => {
-            let wave = singles(&tensors, "input.wave")?;
-            flat(wav2vec2::fixture::outputs(&fixture.settings, &weights, &wave)?)?
-        }
-        Model::XttsGpt => {
-            let inputs = inputs(&tensors)?;
-            flat(xtts::gpt_fixture::outputs(&fixture.settings, &weights, &inputs)?)?
-        }
-        Model::XttsSound => {
-            let inputs = inputs(&tensors)?;
-            flat(xtts::sound_fixture::outputs(&fixture.settings, &weights, &inputs)?)?
-        }
-    };
+    let _in_use = setup.begin()?;
+    let outputs = fixture.outputs(&weights, &tensors, setup)?;
     let mut comparisons = Vec::new();
     for (group, tolerance) in &fixture.tolerances {
-        let known = comparisons.len();
-        for name in tensors.names().iter().filter_map(|name| name.strip_prefix("expected.")) {
-            if name != group && !name.strip_prefix(group).is_some_and(|rest| rest.starts_with('.'))
-            {
-                continue;
-            }
-            let output = outputs.get(name);
+        let names = expected(&tensors, group)?;
+        for name in names {
+            let Some(tolerance) = setup.tolerance(&name, *tolerance) else { continue };
+            let output = outputs.get(&name);
             let output = output
                 .ok_or_else(|| TorchError::Input(format!("the model has no output `{name}`")))?;
             let expected = values(&tensors, &format!("expected.{name}"))?;
-            let scale = fixture.relative.get(group).map_or(1.0, |least| largest(&expected, *least));
-            comparisons.push(Comparison {
-                name: name.to_owned(),
-                worst: worst(output, &expected) / scale,
-                tolerance: *tolerance,
-            });
+            let scale = setup.scale(&expected, fixture.relative.get(group).copied());
+            let worst = worst(output, &expected) / scale;
+            comparisons.push(Comparison { name, worst, tolerance });
         }
-        if comparisons.len() == known {
-            return Err(TorchError::Input(format!("there is nothing expected of `{group}`")));
-        }
-        comparisons[known..].sort_by(|one, other| one.name.cmp(&other.name));
     }
     Ok(comparisons)
+}
+
+/// The names of expected outputs that a group covers, sorted.
+fn expected(tensors: &SafeTensors, group: &str) -> Result<Vec<String>, TorchError> {
+    let is_own = |name: &&str| {
+        *name == group || name.strip_prefix(group).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let names = tensors.names().into_iter().filter_map(|name| name.strip_prefix("expected."));
+    let mut names: Vec<String> = names.filter(is_own).map(str::to_owned).collect();
+    names.sort();
+    match names.is_empty() {
+        true => Err(TorchError::Input(format!("there is nothing expected of `{group}`"))),
+        false => Ok(names),
+    }
+}
+
+impl Fixture {
+    pub fn read(folder: &Path) -> Result<Fixture, TorchError> {
+        serde_json::from_slice(&read(folder, "fixture.json")?)
+            .map_err(|error| TorchError::Input(format!("`fixture.json`: {error}")))
+    }
+
+    fn outputs(
+        &self,
+        weights: &[u8],
+        tensors: &SafeTensors,
+        setup: &Setup,
+    ) -> Result<Values, TorchError> {
+        let settings = &self.settings;
+        let outputs = match self.model {
+            Model::MelRvq => return mel_rvq(weights, tensors),
+            Model::FishDac => return fish_dac(weights, tensors, setup),
+            Model::Lora => lora(weights, tensors, setup)?,
+            Model::Wav2Vec2 => {
+                let wave = singles(tensors, "input.wave")?;
+                wav2vec2::fixture::outputs(settings, weights, &wave, setup)?
+            }
+            Model::FishDualAr => {
+                fish::fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
+            }
+            Model::Vits => vits::fixture::outputs(settings, weights, &inputs(tensors)?, setup)?,
+            Model::XttsGpt => {
+                xtts::gpt_fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
+            }
+            Model::XttsSound => {
+                xtts::sound_fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
+            }
+        };
+        flat(outputs)
+    }
 }
 
 /// The outputs of a model by name, each row by row.
@@ -161,7 +214,8 @@ fn inputs(tensors: &SafeTensors) -> Result<Weights, TorchError> {
 
 fn flat(outputs: Outputs) -> Result<Values, TorchError> {
     let flat = |(name, tensor): (String, Tensor)| {
-        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
+        let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
+        let tensor = tensor.f_view(-1)?.f_to_kind(Kind::Double)?;
         Ok((name, Vec::try_from(tensor)?))
     };
     outputs.into_iter().map(flat).collect()
@@ -180,7 +234,7 @@ fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> 
     ]))
 }
 
-fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
+fn fish_dac(weights: &[u8], tensors: &SafeTensors, setup: &Setup) -> Result<Values, TorchError> {
     let inputs = dac::fixture::Inputs {
         waves: singles(tensors, "input.waves")?,
         lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
@@ -188,14 +242,14 @@ fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError>
         codes: values(tensors, "expected.codes")?,
         margins: values(tensors, "expected.margins")?,
     };
-    dac::fixture::outputs(weights, &inputs)
+    dac::fixture::outputs(weights, &inputs, setup)
 }
 
-fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
+fn lora(weights: &[u8], tensors: &SafeTensors, setup: &Setup) -> Result<Outputs, TorchError> {
     let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
     let slope = singles(tensors, "input.slope")?;
     let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
-    flat(lora_fixture::outputs(weights, &tokens, &slope)?)
+    lora_fixture::outputs(weights, &tokens, &slope, setup)
 }
 
 /// The largest difference; infinite for NaN and for another length.
@@ -208,10 +262,6 @@ fn worst(output: &[f64], expected: &[f64]) -> f64 {
         difference => difference,
     };
     output.iter().zip(expected).map(difference).fold(0.0, f64::max)
-}
-
-fn largest(expected: &[f64], least: f64) -> f64 {
-    expected.iter().map(|value| value.abs()).fold(least, f64::max)
 }
 
 /// Reads a file of the folder itself: a fixture must not refer to other folders.

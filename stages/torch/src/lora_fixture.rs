@@ -6,6 +6,7 @@ use safetensors::tensor::SafeTensors;
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
+use crate::fixture::setup::Setup;
 use crate::layers::{Embedding, Linear, Pass};
 use crate::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::weights::Weights;
@@ -29,9 +30,11 @@ pub fn outputs(
     file: &[u8],
     tokens: &Tensor,
     slope: &Tensor,
+    setup: &Setup,
 ) -> Result<BTreeMap<String, Tensor>, TorchError> {
-    let mut model = load(file)?;
-    let rows = model.embeddings.forward(tokens);
+    let mut model = load(file, setup)?;
+    let (tokens, slope) = (tokens.f_to_device(setup.device)?, slope.f_to_device(setup.device)?);
+    let rows = model.embeddings.forward(&tokens);
     let output = model.linear.forward(&rows, Pass::Evaluate);
     let slope = slope.f_view(output.size().as_slice())?;
     let derived = output.f_mul(&slope)?.f_sum(Kind::Float)?;
@@ -49,7 +52,7 @@ pub fn outputs(
     Ok(outputs)
 }
 
-fn load(file: &[u8]) -> Result<Model, TorchError> {
+fn load(file: &[u8], setup: &Setup) -> Result<Model, TorchError> {
     let unusable = |error: &dyn std::fmt::Display| TorchError::Model(error.to_string());
     let (_, header) = SafeTensors::read_metadata(file).map_err(|error| unusable(&error))?;
     let config = header.metadata().as_ref().and_then(|metadata| metadata.get("config"));
@@ -60,7 +63,8 @@ fn load(file: &[u8]) -> Result<Model, TorchError> {
         let (adapters, base): (Vec<_>, Vec<_>) = Weights::from_safetensors(file)?
             .into_iter()
             .partition(|(name, _)| name.contains(".lora_"));
-        (adapters, base.into_iter().collect())
+        let base: Weights = base.into_iter().collect();
+        (adapters, base.moved(setup.device, Some(setup.kind()))?)
     };
     let size = |name: &str| base.get(name).map(Tensor::size).unwrap_or_default();
     let (table, matrix) = (size("embeddings.weight"), size("linear.weight"));

@@ -7,9 +7,11 @@ use std::path::Path;
 
 use stage_core::worker::{Host, serve};
 
-use crate::device::{Machine, report};
-use crate::fixture::{self, Comparison};
+use crate::device::{Machine, parse_device, report};
+use crate::error::TorchError;
+use crate::fixture::{self, Comparison, Fixture, Setup};
 use crate::stages;
+use crate::train::precision::Precision;
 
 /// Name and version, as the engine sees them.
 pub fn program() -> String {
@@ -19,9 +21,22 @@ pub fn program() -> String {
 const USAGE: &str = "\
 usage: throstle-torch                serve stages to `throstle` over stdin and stdout
        throstle-torch check          print libtorch and the devices as JSON
-       throstle-torch check-fixture FOLDER
-                                    compare a model with its reference
-       throstle-torch --version";
+       throstle-torch check-fixture FOLDER [--device DEVICE] [--precision PRECISION]
+                                    compare a model with its reference: one line for each
+                                    tensor; exit code 1 if one differs too much, 2 if the
+                                    model or the device does not have this precision
+       throstle-torch --version
+
+DEVICE is `cpu` (default) or `cuda:0`; PRECISION is `f32` (default), `tf32`, `bf16` or `fp16`.
+
+Differences are absolute or relative, as the fixture says. Except for f32 on the CPU the
+tolerance of a tensor is ten times that of the fixture, and at least, relative to its
+largest value (for values; for losses, gradients and trained weights):
+    f32 1e-4; 1e-3    tf32, fp16 0.02; 0.3    bf16 0.1; 0.6
+Codes, durations and drawn tokens must be equal in f32; else they are not compared.";
+
+/// A precision that a model or a device does not have.
+const NOT_OFFERED: u8 = 2;
 
 /// As that of `throstle` for work that the next run goes on with.
 const PAUSED: u8 = 75;
@@ -34,7 +49,10 @@ pub fn run(arguments: &[String]) -> io::Result<u8> {
     match words.as_slice() {
         [] => serve_pipe().map(|()| 0),
         ["check"] => say(&serde_json::to_string_pretty(&report(&program()))?),
-        ["check-fixture", folder] => check_fixture(folder),
+        ["check-fixture", folder, options @ ..] => match options_of(options) {
+            Some((device, precision)) => check_fixture(folder, device, precision),
+            None => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
+        },
         ["--version" | "-V"] => say(&program()),
         ["--help" | "-h"] => say(USAGE),
         _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
@@ -45,15 +63,46 @@ fn say(text: &str) -> io::Result<u8> {
     writeln!(io::stdout(), "{text}").map(|()| 0)
 }
 
+/// The device and the precision in `--device cuda:0 --precision bf16`.
+fn options_of<'a>(words: &[&'a str]) -> Option<(&'a str, Precision)> {
+    let (pairs, rest) = words.as_chunks::<2>();
+    let (mut device, mut precision) = ("cpu", Precision::F32);
+    for [option, value] in pairs {
+        match *option {
+            "--device" => device = value,
+            "--precision" => precision = Precision::named(value)?,
+            _ => return None,
+        }
+    }
+    rest.is_empty().then_some((device, precision))
+}
+
 /// One line per tensor; exit code 1 if one of them differs too much.
-fn check_fixture(folder: &str) -> io::Result<u8> {
-    let comparisons = fixture::check(Path::new(folder)).map_err(io::Error::other)?;
+fn check_fixture(folder: &str, device: &str, precision: Precision) -> io::Result<u8> {
+    let machine = Machine::default();
+    let folder = Path::new(folder);
+    let setup = Setup { device: parse_device(device).map_err(io::Error::other)?, precision };
+    let model = Fixture::read(folder).map_err(io::Error::other)?.model;
+    if let Err(error) = model.check(&setup) {
+        return not_offered(&error);
+    }
+    if setup.device.is_cuda() {
+        machine.prepare(device, 1).map_err(io::Error::other)?;
+    }
+    if let Err(error) = precision.check(&machine.facts(device)) {
+        return not_offered(&error);
+    }
+    let comparisons = fixture::check_on(folder, &setup).map_err(io::Error::other)?;
     for comparison in &comparisons {
         let verdict = if comparison.is_good() { "ok" } else { "OFF" };
         let Comparison { name, worst, tolerance } = comparison;
         say(&format!("{name:24} worst {worst:.3e}  tolerance {tolerance:.1e}  {verdict}"))?;
     }
     Ok(u8::from(!comparisons.iter().all(Comparison::is_good)))
+}
+
+fn not_offered(error: &TorchError) -> io::Result<u8> {
+    writeln!(io::stderr(), "throstle-torch: {error}").map(|()| NOT_OFFERED)
 }
 
 fn serve_pipe() -> io::Result<()> {

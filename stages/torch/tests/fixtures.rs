@@ -4,6 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use stage_torch::fixture::{Setup, check_on};
+use stage_torch::train::precision::Precision;
+use tch::Device;
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/mel_rvq")
 }
@@ -155,5 +159,67 @@ fn the_gpt_of_xtts_agrees_with_its_reference() {
     assert_eq!(losses.count(), 5 * 2 + 2 * 2);
     for comparison in &comparisons {
         assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
+
+fn named(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+fn check_with(name: &str, options: &[&str]) -> (Option<i32>, String, String) {
+    let program = env!("CARGO_BIN_EXE_throstle-torch");
+    let mut command = Command::new(program);
+    command.arg("check-fixture").arg(named(name)).args(options);
+    let output = command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The tolerances of half precision hold on a CPU, which computes in bf16 and fp16 as well.
+#[test]
+fn half_precision_agrees_within_its_tolerance_and_leaves_out_choices() {
+    for precision in [Precision::Bf16, Precision::Fp16] {
+        let setup = Setup { device: Device::Cpu, precision };
+        for name in ["fish_dual_ar", "fish_dual_ar_upstream", "xtts_gpt", "vits", "lora"] {
+            let comparisons = check_on(&named(name), &setup).unwrap();
+            let off: Vec<_> = comparisons.iter().filter(|one| !one.is_good()).collect();
+            assert!(off.is_empty(), "{name} {precision:?}: {off:?}");
+            assert!(comparisons.iter().any(|one| one.worst > 1e-4), "{name}: it computed in f32");
+            let is_choice = |name: &str| name.starts_with("sampled") || name.ends_with("durations");
+            assert!(!comparisons.iter().any(|one| is_choice(&one.name)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_default_is_f32_on_the_cpu_to_the_bit() {
+    for name in ["lora", "xtts_sound"] {
+        let given = check_with(name, &["--device", "cpu", "--precision", "f32"]);
+        assert_eq!(given, check_with(name, &[]));
+        assert_eq!(given.0, Some(0));
+    }
+}
+
+#[test]
+fn a_precision_that_a_model_or_a_device_lacks_is_told_by_another_exit_code() {
+    let told = |name: &str, options: &[&str]| {
+        let (code, text, error) = check_with(name, options);
+        assert_eq!(text, "", "{error}");
+        (code, error.trim().to_owned())
+    };
+    let model = told("fish_dac", &["--precision", "bf16"]);
+    assert_eq!(model, (Some(2), "throstle-torch: this model computes in f32 only".into()));
+    let cpu = told("mel_rvq", &["--device", "cuda:0"]);
+    assert_eq!(cpu, (Some(2), "throstle-torch: this model computes on the CPU only".into()));
+    let (code, error) = told("lora", &["--precision", "tf32"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("tf32 needs a GPU"), "{error}");
+    let (code, error) = told("lora", &["--device", "cuda:0"]);
+    assert_eq!(code, Some(1), "a device that is not there is a failure");
+    assert!(error.contains("cuda:0"), "{error}");
+    for wrong in [&["--precision", "f16"][..], &["--precision"], &["--gpu", "0"]] {
+        let (code, error) = told("lora", wrong);
+        assert_eq!(code, Some(2));
+        assert!(error.starts_with("usage: "), "{error}");
     }
 }

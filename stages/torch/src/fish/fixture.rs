@@ -11,6 +11,7 @@ use crate::dual_ar::model::{DualAr, Parity, Tokens};
 use crate::dual_ar::sampling::Sampling;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Recorded, Steps};
+use crate::fixture::setup::Setup;
 use crate::layers::Pass;
 use crate::train::{Losses, Means, Totals, Trainee};
 use crate::weights::Weights;
@@ -33,10 +34,11 @@ pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],
     inputs: &Weights,
+    setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let settings: Settings = parts::settings(settings)?;
     let config = Config::parse(settings.config.to_string().as_bytes())?;
-    let weights = Weights::from_safetensors(weights)?;
+    let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()))?;
     let model = DualAr::load(config, settings.tokens, weights)?.with_parity(settings.parity);
     let mut outputs = Outputs::new();
     generated(&model, &settings, inputs, &mut outputs)?;
@@ -47,9 +49,9 @@ pub fn outputs(
         return Err(TorchError::Input("there is no `input.0.tokens`".into()));
     };
     forward(&trainee, first, live, &mut outputs)?;
-    let losses = parts::gradients(&mut trainee, first, &mut outputs)?;
+    let losses = parts::gradients(&mut trainee, first, &mut outputs, setup)?;
     add_losses(&losses, &DualArTrainee::count(first), &mut outputs)?;
-    parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs, setup)?;
     Ok(outputs)
 }
 
@@ -86,7 +88,7 @@ fn forward(
     let _guard = tch::no_grad_guard();
     let Placed { tokens, layout, frames, codes, .. } = trainee.place(batch)?;
     let (model, pass) = (trainee.model(), Pass::Evaluate);
-    let live = live.unsqueeze(-1);
+    let live = live.to_device(model.device()).unsqueeze(-1);
     let mut add = |name: &str, tensor: Tensor| outputs.insert(name.to_owned(), tensor);
     let mut x = model.embed(&tokens, model.parity == Parity::Correct);
     add("embedding", &x * &live);
@@ -128,7 +130,8 @@ fn generated(
 ) -> Result<(), TorchError> {
     let input = |name: &str| parts::input(inputs, name);
     let (prompt, forced, noise) = (input("prompt")?, input("forced")?, input("noise")?);
-    cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs)?;
+    let placed = |tensor: &Tensor| tensor.to_kind(Kind::Int64).to_device(model.device());
+    cached(model, &placed(prompt), &placed(forced), outputs)?;
     let frames = noise.size()[0] as usize;
     let mut noise = Recorded { noise: noise.flatten(0, 1), taken: 0 };
     let prompt = numbers(prompt)?;

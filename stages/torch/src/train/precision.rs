@@ -37,6 +37,12 @@ impl Precision {
         }
     }
 
+    /// The precision with this name.
+    pub fn named(name: &str) -> Option<Precision> {
+        use Precision::{Bf16, F32, Fp16, Tf32};
+        [F32, Tf32, Bf16, Fp16].into_iter().find(|precision| precision.name() == name)
+    }
+
     pub fn kind(self) -> Kind {
         match self {
             Precision::F32 | Precision::Tf32 => Kind::Float,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::load::{Form, Prepared, prepare};
 use super::losses::LossWeights;
@@ -13,7 +13,9 @@ use super::train::{Network, Networks, TrainingOptions};
 use super::{Clips, GeneratorOutput};
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Steps, gradient_of, input};
+use crate::fixture::setup::Setup;
 use crate::layers::Pass;
+use crate::train::Totals;
 use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::weights::Weights;
 
@@ -46,17 +48,18 @@ pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],
     inputs: &Weights,
+    setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let settings: Settings = parts::settings(settings)?;
     let config = super::load::parse(settings.config.to_string().as_bytes())?;
     let read = || Weights::from_safetensors(weights);
     let mut outputs = Outputs::new();
-    let Prepared { generator, .. } = prepare(&config, read()?, Form::Whole, Device::Cpu)?;
+    let Prepared { generator, .. } = prepare(&config, read()?, Form::Whole, setup.device)?;
     let model = Vits::load(config.clone(), generator)?;
     for (run, synthesis) in &settings.runs {
         spoken(&model, &settings, (run, synthesis), inputs, &mut outputs)?;
     }
-    let prepared = prepare(&config, read()?, Form::Normed, Device::Cpu)?;
+    let prepared = prepare(&config, read()?, Form::Normed, setup.device)?;
     let options = TrainingOptions {
         bands: settings.bands,
         weights: LossWeights {
@@ -65,16 +68,30 @@ pub fn outputs(
             ..LossWeights::default()
         },
         dropout: false,
-        kind: Kind::Float,
+        kind: setup.kind(),
     };
     let mut trainee = Networks::new(&config, prepared, options)?;
     let clips = clips(&trainee, inputs)?;
     outputs.insert("learn.spectrogram".into(), clips.spectrograms.shallow_clone());
     let made = learn(&trainee, &clips, inputs)?;
     learned(&trainee, &made, &clips, &mut outputs)?;
-    derived(&mut trainee, &clips, &made, &options.weights, &mut outputs)?;
-    steps(&mut trainee, &clips, inputs, (&settings.adamw, &options.weights), &mut outputs)?;
+    let run = Run { clips: &clips, weights: &options.weights, setup };
+    derived(&mut trainee, &made, &run, &mut outputs)?;
+    steps(&mut trainee, inputs, &settings.adamw, &run, &mut outputs)?;
     Ok(outputs)
+}
+
+/// The steps of both networks.
+struct Run<'a> {
+    clips: &'a Clips,
+    weights: &'a LossWeights,
+    setup: &'a Setup,
+}
+
+impl Run<'_> {
+    fn totals(&self) -> Totals {
+        Networks::count(self.clips).scaled(self.setup.loss_scale())
+    }
 }
 
 fn numbers(inputs: &Weights, name: &str) -> Result<Vec<i64>, TorchError> {
@@ -176,22 +193,21 @@ fn learned(
 /// The gradients of both networks, each from its own loss, and the losses.
 fn derived(
     trainee: &mut Networks,
-    clips: &Clips,
     made: &GeneratorOutput,
-    weights: &LossWeights,
+    run: &Run<'_>,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let totals = Networks::count(clips);
+    let totals = run.totals();
     let mut losses = trainee.judge(made, &totals)?.means(&totals)?.0;
     let spoken = trainee.speak(made, &totals)?.means(&totals)?;
-    losses.push(("total", weights.total(&spoken)));
+    losses.push(("total", run.weights.total(&spoken)));
     losses.extend(spoken.0);
     for (name, loss) in losses {
         outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[loss]));
     }
     for net in NETWORKS {
         for (name, parameter) in trainee.parameters(net) {
-            outputs.insert(format!("gradient.{name}"), gradient_of(parameter).copy());
+            outputs.insert(format!("gradient.{name}"), run.setup.unscaled(&gradient_of(parameter)));
         }
     }
     Ok(())
@@ -200,12 +216,12 @@ fn derived(
 /// First the discriminator, then the generator with the updated discriminator.
 fn steps(
     trainee: &mut Networks,
-    clips: &Clips,
     inputs: &Weights,
-    (steps, weights): (&Steps, &LossWeights),
+    steps: &Steps,
+    run: &Run<'_>,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let totals = Networks::count(clips);
+    let (totals, factor) = (run.totals(), 1.0 / run.setup.loss_scale());
     let optimiser = |net: Network| -> Result<AdamW, TorchError> {
         let parameters = trainee.parameters(net).iter();
         let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
@@ -217,11 +233,11 @@ fn steps(
     let mut curve = Vec::with_capacity(2 * steps.steps);
     for _ in 0..steps.steps {
         NETWORKS.into_iter().try_for_each(|net| trainee.forget(net))?;
-        let made = learn(trainee, clips, inputs)?;
+        let made = learn(trainee, run.clips, inputs)?;
         curve.push(trainee.judge(&made, &totals)?.means(&totals)?.total());
-        judging.step(&gradients(trainee, Network::Discriminator), steps.lr, 1.0)?;
-        curve.push(weights.total(&trainee.speak(&made, &totals)?.means(&totals)?));
-        speaking.step(&gradients(trainee, Network::Generator), steps.lr, 1.0)?;
+        judging.step(&gradients(trainee, Network::Discriminator), steps.lr, factor)?;
+        curve.push(run.weights.total(&trainee.speak(&made, &totals)?.means(&totals)?));
+        speaking.step(&gradients(trainee, Network::Generator), steps.lr, factor)?;
     }
     outputs.insert("curve".into(), Tensor::from_slice(&curve));
     for (name, parameter) in NETWORKS.into_iter().flat_map(|net| trainee.parameters(net)) {

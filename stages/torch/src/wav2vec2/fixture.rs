@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use super::model::Wav2Vec2;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs};
+use crate::fixture::setup::Setup;
 use crate::weights::Weights;
 
 /// `settings` of the fixture: the three files around the weights.
@@ -23,13 +24,14 @@ pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],
     samples: &[f32],
+    setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let settings: Settings = parts::settings(settings)?;
     let config = Config::parse(settings.config.to_string().as_bytes())?;
     let preprocessor = Preprocessor::parse(settings.preprocessor.to_string().as_bytes())?;
     let vocabulary = Vocabulary::read(settings.vocabulary.to_string().as_bytes(), &config)?;
     let weights = Weights::from_safetensors(weights)?;
-    let model = Wav2Vec2::load(&config, preprocessor, weights, Device::Cpu)?;
+    let model = Wav2Vec2::load(&config, preprocessor, weights, setup.device)?;
     let frames = model.frames(samples)?;
     let logits = model.logits(&frames)?;
     let text = vocabulary.spell(&model.hear(samples)?);

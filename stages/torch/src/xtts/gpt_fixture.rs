@@ -9,6 +9,7 @@ use super::gpt::Gpt;
 use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Recorded, Steps, integers};
+use crate::fixture::setup::Setup;
 use crate::layers::Pass;
 use crate::train::Trainee;
 use crate::weights::Weights;
@@ -34,9 +35,11 @@ pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],
     inputs: &Weights,
+    setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let settings: Settings = parts::settings(settings)?;
-    let model = Gpt::load(&settings.config, Weights::from_safetensors(weights)?)?;
+    let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()))?;
+    let model = Gpt::load(&settings.config, weights)?;
     let mut trainee = GptTrainee::new(model, Memory { recompute: true, positions: 7 }).train_all();
     let mut outputs = Outputs::new();
     for name in &settings.cases {
@@ -52,8 +55,8 @@ pub fn outputs(
         packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), Purpose::Training)
     };
     let batches = [pack(&first)?, pack(&second)?];
-    parts::gradients(&mut trainee, &batches[0], &mut outputs)?;
-    parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    parts::gradients(&mut trainee, &batches[0], &mut outputs, setup)?;
+    parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs, setup)?;
     Ok(outputs)
 }
 
@@ -134,7 +137,7 @@ fn forward(
     add("encoder", frames);
     add("perceiver", latents.shallow_clone());
     let mut x = model.embed(&latents, &at, pass);
-    let live = live(batch, model.config())?;
+    let live = live(batch, model.config())?.to_device(model.device());
     for (layer, block) in model.gpt.h.iter().enumerate() {
         x = block.forward(&x, &at.mask, pass);
         add(&format!("block.{layer}"), x.flatten(0, 1).index_select(0, &live));
@@ -166,12 +169,14 @@ fn decoded(
 ) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     let mel = Tensor::f_from_slice(&clip.mel)?.f_view([1, model.config().mels, -1])?;
+    let mel = mel.f_to_device(model.device())?.f_to_kind(model.kind())?;
     let latents = model.conditioning(&mel, Pass::Evaluate).squeeze_dim(0);
     let prefix = model.prefix(&latents, &clip.text)?.squeeze_dim(0);
     let (mut caches, mut state) = model.prefill(&[&prefix], clip.codes.len() as i64)?;
     let mut logits = vec![model.step_logits(&state)];
     for code in &clip.codes {
-        state = model.follow(&Tensor::from_slice(&[*code]).view([1, 1]), &mut caches);
+        let code = Tensor::from_slice(&[*code]).view([1, 1]).to_device(model.device());
+        state = model.follow(&code, &mut caches);
         logits.push(model.step_logits(&state));
     }
     outputs.insert("cache.logits".into(), Tensor::f_cat(&logits, 0)?);

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use stage_families::xtts::{DecoderConfig, DvaeConfig, SpeakerEncoderConfig};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::codec::DvaeCodec;
 use super::decoder::WaveformDecoder;
@@ -13,6 +13,7 @@ use super::speaker_encoder::SpeakerEncoder;
 use crate::codec::Codec;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, input};
+use crate::fixture::setup::Setup;
 use crate::mel::to_vec;
 use crate::weights::Weights;
 
@@ -38,16 +39,16 @@ pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],
     inputs: &Weights,
+    setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let _guard = tch::no_grad_guard();
     let settings: Settings = parts::settings(settings)?;
-    let mut weights = Weights::from_safetensors(weights)?;
+    let mut weights = Weights::from_safetensors(weights)?.moved(setup.device, None)?;
+    let inputs = &placed(inputs, setup)?;
     let mut outputs = Outputs::new();
-    let waves: Vec<&Tensor> =
-        (0..).map_while(|at| inputs.get(&format!("input.wave.{at}"))).collect();
     let encoder = weights.take_module("hifigan_decoder.speaker_encoder");
-    let encoder = SpeakerEncoder::load(&settings.speaker_encoder, encoder, Device::Cpu)?;
-    for (at, wave) in waves.iter().enumerate() {
+    let encoder = SpeakerEncoder::load(&settings.speaker_encoder, encoder, setup.device)?;
+    for (at, wave) in waves(inputs).into_iter().enumerate() {
         let wave = wave.f_unsqueeze(0)?;
         let vector = encoder.forward(&wave, settings.sample_rate)?;
         outputs.insert(format!("speaker.{at}"), vector);
@@ -64,15 +65,25 @@ pub fn outputs(
     ] {
         outputs.insert(format!("table.torch_spec.{name}"), Tensor::f_from_slice(&table)?);
     }
-    codes(&settings, &mut weights, &waves, inputs, &mut outputs)?;
+    codes(&settings, &mut weights, inputs, &mut outputs)?;
     spoken(&settings, &mut weights, inputs, &mut outputs)?;
     Ok(outputs)
+}
+
+/// The inputs on the device.
+fn placed(inputs: &Weights, setup: &Setup) -> Result<Weights, TorchError> {
+    let placed =
+        |(name, tensor): (&str, &Tensor)| Ok((name.to_owned(), tensor.f_to_device(setup.device)?));
+    inputs.iter().map(placed).collect()
+}
+
+fn waves(inputs: &Weights) -> Vec<&Tensor> {
+    (0..).map_while(|at| inputs.get(&format!("input.wave.{at}"))).collect()
 }
 
 fn codes(
     settings: &Settings,
     weights: &mut Weights,
-    waves: &[&Tensor],
     inputs: &Weights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
@@ -82,8 +93,8 @@ fn codes(
     let stats = stats.f_to_kind(Kind::Float)?;
     let conditioning = LogMel::conditioning(settings.sample_rate, &stats)?;
     let dvae_mel = LogMel::dvae(settings.sample_rate, &stats)?;
-    let codec = DvaeCodec::new(&settings.dvae, settings.sample_rate, &stats, dvae, Device::Cpu)?;
-    for (at, wave) in waves.iter().enumerate() {
+    let codec = DvaeCodec::new(&settings.dvae, settings.sample_rate, &stats, dvae, stats.device())?;
+    for (at, wave) in waves(inputs).into_iter().enumerate() {
         let row = wave.f_unsqueeze(0)?;
         outputs.insert(format!("mel.conditioning.{at}"), conditioning.forward(&row)?);
         outputs.insert(format!("mel.dvae.{at}"), dvae_mel.forward(&row)?);
@@ -105,8 +116,8 @@ fn spoken(
 ) -> Result<(), TorchError> {
     let decoder = weights.take_module("hifigan_decoder.waveform_decoder");
     let codes = (settings.code_stride, settings.sample_rate as f64);
-    let decoder = WaveformDecoder::of(&settings.decoder, codes, decoder, Device::Cpu)?;
     let hidden = input(inputs, "hidden")?.f_unsqueeze(0)?;
+    let decoder = WaveformDecoder::of(&settings.decoder, codes, decoder, hidden.device())?;
     let speaker = input(inputs, "speaker")?.f_view([1, -1, 1])?;
     for (at, speed) in settings.speeds.iter().enumerate() {
         outputs.insert(format!("wave.{at}"), decoder.forward(&hidden, &speaker, *speed)?);
