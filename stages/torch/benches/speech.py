@@ -4,22 +4,20 @@ many threads. Prints a table in Markdown. CPU time is the sum over all threads, 
 included.
 
     speech.py PROGRAM [--size small|published] [--threads 2] [--frames 64] [--prompt 64]
-        [--sentences 8] [--rounds 3] [--gpu 0]
+        [--sentences 8] [--rounds 3] [--gpu 0] [--alone] [--json FILE]
 
-PROGRAM is the benchmark `speech` of `stage-torch`. The original code generates one sentence at a
+`--alone` leaves the original code out, which needs Python only. PROGRAM is the benchmark `speech` of `stage-torch`. The original code generates one sentence at a
 time."""
 
 import argparse
+import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import time
 
-import torch
-
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "fixtures"))
-import make_fish_dual_ar as reference  # noqa: E402
 
 SIZES = {
     "small": dict(vocab_size=8192, n_layer=6, n_head=4, n_local_heads=2, dim=256, head_dim=64,
@@ -33,7 +31,16 @@ SIZES = {
 
 
 class Original:
-    def __init__(self, a, device):
+    """The original code, which is only imported where it is used."""
+
+    def __init__(self, a):
+        import make_fish_dual_ar as reference
+        import torch
+
+        torch.set_num_threads(a.threads)
+        torch.manual_seed(1)
+        self.torch, self.generate = torch, reference.inference.generate
+        device = torch.device("cpu" if a.gpu is None else f"cuda:{a.gpu}")
         config = reference.llama.DualARModelArgs(
             **SIZES[a.size], tie_word_embeddings=False, attention_qk_norm=True,
             scale_codebook_embeddings=True, fast_attention_qk_norm=False, fast_head_dim=64,
@@ -51,8 +58,8 @@ class Original:
     def seconds(self):
         """Seconds per frame, since a sentence may end early."""
         start, cpu = time.perf_counter(), time.process_time()
-        with torch.no_grad():
-            spoken = reference.inference.generate(
+        with self.torch.no_grad():
+            spoken = self.generate(
                 model=self.model, prompt=self.prompt, max_new_tokens=self.frames,
                 audio_masks=None, audio_parts=None, temperature=0.8, top_p=0.8,
                 repetition_penalty=1.1)
@@ -67,21 +74,21 @@ def main():
     for name, default in dict(threads=2, frames=64, prompt=64, sentences=8, rounds=3,
                               gpu=None).items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--json", type=pathlib.Path)
     a = parser.parse_args()
-    torch.set_num_threads(a.threads)
-    torch.manual_seed(1)
     words = [a.size, a.threads, a.frames, a.prompt] + ([] if a.gpu is None else [a.gpu])
     ours = subprocess.Popen([a.program, *map(str, words)], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, text=True)
-    original = Original(a, torch.device("cpu" if a.gpu is None else f"cuda:{a.gpu}"))
+    original = None if a.alone else Original(a)
 
     def speak(sentences):
         ours.stdin.write(f"{sentences}\n")
         ours.stdin.flush()
         return [float(word) / (sentences * a.frames) for word in ours.stdout.readline().split()]
 
-    works = {
-        "original, one sentence": original.seconds,
+    works = {"original, one sentence": original.seconds} if original else {}
+    works |= {
         "throstle, one sentence": lambda: speak(1),
         f"throstle, {a.sentences} sentences at once": lambda: speak(a.sentences),
     }
@@ -93,7 +100,9 @@ def main():
             if number:
                 times[name].append(both)
     ours.stdin.close()
-    one = "throstle, one sentence"
+    if ours.wait():
+        sys.exit(f"the program ended with {ours.returncode}")
+    one, rows = "throstle, one sentence", []
     print("| generation | frames a second | against one sentence | CPU seconds a frame |")
     print("|---|---|---|---|")
     for name, own in times.items():
@@ -102,6 +111,9 @@ def main():
         ratio = statistics.median(first / wall for (first, _), (wall, _) in zip(times[one], own))
         cpu = statistics.median(cpu for _, cpu in own)
         print(f"| {name} | {rate:.2f} | {ratio:.2f} | {cpu:.3f} |")
+        rows.append(dict(name=name, frames_per_second=rate, ratio=ratio, cpu_seconds=cpu))
+    if a.json:
+        a.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

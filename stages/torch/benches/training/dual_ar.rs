@@ -6,12 +6,11 @@ use stage_torch::dual_ar::{Batch, Clip, Config, DualAr, Tokens};
 use stage_torch::fish::{DualArTrainee, Memory as Pieces};
 use stage_torch::lora::{LoraSettings, attach};
 use stage_torch::train::order::{self, Grouping, Order};
-use stage_torch::weights::Weights;
 use tch::Tensor;
 
 use crate::memory::Memory;
 use crate::step::Bench;
-use crate::{Options, Spec};
+use crate::{Options, Spec, read, weights};
 
 pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let memory = Memory::new(options.gpu);
@@ -19,9 +18,8 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let tokens: Tokens = serde_json::from_value(spec.more["tokens"].clone()).unwrap();
     let batch = batch(folder, &config, options);
     let kind = options.precision.kind();
-    let weights =
-        Weights::from_safetensors(&std::fs::read(folder.join("model.safetensors")).unwrap());
-    let weights = weights.unwrap().moved(options.device(), Some(kind)).unwrap();
+    let weights = weights(folder, || DualAr::fresh(&config, 1).unwrap());
+    let weights = weights.moved(options.device(), Some(kind)).unwrap();
     let mut model = DualAr::load(config, tokens, weights).unwrap();
     let pieces = Pieces { recompute: options.checkpointing, ..Pieces::default() };
     let trainee = match options.rank {
@@ -38,8 +36,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
 
 /// The clips, one or several per row.
 fn batch(folder: &Path, config: &Config, options: &Options) -> Batch {
-    let data = Weights::from_safetensors(&std::fs::read(folder.join("batch.safetensors")).unwrap());
-    let data = data.unwrap();
+    let data = read(folder, "batch.safetensors");
     let numbers = |tensor: &Tensor| -> Vec<i32> {
         Vec::try_from(tensor.to_kind(tch::Kind::Int).contiguous().view(-1)).unwrap()
     };

@@ -1,4 +1,4 @@
-"""Shared by the families: the folder that both sides read, and the process of the original code,
+"""Shared by the families: the weights that both sides read, and the process of the original code,
 which answers like `main.rs`.
 
     family.py FAMILY FOLDER OPTIONS
@@ -17,27 +17,20 @@ import time
 import torch
 from safetensors.torch import load_file, save_file
 
+import data
+
 KINDS = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
          "fp16": torch.float16}
 
 
-def write(folder, spec, model, batch):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "spec.json").write_text(json.dumps(spec))
-    for name, tensors in {"model": model, "batch": batch}.items():
-        tensors = {key: tensor.detach().contiguous().clone() for key, tensor in tensors.items()}
-        save_file(tensors, folder / f"{name}.safetensors")
+def write_weights(folder, tensors):
+    tensors = {key: tensor.detach().contiguous().clone() for key, tensor in tensors.items()}
+    save_file(tensors, folder / "model.safetensors")
 
 
 def read(folder):
     spec = json.loads((folder / "spec.json").read_text())
     return spec, load_file(folder / "model.safetensors"), load_file(folder / "batch.safetensors")
-
-
-def spec_of(config, **changes):
-    spec = dict(config=config, learning_rate=1e-4, betas=[0.9, 0.95], epsilon=1e-5,
-                weight_decay=0.0, decays_all=False, clip=1.0, more={})
-    return spec | changes
 
 
 def optimizer_of(spec, groups, options):
@@ -81,8 +74,8 @@ def main():
     family, folder, options = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3])
     if "make" in options:
         torch.manual_seed(1)
-        generator = torch.Generator().manual_seed(1)
-        importlib.import_module(family).make(folder, options["make"], generator)
+        spec = data.make(folder, family, options["make"])
+        write_weights(folder, importlib.import_module(family).weights(spec))
         return
     torch.set_num_threads(options["threads"])
     torch.manual_seed(1)

@@ -16,6 +16,7 @@ use std::path::Path;
 use serde::Deserialize;
 use stage_torch::train::kernels::{Attention, Kernels};
 use stage_torch::train::precision::Precision;
+use stage_torch::weights::Weights;
 use tch::Device;
 
 /// The switches of a run.
@@ -79,6 +80,19 @@ pub struct Spec {
 impl Spec {
     fn read(folder: &Path) -> Spec {
         serde_json::from_slice(&std::fs::read(folder.join("spec.json")).unwrap()).unwrap()
+    }
+}
+
+/// A file of tensors in the folder.
+fn read(folder: &Path, name: &str) -> Weights {
+    Weights::from_safetensors(&std::fs::read(folder.join(name)).unwrap()).unwrap()
+}
+
+/// The weights that the original code has written, else `fresh` ones.
+fn weights(folder: &Path, fresh: impl FnOnce() -> Weights) -> Weights {
+    match folder.join("model.safetensors").exists() {
+        true => read(folder, "model.safetensors"),
+        false => fresh(),
     }
 }
 

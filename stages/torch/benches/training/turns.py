@@ -3,7 +3,9 @@ other load on the machine slows all alike. Each switch alone, then all together,
 and data. Prints a table in Markdown.
 
     turns.py PROGRAM [--families dual_ar,vits,xtts] [--size small|published] [--rounds 5]
-             [--threads 2] [--gpu 0] [--one-at-a-time] [--json FILE]
+             [--threads 2] [--gpu 0] [--one-at-a-time] [--alone] [--json FILE]
+
+`--alone` leaves the original code out: then this needs Python only, and our program draws the weights.
 """
 
 import argparse
@@ -14,6 +16,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import data
 
 HERE = pathlib.Path(__file__).parent
 FAMILIES = {"dual_ar": "Fish Speech (DualAR)", "vits": "VITS", "xtts": "XTTS v2 (GPT)"}
@@ -48,7 +52,9 @@ def rows_of(family, on_gpu):
         together |= fused | dict(packing=True)
         if on_gpu:
             switches["TF32"] = dict(precision="tf32")
+        switches["LoRA"] = dict(rank=8)
         if family == "dual_ar":
+            original.append(("LoRA", ORIGINAL | dict(rank=8)))
             original.append(("checkpointing", ORIGINAL | dict(checkpointing=True)))
     ours = [("plain", PLAIN)] + [(name, PLAIN | change) for name, change in switches.items()]
     ours += [("all together", PLAIN | together),
@@ -142,23 +148,28 @@ def report(family, size, rows):
     print("| side | switches | a step | against the original | CPU time | against the original | "
           f"peak memory | loss, step 1 | loss, step {steps} |")
     print("|---|---|---|---|---|---|---|---|---|")
-    first = rows[0]
+    # Without the original code nothing is compared with it.
+    first = rows[0] if rows[0].side == "original" and rows[0].seconds else None
     for row in rows:
         if row.failure:
             print(f"| {row.side} | {row.label} | failed: {row.failure} | | | | | | |")
             continue
         low, middle, high = (statistics.quantiles(row.seconds, n=4) if len(row.seconds) > 1
                              else row.seconds * 3)
-        ratio, processor_ratio = (
-            statistics.median(one / own for one, own in zip(theirs, own_times))
-            for theirs, own_times in [(first.seconds, row.seconds), (first.processor, row.processor)])
+        ratio = first and f"{ratio_of(first.seconds, row.seconds):.2f}x as fast"
+        processor = first and f"{ratio_of(first.processor, row.processor):.2f}x less"
         losses = [f"{loss:.4f}" if loss is not None else "none"
                   for loss in (row.losses[0], row.losses[-1])]
         print(f"| {row.side} | {row.label} | {middle:.3f} s ({low:.3f} to {high:.3f}) | "
-              f"{ratio:.2f}x as fast | {statistics.median(row.processor):.2f} s | "
-              f"{processor_ratio:.2f}x less | {row.peak / 1e6:.0f} MB{planned(row)} | {losses[0]} | "
+              f"{ratio or 'not run'} | {statistics.median(row.processor):.2f} s | "
+              f"{processor or 'not run'} | {row.peak / 1e6:.0f} MB{planned(row)} | {losses[0]} | "
               f"{losses[1]} |")
     sys.stdout.flush()
+
+
+def ratio_of(first, own):
+    """Both sides of a ratio are of the same round."""
+    return statistics.median(one / other for one, other in zip(first, own))
 
 
 def planned(row):
@@ -177,6 +188,7 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--gpu", type=int)
     parser.add_argument("--one-at-a-time", action="store_true")
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--only", help="part of the labels of the rows that are measured")
     parser.add_argument("--json", type=pathlib.Path)
     a = parser.parse_args()
@@ -187,11 +199,16 @@ def main():
     for family in a.families.split(","):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            # One process per family: families replace modules that they do not need.
-            subprocess.run([sys.executable, str(HERE / "family.py"), family, str(folder),
-                            json.dumps({"make": size})], check=True)
+            if a.alone:
+                data.make(folder, family, size)
+            else:
+                # One process per family: families replace modules that they do not need.
+                subprocess.run([sys.executable, str(HERE / "family.py"), family, str(folder),
+                                json.dumps({"make": size})], check=True)
             rows = []
             for side, label, options in rows_of(family, a.gpu is not None):
+                if a.alone and side == "original":
+                    continue
                 if a.only and not any(part in label for part in a.only.split(",")):
                     continue
                 options = options | {"threads": a.threads, "gpu": a.gpu}
@@ -202,8 +219,9 @@ def main():
             measure(rows, a.rounds, one_at_a_time)
             report(family, size, rows)
             results += [dict(family=family, size=size, side=row.side, label=row.label,
-                             seconds=row.seconds, processor=row.processor, losses=row.losses, failure=row.failure,
-                             peak=getattr(row, "peak", None)) for row in rows]
+                             seconds=row.seconds, processor=row.processor, losses=row.losses,
+                             failure=row.failure, peak=getattr(row, "peak", None),
+                             planned=getattr(row, "planned", None)) for row in rows]
     if a.json:
         a.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -11,25 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "fixtures"))
 import make_vits as reference  # noqa: E402
 
 import family  # noqa: E402
-
-# The configuration that finetune-hf-vits trains with.
-PUBLISHED = dict(
-    model_type="vits", discriminator_scale_channels=[1, 16, 64, 256, 1024],
-    discriminator_periods=[2, 3, 5, 7, 11],
-    discriminator_period_channels=[1, 32, 128, 512, 1024], leaky_relu_slope=0.1)
-SMALL = PUBLISHED | dict(
-    hidden_size=96, flow_size=96, num_hidden_layers=3, ffn_dim=384, upsample_initial_channel=128,
-    duration_predictor_filter_channels=96, prior_encoder_num_wavenet_layers=2,
-    posterior_encoder_num_wavenet_layers=6, discriminator_scale_channels=[1, 16, 64, 256],
-    discriminator_period_channels=[1, 8, 32, 128, 256])
-TINY = SMALL | dict(
-    hidden_size=32, flow_size=32, num_hidden_layers=1, ffn_dim=64, upsample_initial_channel=32,
-    duration_predictor_filter_channels=32, discriminator_scale_channels=[1, 4, 16],
-    discriminator_period_channels=[1, 4, 16])
-SIZES = {"tiny": (TINY, 1, 60), "small": (SMALL, 2, 200), "published": (PUBLISHED, 16, 200)}
-RATE = 16000
-PART = 32
-
+from data import PART, RATE  # noqa: E402
 
 class Arguments:
     """The arguments that the generator of fixtures reads."""
@@ -38,23 +20,11 @@ class Arguments:
     stochastic, speakers, mel_weight, kl_weight = 1, 1, 45.0, 1.0
 
 
-def make(folder, size, generator):
-    config, clips, frames = SIZES[size]
-    config = config | dict(segment_size=PART * 256, sampling_rate=RATE)
-    model, judge = nets(config)
+def weights(spec):
+    model, judge = nets(spec["config"])
     tensors = {reference.plain(name): tensor for name, tensor in model.named_parameters()}
-    tensors |= {f"discriminator.{reference.plain(name)}": tensor
-                for name, tensor in judge.named_parameters()}
-    batch = {}
-    for at in range(clips):
-        own = frames - (at * frames) // (2 * clips)
-        time = torch.arange(own * 256) / RATE
-        batch[f"{at}.tokens"] = torch.randint(1, 30, (own // 2 + 1,), generator=generator).int()
-        batch[f"{at}.wave"] = (0.4 * torch.sin(2000 * (1 + at) * time)
-                               + 0.05 * torch.randn(own * 256, generator=generator))
-    spec = family.spec_of(config, learning_rate=2e-4, betas=[0.8, 0.99], epsilon=1e-9,
-                          weight_decay=0.01, decays_all=True, clip=0)
-    family.write(folder, spec, tensors, batch)
+    return tensors | {f"discriminator.{reference.plain(name)}": tensor
+                      for name, tensor in judge.named_parameters()}
 
 
 def nets(config):

@@ -6,26 +6,28 @@ use std::path::Path;
 use serde_json::json;
 use stage_torch::vits::{
     Batch, Config, Form, LossWeights, Networks, Recording, TrainingOptions, VitsTrainee, align,
-    prepare,
+    fresh, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Kind, Tensor};
 
 use crate::memory::Memory;
 use crate::step::Bench;
-use crate::{Options, Spec};
+use crate::{Options, Spec, read, weights};
 
 pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let memory = Memory::new(options.gpu);
     let config = Config::parse(spec.config.to_string().as_bytes()).unwrap();
-    let read =
-        |name: &str| Weights::from_safetensors(&std::fs::read(folder.join(name)).unwrap()).unwrap();
-    let prepared = prepare(&config, read("model.safetensors"), Form::Normed, options.device());
-    let weights = LossWeights { mel: 45.0, kl: 1.0, ..LossWeights::default() };
+    let weights = weights(folder, || {
+        let both = [fresh::generator(&config, 1), fresh::discriminator(&config, 1)];
+        both.into_iter().flat_map(|weights| weights.unwrap()).collect()
+    });
+    let prepared = prepare(&config, weights, Form::Normed, options.device());
+    let loss = LossWeights { mel: 45.0, kl: 1.0, ..LossWeights::default() };
     let kind = options.precision.kind();
-    let training = TrainingOptions { bands: 80, weights, dropout: false, kind };
+    let training = TrainingOptions { bands: 80, weights: loss, dropout: false, kind };
     let nets = Networks::new(&config, prepared.unwrap(), training).unwrap();
-    let batch = batch(&read("batch.safetensors"), config.hop());
+    let batch = batch(&read(folder, "batch.safetensors"), config.hop());
     let clip = &batch.clips[0];
     let (tokens, frames) = (clip.tokens.len(), clip.wave.len() / config.hop() as usize);
     let device = options.device();

@@ -11,44 +11,11 @@ import coqui  # noqa: E402,F401
 from TTS.tts.layers.xtts.gpt import GPT  # noqa: E402
 
 import family  # noqa: E402
+from data import STRIDE  # noqa: E402
 
-STRIDE, FRAMES = 1024, 517
-SIZES = {
-    "tiny": dict(layers=2, width=64, heads=4, text_tokens=100, codes=64, clips=2, text=(5, 12),
-                 length=(10, 24)),
-    "small": dict(layers=6, width=256, heads=4, text_tokens=2000, codes=1024, clips=3,
-                  text=(20, 80), length=(60, 140)),
-    # 441 million parameters.
-    "published": dict(layers=30, width=1024, heads=16, text_tokens=6681, codes=1024, clips=3,
-                      text=(40, 120), length=(100, 240)),
-}
-
-
-def make(folder, size, generator):
-    s = SIZES[size]
-    config = dict(
-        layers=s["layers"], width=s["width"], heads=s["heads"], text_tokens=s["text_tokens"],
-        start_text_token=s["text_tokens"] - 1, stop_text_token=0, audio_tokens=s["codes"] + 2,
-        start_audio_token=s["codes"], stop_audio_token=s["codes"] + 1, max_text_tokens=402,
-        max_audio_tokens=605, code_stride=STRIDE, latents=32, perceiver_layers=2,
-        perceiver_heads=8, perceiver_head_width=64, conditioning_layers=6,
-        conditioning_heads=s["heads"], mels=80, sample_rate=22050, dropout=0.1,
-        layer_norm_eps=1e-5)
-    model = build(config)
-    weights = {f"gpt.{name}": tensor for name, tensor in model.state_dict().items()}
-
-    def drawn(low, high, *shape):
-        return torch.randint(low, high, shape, generator=generator)
-
-    batch = {}
-    for at in range(s["clips"]):
-        text, codes = (int(drawn(*s[part], 1)) for part in ("text", "length"))
-        batch[f"{at}.text"] = drawn(1, s["text_tokens"] - 1, text).int()
-        batch[f"{at}.codes"] = drawn(0, s["codes"], codes).int()
-        batch[f"{at}.mel"] = torch.randn(80, FRAMES, generator=generator)
-    spec = family.spec_of(config, learning_rate=5e-6, betas=[0.9, 0.96], epsilon=1e-8,
-                          weight_decay=1e-2, clip=0)
-    family.write(folder, spec, weights, batch)
+def weights(spec):
+    model = build(spec["config"])
+    return {f"gpt.{name}": tensor for name, tensor in model.state_dict().items()}
 
 
 def build(c):

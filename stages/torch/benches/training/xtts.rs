@@ -6,25 +6,25 @@ use serde_json::json;
 use stage_families::training::Setting;
 use stage_families::xtts::training_memory;
 use stage_torch::lora::{LoraSettings, attach};
+use stage_torch::random::Random;
 use stage_torch::weights::Weights;
 use stage_torch::xtts::{
     Batch, Clip, Gpt, GptConfig, GptTrainee, Layout, Memory as Pieces, Packer, Parity, Purpose,
 };
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::memory::Memory;
 use crate::step::Bench;
-use crate::{Options, Spec};
+use crate::{Options, Spec, read, weights};
 
 pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let memory = Memory::new(options.gpu);
     let mut config: GptConfig = serde_json::from_value(spec.config.clone()).unwrap();
     config.dropout = options.dropout.unwrap_or(config.dropout);
-    let read =
-        |name: &str| Weights::from_safetensors(&std::fs::read(folder.join(name)).unwrap()).unwrap();
-    let batch = batch(&read("batch.safetensors"), &config, options);
+    let batch = batch(&read(folder, "batch.safetensors"), &config, options);
     let kind = options.precision.kind();
-    let weights = read("model.safetensors").moved(options.device(), Some(kind)).unwrap();
+    let weights = weights(folder, || fresh(&config));
+    let weights = weights.moved(options.device(), Some(kind)).unwrap();
     let mut model = Gpt::load(&config, weights).unwrap();
     if let Some(dropout) = options.attention_dropout {
         model.set_dropout(config.dropout, dropout);
@@ -46,6 +46,19 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
         "plan" => json!({"bytes": planned}),
         other => panic!("no work `{other}`"),
     });
+}
+
+/// Random weights: norms of one, biases of zero, and the deviation of GPT-2.
+fn fresh(config: &GptConfig) -> Weights {
+    let mut random = Random::new(1);
+    let options = (Kind::Float, Device::Cpu);
+    let mut draw = |name: &str, shape: &[i64]| match shape.len() {
+        1 if name.ends_with(".bias") => Tensor::zeros(shape, options),
+        1 => Tensor::ones(shape, options),
+        _ => random.normal(shape, 0.02).unwrap(),
+    };
+    let tensors = config.tensors().into_iter();
+    tensors.map(|(name, shape)| (name.clone(), draw(&name, &shape))).collect()
 }
 
 /// The memory that a plan shows for such a training.
