@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test lint doc bench bench-training bench-speech gpu-parcel parity parity-short soak fuzz clean
+.PHONY: build demo test lint doc bench bench-training bench-speech bench-programs gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -52,18 +52,20 @@ bench-training: build
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
 
+# The programs that measure, beside `throstle`, where `tools/gpu.sh` looks for them.
+bench-programs:
+	@$(LIBTORCH_ENV) bash tools/bench_programs.sh release
+
 # The programs, `tools/gpu.sh` and its data, for a machine with a GPU, torch 2.11, and neither a network
 # nor Rust: `tar xf gpu-parcel.tar.xz; gpu-parcel/tools/gpu.sh`.
-gpu-parcel: build
-	@rm -rf target/gpu-parcel; mkdir -p target/gpu-parcel/{bin,tools,pipelines,stages/torch}
-	@for program in throstle throstle-torch; do \
-		strip -o "target/gpu-parcel/bin/$$program" "target/release/$$program"; done
-	@cp tools/gpu.sh tools/libtorch.sh target/gpu-parcel/tools
-	@git ls-files pipelines/demo stages/torch/fixtures | tar -c -T - | tar -x -C target/gpu-parcel
-	@tar -cJf target/gpu-parcel.tar.xz -C target gpu-parcel
-	@bytes=$$(stat -c %s target/gpu-parcel.tar.xz); [ "$$bytes" -lt 64000000 ] || \
-		{ echo "the parcel has $$bytes bytes, more than 64 MB" >&2; exit 1; }
-	@echo "target/gpu-parcel.tar.xz"
+gpu-parcel: build bench-programs
+	@bash tools/gpu_parcel.sh
+
+# Every part of `tools/gpu.sh`, tiny and on the processor, with the programs that `test` has built:
+# every commit passes it.
+gpu-short:
+	@$(LIBTORCH_ENV) bash tools/bench_programs.sh debug; rm -rf target/gpu-short; \
+		bash tools/gpu.sh --cpu --programs target/debug --out target/gpu-short
 
 # Each model against its reference implementation in Python, which is fetched first: its default
 # sizes, then sizes drawn from several seeds.
@@ -76,8 +78,10 @@ parity: build
 parity-short:
 	@$(LIBTORCH_ENV) bash tools/parity.sh target/debug/throstle-torch $(FIRST_SEED) 1
 
-# The long versions of tests that every commit runs in short form.
+# The long versions of tests that every commit runs in short form, and libtorch for CUDA on a machine
+# without a GPU, which is fetched first (3 GB).
 soak:
+	@bash tools/libtorch.sh --cuda > /dev/null
 	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
 		cargo test --workspace --quiet -- --ignored soak
 

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds the programs that measure (`training`, `speech`, `fish_dac`) and puts them beside `throstle`,
+# where `tools/gpu.sh` looks for them.
+#
+#     tools/bench_programs.sh [debug|release]
+set -euo pipefail
+
+profile=${1:-release}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+[ "$profile" = debug ] && flags=() || flags=(--release)
+cd "$root"
+export LIBTORCH
+LIBTORCH=$(bash tools/libtorch.sh)
+cargo build --quiet "${flags[@]}" --workspace --bench training --bench speech --bench fish_dac \
+    --message-format=json |
+    sed -n 's/.*"name":"\(training\|speech\|fish_dac\)".*"executable":"\([^"]*\)".*/\1 \2/p' |
+    while read -r name built; do ln -f "$built" "target/$profile/$name"; done
