@@ -8,6 +8,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "fixtures"))
 import make_fish_dual_ar as reference  # noqa: E402
+from fish_speech.models.text2semantic import lora  # noqa: E402
 
 import family  # noqa: E402
 
@@ -28,11 +29,12 @@ class Reference:
         self.spec, weights, data = family.read(folder)
         begin = self.spec["more"]["tokens"]["semantic_begin"]
         self.model = build(self.spec["config"], begin, options.get("checkpointing", False))
-        self.model.load_state_dict(weights)
+        rank = options.get("rank")
+        if rank:
+            # It replaces the layers, so their weights come after it.
+            lora.setup_lora(self.model, lora.LoraConfig(r=rank, lora_alpha=2 * rank))
+        self.model.load_state_dict(weights, strict=not rank)
         del weights
-        if options.get("rank"):
-            reference.lora.setup_lora(self.model, reference.lora.LoraConfig(
-                r=options["rank"], lora_alpha=2 * options["rank"]))
         self.model.to(device, family.KINDS[options.get("precision", "f32")]).train()
         self.batch = [tensor.to(device) for tensor in padded(data)]
         self.parameters = [each for each in self.model.parameters() if each.requires_grad]
