@@ -39,6 +39,8 @@ const EARLY: f64 = 0.2;
 const MEMORY_SPREAD: f64 = 1.2;
 /// The share of GPU memory that a batch may use.
 const USABLE: f64 = 0.94;
+/// Gradients are summed up in f32.
+const GRADIENT_BYTES: f64 = 4.0;
 /// f32 copies and both moments of each trained value in a saved state.
 const STATE_BYTES: f64 = 12.0;
 
@@ -65,17 +67,26 @@ impl Plan<'_> {
         self.model.memory(&Setting { rows, ..self.setting.clone() })
     }
 
+    /// The peak of a step in batches of this size. The allocator of a processor seldom has room for
+    /// gradients where activations were freed; that of a GPU has.
+    fn peak(&self, rows: i64, is_gpu: bool) -> f64 {
+        let memory = self.memory(rows);
+        match is_gpu && rows >= self.setting.rows * self.accumulation {
+            true => memory.total(),
+            false => memory.total_of_several(),
+        }
+    }
+
     /// The number of rows that fit, at most those of a step; 0 if not even one does.
     fn fitting(&self, bytes: f64, scale: f64) -> i64 {
-        let fits = |rows: &i64| GPU_CONTEXT + self.memory(*rows).total() * scale <= bytes * USABLE;
+        let fits = |rows: &i64| GPU_CONTEXT + self.peak(*rows, true) * scale <= bytes * USABLE;
         let most = self.setting.rows * self.accumulation;
-        (1..=most).take_while(fits).last().unwrap_or(0)
+        (1..=most).rev().find(fits).unwrap_or(0)
     }
 
     /// The size of saved states and of the resulting weights.
     fn bytes(&self, saves: f64, kept: f64) -> f64 {
-        let memory = self.memory(1);
-        let trained = memory.gradients / self.setting.width();
+        let trained = self.memory(1).gradients / GRADIENT_BYTES;
         saves * trained * STATE_BYTES + kept * trained * self.setting.width()
     }
 }
@@ -95,8 +106,8 @@ impl Estimator<'_> {
         let Ok(plan) = self.plan_of(spec, training, device, model) else {
             return StageEstimate::unknown(0);
         };
-        let total = plan.memory(plan.setting.rows).total();
         let is_gpu = matches!(device, Device::Gpu(_));
+        let total = plan.peak(plan.setting.rows, is_gpu);
         let context = if is_gpu { GPU_CONTEXT } else { 0.0 };
         let memory = Figure::within(total, MEMORY_SPREAD) + Figure::exact(context);
         let mut estimate = StageEstimate {

@@ -144,22 +144,35 @@ fn to_owned(patterns: Vec<&str>) -> Vec<String> {
 
 pub(crate) const F32: f64 = 4.0;
 
-/// Bytes at the peak of a step, by purpose, without those of the program itself.
+/// Bytes of a step, by purpose, without those of the program itself. Gradients are made in the
+/// backward pass, which frees activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
     pub weights: f64,
     pub gradients: f64,
     /// The two moments of AdamW, and the f32 copies if weights are not f32.
     pub optimizer: f64,
-    /// Activations that the backward pass needs.
+    /// Activations at the start of the backward pass.
     pub activations: f64,
     /// Logits of one chunk, with their gradients.
     pub logits: f64,
+    /// Activations of the last block of the backward pass.
+    pub block: f64,
 }
 
 impl Memory {
+    /// The peak of a step of one batch.
     pub fn total(&self) -> f64 {
-        self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        self.states() + (self.activations + self.logits).max(self.gradients + self.block)
+    }
+
+    /// The peak of a step of several batches: their gradients are summed up.
+    pub fn total_of_several(&self) -> f64 {
+        self.states() + self.gradients + (self.activations + self.logits).max(self.block)
+    }
+
+    fn states(&self) -> f64 {
+        self.weights + self.optimizer
     }
 
     /// For a model with these numbers of frozen and trained values.

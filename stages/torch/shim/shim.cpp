@@ -194,6 +194,11 @@ char *throstle_sum_in_f32(const at::Tensor *parameter) {
   return caught([&] { parameter->set_grad_dtype(at::kFloat); });
 }
 
+// Frees the gradient of this leaf: the next one takes its place, and is not added to zeros.
+void throstle_drop_gradient(const at::Tensor *parameter) {
+  parameter->mutable_grad() = at::Tensor();
+}
+
 // The kernels that scaled dot product attention may choose from.
 char *throstle_set_attention(bool flash, bool efficient, bool math, bool cudnn) {
   return caught([&] {

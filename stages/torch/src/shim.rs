@@ -44,6 +44,7 @@ unsafe extern "C" {
         from: *const *const C_tensor,
     ) -> *mut c_char;
     fn throstle_sum_in_f32(parameter: *const C_tensor) -> *mut c_char;
+    fn throstle_drop_gradient(parameter: *const C_tensor);
     fn throstle_set_attention(flash: bool, efficient: bool, math: bool, cudnn: bool)
     -> *mut c_char;
     fn throstle_attention() -> c_int;
@@ -231,6 +232,12 @@ pub fn operations<T>(names: &[&CStr], work: impl FnOnce() -> T) -> Result<(T, u6
 pub fn sum_in_f32(parameter: &Tensor) -> Result<(), TorchError> {
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
     outcome(unsafe { throstle_sum_in_f32(parameter.as_ptr()) })
+}
+
+/// Frees the gradient of a leaf.
+pub fn drop_gradient(parameter: &Tensor) {
+    // SAFETY: the pointer is to a tensor that outlives the call; the function throws no exception.
+    unsafe { throstle_drop_gradient(parameter.as_ptr()) }
 }
 
 /// Sets the kernels of this process.

@@ -8,15 +8,9 @@ use stage_formats::pattern::is_match;
 
 /// The size of a chunk: positions with logits, and frames in the fast layers.
 const PIECE: f64 = 1024.0;
-/// Tensors as large as the logits beside those in the compute type: the same in f32, the
-/// log-softmax, and the gradient.
-const LOGITS_F32: f64 = 3.0;
-/// Logits and their gradient in the compute type.
-const LOGITS: f64 = 2.0;
-/// Numbers that an adapter keeps for each input value: its dropout mask, and the masked value.
-const ADAPTED: f64 = 2.0;
-/// Numbers per logit that the adapter of the output layer adds, in the compute type.
-const ADAPTED_LOGITS: f64 = 1.0;
+/// Tensors as large as the logits at the same time, in f32: their log-softmax, its gradient, and
+/// that of the logits.
+const LOGITS: f64 = 3.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
 
@@ -30,25 +24,25 @@ impl Config {
         };
         let tokens = (setting.rows * setting.length) as f64;
         let piece = tokens.min(PIECE);
-        let width = setting.width();
-        let logits = |positions: f64, entries: i64, module: &str| {
-            let adapted = if setting.is_adapted(module) { ADAPTED_LOGITS } else { 0.0 };
-            positions * entries as f64 * ((LOGITS + adapted) * width + LOGITS_F32 * F32)
-        };
+        let is_whole = setting.adapters.is_none();
+        let logits = |positions: f64, entries: i64| LOGITS * positions * entries as f64 * F32;
+        // The gradient of the output layer is there from then on.
+        let output = if is_whole { (self.vocab_size * self.slow.dim) as f64 * F32 } else { 0.0 };
         let codes = piece * self.num_codebooks as f64;
         let inputs = |block: &str| self.adapted_inputs(block, setting);
         let (slow_kept, slow_block) = self.slow.activations(tokens, inputs("layers.0."), setting);
         let (fast_kept, fast_block) =
             self.fast.activations(codes, inputs("fast_layers.0."), setting);
-        let fast = fast_kept + fast_block.max(logits(codes, self.codebook_size, "fast_output"));
-        let words = logits(piece, self.vocab_size, "output");
+        let fast = fast_kept + fast_block.max(logits(codes, self.codebook_size));
+        let words = logits(piece, self.vocab_size);
         // The backward pass of the losses runs while the slow layers wait, and that of a slow block
         // after them.
-        let (activations, logits) = match words > fast.max(slow_block) {
+        let waits = fast.max(slow_block) + output;
+        let (activations, logits) = match words > waits {
             true => (slow_kept, words),
-            false => (slow_kept + fast.max(slow_block), 0.0),
+            false => (slow_kept + waits, 0.0),
         };
-        Memory { activations, logits, ..memory }
+        Memory { activations, logits, block: slow_block, ..memory }
     }
 
     /// Floating-point operations of one batch, forward and backward.
@@ -103,7 +97,8 @@ impl Stack {
     /// per token go into the adapters of a block.
     fn activations(&self, tokens: f64, adapted: f64, setting: &Setting) -> (f64, f64) {
         let layers = self.layers as f64;
-        let adapters = adapted * ADAPTED * setting.width();
+        // The dropout mask and the masked value, in the precision of the adapter.
+        let adapters = adapted * (setting.width() + F32);
         let block = tokens * (self.bytes_per_token(setting) + adapters);
         match setting.checkpointing {
             true => ((layers + 1.0) * tokens * self.dim as f64 * setting.width(), block),
@@ -111,16 +106,25 @@ impl Stack {
         }
     }
 
-    /// The activations that a block keeps for the backward pass: its input and both norms of it;
-    /// queries, keys and values, normed, rotated and repeated; the output of attention; and the
-    /// four states of the gated feed-forward layer. Norms keep f32 copies of half-precision inputs.
+    /// The activations that a block keeps for the backward pass: the inputs of both norms, in f32;
+    /// those of the norms of queries and keys; rotated queries, and keys and values repeated for
+    /// each of their heads; the output of attention; and the states of the gated feed-forward layer.
+    /// A trained weight also keeps what it is multiplied by.
     fn bytes_per_token(&self, setting: &Setting) -> f64 {
         let (dim, inner) = (self.dim as f64, self.intermediate_size as f64);
         let queries = (self.heads * self.head_dim) as f64;
         let keys = (self.kv_heads * self.head_dim) as f64;
-        let values = 4.0 * dim + 6.0 * queries + 4.0 * keys + 4.0 * inner;
-        let copies = if setting.is_half { 2.0 * dim + queries + keys } else { 0.0 };
-        values * setting.width() + copies * F32
+        let mut values = 4.0 * queries + 3.0 * inner;
+        let mut wide = 2.0 * dim;
+        if self.qk_norm {
+            // In f32 they are parts of the fused projection, which stays as a whole.
+            wide += queries + keys + if setting.is_half { 0.0 } else { keys };
+        }
+        if setting.adapters.is_none() {
+            values += 4.0 * dim + queries + inner;
+            wide += if self.qk_norm { queries + keys } else { 0.0 };
+        }
+        values * setting.width() + wide * F32
     }
 }
 

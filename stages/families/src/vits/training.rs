@@ -64,7 +64,7 @@ mod tests {
     fn a_smaller_model_takes_less_of_everything() {
         let setting = setting(4, 3.0, false);
         let published = training_memory(&Config::mms(), &setting);
-        let states = published.total() - published.activations;
+        let states = published.total_of_several() - published.activations;
         assert!((states / 1.33e9 - 1.0).abs() < 0.01, "{states}");
         let narrow = Config { upsample_initial_channel: 32, hidden_size: 48, ..Config::mms() };
         let small = training_memory(&narrow, &setting);

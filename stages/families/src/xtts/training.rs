@@ -13,12 +13,15 @@ const F32: f64 = 4.0;
 const CROP_FRAMES: f64 = 517.0;
 /// Positions with logits at a time.
 const PIECE: f64 = 1024.0;
-/// Copies of logits: the logits, in f32, log-softmax, and two gradients.
-const LOGITS: f64 = 5.0;
-/// Values per position that a block keeps, in channels: its input and both norms of it; queries,
-/// keys and values; the output of attention; the wide layer before and after its activation; and
-/// input and output of two dropouts.
-const BLOCK: f64 = 3.0 + 1.0 + 3.0 + 8.0 + 4.0;
+/// Tensors as large as the logits at the same time: their log-softmax, its gradient, and that of
+/// the logits.
+const LOGITS: f64 = 3.0;
+/// Values per position that a block keeps, in channels: the inputs of both norms; queries, keys and
+/// values; the wide layer before its activation; and the masks of two dropouts.
+const BLOCK: f64 = 2.0 + 3.0 + 4.0 + 2.0;
+/// The same for the weights of a block that are trained: both normed inputs, the output of attention,
+/// and the wide layer after its activation.
+const MULTIPLIED: f64 = 2.0 + 1.0 + 4.0;
 /// Attention weights: the softmax, its dropout mask, and the masked weights.
 const ATTENTION: f64 = 3.0;
 /// The block in the backward pass: gradients of its widest layer and of the attention weights.
@@ -28,8 +31,6 @@ const ATTENTION_GRADIENTS: f64 = 2.0;
 /// in f32; queries, keys and values, and the first two scaled; and the output of attention.
 const CONDITIONING: f64 = 3.0 + 3.0 + 2.0 + 2.0;
 const CONDITIONING_ATTENTION: f64 = 2.0;
-/// Numbers that an adapter keeps for each input value: its dropout mask and the masked value.
-const ADAPTED: f64 = 2.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
 
@@ -93,7 +94,7 @@ pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
     // The backward pass of the output layers runs while the blocks wait, and that of a block after
     // them.
     let heads = (logits * LOGITS * F32 - block_gradients).max(0.0);
-    Memory { activations, logits: heads, ..memory }
+    Memory { activations, logits: heads, block: at_once, ..memory }
 }
 
 /// Floating-point operations of one batch, forward and backward.
@@ -176,10 +177,11 @@ impl Shape {
         let input = rows * length * config.width as f64 * width;
         let weights = |positions: f64, heads: i64| rows * heads as f64 * positions * positions;
         let attention = weights(length, config.heads);
-        let adapted = rows * length * adapted_inputs(config, setting) * ADAPTED * width;
+        let adapted = rows * length * adapted_inputs(config, setting) * (width + F32);
+        let kept = BLOCK + if setting.adapters.is_none() { MULTIPLIED } else { 0.0 };
         let frames = rows * CROP_FRAMES * config.width as f64 * width;
         Shape {
-            block: BLOCK * input + attention * ((ATTENTION - 1.0) * width + F32) + adapted,
+            block: kept * input + attention * ((ATTENTION - 1.0) * width + F32) + adapted,
             block_gradients: BLOCK_GRADIENTS * input + ATTENTION_GRADIENTS * attention * F32,
             input,
             conditioning: CONDITIONING * frames

@@ -25,11 +25,10 @@ pub fn sum_in_f32(parameters: &[(String, Tensor)]) -> Result<(), TorchError> {
     half.try_for_each(|(_, parameter)| shim::sum_in_f32(parameter))
 }
 
-/// Removes the gradients, so that the next step starts from zero.
+/// Frees the gradients, so that the next step starts from none. Zeros would take as much memory
+/// through its forward pass, and be read and written once more for each sum.
 pub fn clear(parameters: &[(String, Tensor)]) {
-    for (_, parameter) in parameters {
-        parameter.shallow_clone().zero_grad();
-    }
+    parameters.iter().for_each(|(_, parameter)| shim::drop_gradient(parameter));
 }
 
 /// Adds the gradients of another replica, which may be on another device. Small ones are
@@ -174,6 +173,19 @@ mod tests {
         };
         assert_eq!(sum_of_micro_batches(true), 300.0);
         assert_eq!(sum_of_micro_batches(false), 256.0);
+    }
+
+    /// Zeros would be read and written again for each sum, and take memory in each forward pass.
+    #[test]
+    fn a_cleared_gradient_takes_no_memory_and_the_next_one_is_not_a_sum() {
+        let parameter = tensor(&[1.0], Kind::Float).set_requires_grad(true);
+        let parameters = [("p".to_owned(), parameter.shallow_clone())];
+        for _ in 0..2 {
+            (&parameter * 3.0).sum(Kind::Float).backward();
+            assert_eq!(norm(&of(&parameters)).unwrap(), 3.0);
+            clear(&parameters);
+            assert!(of(&parameters)[0].is_none());
+        }
     }
 
     #[test]
