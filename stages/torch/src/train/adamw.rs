@@ -63,7 +63,8 @@ pub struct AdamW {
 }
 
 /// The roles of state tensors.
-pub const ROLES: [&str; 3] = ["master", "first", "second"];
+pub const ROLES: [&str; 3] = [MASTER, "first", "second"];
+pub const MASTER: &str = "master";
 
 impl AdamW {
     /// For parameters in the order of [`super::Trainee::parameters`].

@@ -138,6 +138,8 @@ struct Run<'a, T: Trainee, D, K> {
     best: Vec<(u64, Weights<K>)>,
     samples: Vec<Sample<K>>,
     saved: Saved,
+    /// The f32 copies of the parameters as they were last kept, and the step.
+    masters: Option<(u64, Weights<K>)>,
     pace: Throughput,
 }
 
@@ -160,7 +162,6 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let now = host.seconds();
         let (saved, pace) = (Saved { step: 0, at: now }, Throughput::new(now));
         let record = Record::default();
-        let (best, samples) = (Vec::new(), Vec::new());
         let loader = Loader::new(job.data, is_on_gpu(&job.replicas[0]));
         let mut run = Run {
             job,
@@ -170,9 +171,10 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             optimisers,
             state,
             record,
-            best,
-            samples,
+            best: Vec::new(),
+            samples: Vec::new(),
             saved,
+            masters: None,
             pace,
         };
         match host.last()? {
@@ -262,6 +264,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         diverged: Option<StageError>,
         host: &mut H,
     ) -> Result<Trained<K>, StageError> {
+        let last = self.keep_weights(host)?;
         self.samples.sort_by(|one, other| (one.step, &one.tag).cmp(&(other.step, &other.tag)));
         let weights = |step: u64| self.best.iter().find(|(own, _)| *own == step);
         let best = |place: &Place| weights(place.step).map(|(_, kept)| (*place, kept.clone()));
@@ -274,7 +277,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             switched: self.state.switched,
             passes: self.order.passes(&self.state.cursor),
             best: self.state.ranking.places().iter().filter_map(best).collect(),
-            last: self.keep_weights(host)?,
+            last,
             diverged,
             held_out: self.state.held_out.map(|place| place.loss),
             record: self.record,

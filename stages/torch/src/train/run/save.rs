@@ -1,11 +1,12 @@
 //! Checkpoints: their times, their contents, and resuming from one.
 
 use stage_core::StageError;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::data::Data;
 use super::{Run, Weights};
 use crate::error::TorchError;
+use crate::train::adamw::MASTER;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::record::Record;
 use crate::train::samples::Sample;
@@ -22,9 +23,12 @@ pub(super) struct Saved {
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     pub(super) fn keep_weights<H: Host<Kept = K>>(
-        &self,
+        &mut self,
         host: &mut H,
     ) -> Result<Weights<K>, StageError> {
+        if self.job.settings.keep_kind.is_none_or(|kind| kind == Kind::Float) {
+            return self.keep_masters(host);
+        }
         let mut weights = Vec::new();
         for (name, master) in self.optimisers.masters() {
             let kind = self.job.settings.keep_kind.unwrap_or(master.kind());
@@ -32,6 +36,17 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             weights.push((name.to_owned(), host.keep(&tensor)?));
         }
         Ok(weights)
+    }
+
+    /// The f32 copies, which a checkpoint and a result in f32 share.
+    fn keep_masters<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<Weights<K>, StageError> {
+        let step = self.state.step;
+        if let Some((_, kept)) = self.masters.as_ref().filter(|(own, _)| *own == step) {
+            return Ok(kept.clone());
+        }
+        let keep = |(name, master): (&str, &Tensor)| Ok((name.to_owned(), host.keep(master)?));
+        let kept = self.optimisers.masters().map(keep).collect::<Result<_, StageError>>()?;
+        Ok(self.masters.insert((step, kept)).1.clone())
     }
 
     pub(super) fn save_is_due<H: Host>(&self, host: &mut H) -> bool {
@@ -63,8 +78,10 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         &mut self,
         host: &mut H,
     ) -> Result<Checkpoint<K>, StageError> {
-        let mut tensors = Vec::new();
-        for (role, name, tensor) in self.optimisers.state() {
+        let masters = self.keep_masters(host)?.into_iter();
+        let mut tensors: Vec<(String, K)> =
+            masters.map(|(name, kept)| (format!("{MASTER}/{name}"), kept)).collect();
+        for (role, name, tensor) in self.optimisers.state().filter(|(role, ..)| *role != MASTER) {
             tensors.push((format!("{role}/{name}"), host.keep(tensor)?));
         }
         for (step, weights) in &self.best {

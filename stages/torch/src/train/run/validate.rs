@@ -49,7 +49,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         // The state before the first step is no result, and neither is one after only skipped
         // steps.
         if self.state.skipped < step && self.state.ranking.admits(settings.keep_best, loss) {
-            self.best.push((step, self.keep_weights(host)?));
+            let weights = self.keep_weights(host)?;
+            self.best.push((step, weights));
             let place = Place { step, loss };
             if let Some(out) = self.state.ranking.enter(settings.keep_best, place) {
                 self.best.retain(|(step, _)| *step != out.step);

@@ -137,6 +137,17 @@ fn a_training_killed_at_every_call_equals_one_that_never_was() {
 }
 
 #[test]
+fn a_result_in_f32_shares_its_tensors_with_the_last_checkpoint() {
+    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    let mut tiny = Tiny::new(Kind::Float, 0.0);
+    let trained = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host).unwrap();
+    let checkpoint = host.checkpoint.unwrap();
+    for (name, kept) in &trained.last {
+        assert_eq!(checkpoint.tensor(&format!("master/{name}")).unwrap(), kept);
+    }
+}
+
+#[test]
 fn stopping_says_so_and_saves() {
     let (corpus, mut host) = (Corpus::new(30), Memory::default());
     host.stop_at = Some(14);
