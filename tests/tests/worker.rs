@@ -7,7 +7,9 @@ use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use nix::sys::signal::Signal;
 use stage_core::event::{Event, Status};
-use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Setup, Stage, StageError,
+};
 use throstle_tests::{Lab, Ran, send, stages};
 
 const MANIFEST: &str = r#"
@@ -409,4 +411,49 @@ fn all_devices_of_a_training_are_reserved_for_it() {
         _ => false,
     });
     assert!(other.is_none_or(|other| Some(other) > ended), "{:?}", ran.events);
+}
+
+/// `test.join` that leaves a file when it is done.
+struct Telling(Utf8PathBuf);
+
+impl Stage for Telling {
+    fn kind(&self) -> &'static Kind {
+        stages::Join.kind()
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(Telling(self.0.clone()))))
+    }
+}
+
+impl GatherJob for Telling {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let output = stages::JoinJob.run(input, context)?;
+        std::fs::write(&self.0, "done").unwrap();
+        Ok(output)
+    }
+}
+
+#[test]
+fn other_stages_go_on_while_a_driver_takes_its_time() {
+    let mut lab = lab(&[]);
+    let done = lab.base().join("near-is-done");
+    lab.stages.retain(|stage| stage.kind().name != stages::Join.kind().name);
+    lab.stages.push(Arc::new(Telling(done.clone())));
+    // The driver answers once all stages without a device are done.
+    lab.worker.arguments = vec!["slow-driver".into(), done.into_string()];
+    let near = "[stage.loud]\nuse = \"test.shout\"\ninput = \"lines\"\n\n\
+                [stage.near]\nuse = \"test.join\"\ninput = \"loud\"\n";
+    lab.write("pipeline.toml", &format!("{MANIFEST}\n{near}"));
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    let place = |wanted: &dyn Fn(&Event) -> bool| ran.events.iter().position(wanted).unwrap();
+    let near =
+        place(&|event| matches!(event, Event::StageFinished { stage, .. } if stage == "near"));
+    let far = place(&|event| matches!(event, Event::StageFinished { stage, .. } if stage == "far"));
+    assert!(near < far, "{:?}", ran.events);
 }

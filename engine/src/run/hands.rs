@@ -1,6 +1,6 @@
 //! Executors: the threads of the pool, and a thread and a worker process per device.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
@@ -12,7 +12,7 @@ use stage_core::device::Devices;
 use stage_core::{Kind, Place};
 
 use super::device::{self, ProcessHandle};
-use super::message::Task;
+use super::message::{Message, Task};
 use super::pool;
 use super::shared::Shared;
 use crate::machine::is_gpu;
@@ -34,6 +34,8 @@ pub struct Hands {
     devices: BTreeMap<String, Device>,
     /// The GPUs, asked of a worker when the first task has to know them.
     found: OnceCell<Devices>,
+    /// The question is on its way.
+    is_asking: Cell<bool>,
     lanes: BTreeMap<u64, String>,
     /// The other devices of trainings on several, by ticket: they get no other work.
     reserved: BTreeMap<u64, Vec<String>>,
@@ -80,6 +82,7 @@ impl Hands {
             tasks,
             devices: BTreeMap::new(),
             found: OnceCell::new(),
+            is_asking: Cell::new(false),
             lanes: BTreeMap::new(),
             reserved: BTreeMap::new(),
         };
@@ -114,6 +117,42 @@ impl Hands {
         self.shared.spare.ask(&self.shared.engine, &self.shared.messages)
     }
 
+    /// Asks by a thread, which sends the answer: a broken driver may take its time.
+    fn ask_aside(&self) {
+        let shared = self.shared.clone();
+        let work = move || {
+            let found = shared.spare.ask(&shared.engine, &shared.messages);
+            // Without a reader the run has ended.
+            let _ = shared.messages.send(Message::Found(found));
+        };
+        if Builder::new().name("ask".into()).spawn(work).is_err() {
+            let _ = self.shared.messages.send(Message::Found(self.ask()));
+        }
+    }
+
+    /// Tests if the GPUs are known, as far as this device depends on them; else asks for them. Other
+    /// work goes on meanwhile.
+    fn knows(&self, device: &str) -> bool {
+        if !matches!(device, "auto" | "cuda") || self.found.get().is_some() {
+            return true;
+        }
+        if !self.is_asking.replace(true) {
+            self.ask_aside();
+        }
+        false
+    }
+
+    /// Tests if a worker still has to say which GPUs there are.
+    pub fn awaits_devices(&self) -> bool {
+        self.is_asking.get()
+    }
+
+    pub fn learn(&mut self, found: Devices) {
+        self.is_asking.set(false);
+        // Somebody who could not wait may have asked too.
+        let _ = self.found.set(found);
+    }
+
     /// The GPUs, if they had to be known.
     pub fn found(&self) -> Option<&Devices> {
         self.found.get()
@@ -142,6 +181,7 @@ impl Hands {
     pub fn is_free(&self, kind: &Kind, device: &str) -> bool {
         match kind.place {
             Place::Here => self.pool.busy < self.threads + AHEAD_HERE,
+            Place::Worker if !self.knows(device) => false,
             Place::Worker => {
                 let chosen = self.choose(device).and_then(|device| self.devices.get(&device));
                 chosen.is_none_or(|device| device.lane.busy <= AHEAD)

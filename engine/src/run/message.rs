@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::{CacheError, Digest};
 use stage_core::course::Course;
+use stage_core::device::Devices;
 use stage_core::event::Event;
 use stage_core::{Context, Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
@@ -31,6 +32,8 @@ pub enum Message {
         why: String,
     },
     Committed(Result<(), CacheError>),
+    /// A worker has said which GPUs there are.
+    Found(Devices),
     Event(Event),
 }
 

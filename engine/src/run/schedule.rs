@@ -89,7 +89,8 @@ impl Schedule<'_> {
             if self.may_start() {
                 self.dispatch()?;
             }
-            if self.in_flight.is_empty() {
+            let awaits_devices = self.may_start() && self.hands.awaits_devices();
+            if self.in_flight.is_empty() && !awaits_devices {
                 if self.trust_all()? {
                     continue;
                 }
@@ -165,6 +166,7 @@ impl Schedule<'_> {
             }
             Message::Full { why } => self.pause(why),
             Message::Committed(result) => self.report_commit(result)?,
+            Message::Found(devices) => self.hands.learn(devices),
             Message::Report { ticket, report } => {
                 // A task that was given up on may still report.
                 if let Some(id) = self.in_flight.get(&ticket).map(|task| task.stage) {

@@ -6,6 +6,7 @@
 //! `garbage`: writes what is no message. `holds FILE`: notes in FILE how many jobs are open whenever
 //! one works, and after one was closed.
 //! `gpus N FILE`: the same with this number of GPUs. `problem TEXT`: a GPU cannot be used.
+//! `slow-driver FILE`: says that there are none once this file exists.
 //! `environment FILE`: writes its environment.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
@@ -167,6 +168,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };
     let (mut holds, mut gpus, mut problem) = (None, 0, None);
+    let mut awaited = None;
     let mut remote = Remote { kind: &stages::REMOTE, memory: u64::MAX, hang: false };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["die-at", number, file] => {
@@ -175,6 +177,7 @@ fn main() -> io::Result<()> {
         ["memory", bytes] => remote.memory = bytes.parse().unwrap(),
         ["hang"] => remote.hang = true,
         ["holds", file] => holds = Some((*file).to_owned()),
+        ["slow-driver", file] => awaited = Some((*file).to_owned()),
         ["gpus", number, file] => {
             (gpus, holds) = (number.parse().unwrap(), Some((*file).to_owned()));
         }
@@ -199,6 +202,9 @@ fn main() -> io::Result<()> {
         stages = stages.into_iter().map(watched).collect();
     }
     let devices = || {
+        while awaited.as_ref().is_some_and(|file| !std::path::Path::new(file).exists()) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         if let Some(file) = &holds {
             note(file, "asked for devices");
         }
