@@ -4,7 +4,7 @@ use cache::fs::{MachineFault, RealFs};
 use cache::{Access, Cache};
 use engine::engine::{Engine, RunOptions, StopFlag};
 use engine::estimate::estimate_here;
-use engine::gauge;
+use engine::gauge::{self, Gauge};
 use engine::runlog::RunLog;
 use stage_core::event::{Event, Status};
 use std::io::{self, Write};
@@ -198,13 +198,20 @@ fn display(
                 output: Box::new(output),
                 paint: terminal.errors,
                 size: Arc::new(terminal::size),
-                gauges: Box::new(gauge::of_this_machine),
+                gauges: Box::new(gauges(cache.cloned())),
             })
             .map_err(thread_failed)?,
         ),
         (false, false) => reporters.add(Lines::new(output, terminal.errors)),
     }
     Ok(Arc::new(Mutex::new(reporters)))
+}
+
+/// The sources of readings, with the GPUs by the numbers that a worker sees.
+fn gauges(cache: Option<Cache>) -> impl FnOnce() -> Vec<Box<dyn Gauge>> + Send {
+    let is_selected = std::env::var_os("CUDA_VISIBLE_DEVICES").is_some();
+    let found = move || engine::machine::found(cache.as_ref()?);
+    move || gauge::of_this_machine(Box::new(found), is_selected)
 }
 
 /// Standard error; the run continues if nobody reads it.

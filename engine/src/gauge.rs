@@ -1,10 +1,10 @@
 //! The load of the devices of this machine, for display only.
 
+mod nvml;
 mod processor;
-mod smi;
 
+pub use nvml::{Found, Nvml};
 pub use processor::Processor;
-pub use smi::Smi;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
@@ -22,7 +22,8 @@ pub trait Gauge: Send {
     fn read(&mut self) -> Vec<Reading>;
 }
 
-/// The GPUs, by `nvidia-smi`, and the processor.
-pub fn of_this_machine() -> Vec<Box<dyn Gauge>> {
-    vec![Box::new(Smi::default()), Box::new(Processor::default())]
+/// The GPUs and the processor. `found` returns the devices that a worker has found, and
+/// `is_selected` tells if the caller has selected GPUs.
+pub fn of_this_machine(found: Found, is_selected: bool) -> Vec<Box<dyn Gauge>> {
+    vec![Box::new(Nvml::new(found, is_selected)), Box::new(Processor::default())]
 }

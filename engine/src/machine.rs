@@ -40,8 +40,7 @@ impl Machine {
     /// process may use, which can be fewer.
     pub fn known(cache: &Cache) -> Machine {
         let mut machine = Machine::look();
-        let found = cache.get(DEVICES, &devices_key()).ok().flatten();
-        if let Some(found) = found.and_then(|bytes| decode::<Devices>(&bytes)) {
+        if let Some(found) = found(cache) {
             machine.learn(&found);
         }
         machine
@@ -77,6 +76,12 @@ impl Machine {
             Device::Gpu(model) => model.clone(),
         }
     }
+}
+
+/// The GPUs that a worker has found since the machine was started, if one was asked.
+pub fn found(cache: &Cache) -> Option<Devices> {
+    let found = cache.get(DEVICES, &devices_key()).ok().flatten()?;
+    decode(&found)
 }
 
 fn models(found: &Devices) -> Vec<String> {

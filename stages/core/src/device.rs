@@ -17,6 +17,8 @@ pub struct Gpu {
     /// Major and minor compute capability.
     pub capability: (u32, u32),
     pub memory_bytes: u64,
+    /// As 8-4-4-4-12 hexadecimal digits: the device, whatever its number.
+    pub uuid: Option<String>,
 }
 
 impl Devices {

@@ -20,7 +20,7 @@ use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.

@@ -48,6 +48,8 @@ fn gpus_are_those_that_the_cuda_runtime_shows() {
     let models: Vec<&str> = found.gpus.iter().map(|gpu| gpu.model.as_str()).collect();
     assert_eq!(models, ["Tesla T4", "Second GPU"]);
     assert_eq!((found.gpus[1].capability, found.gpus[1].memory_bytes), ((7, 5), 15 << 30));
+    let expected = "a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1";
+    assert_eq!(found.gpus[1].uuid.as_deref(), Some(expected));
     assert_eq!(found.problem, None);
     assert_eq!(devices(&["FAULT=100"], None), Devices::default());
 }

@@ -31,6 +31,7 @@ static int properties(char *to, int device) {
   if (device < 0 || device >= COUNT) return 101;
   memset(to, 0, 1024);
   strcpy(to, device == 0 ? "Tesla T4" : "Second GPU");
+  memset(to + 256, 0xa0 + device, 16);
   memcpy(to + 288, &memory, sizeof memory);
   return FAULT;
 }

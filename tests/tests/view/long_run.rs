@@ -1,6 +1,5 @@
 //! A run as long as a test needs: waiting stages, a training, a fake GPU.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use throstle_tests::screen::Screen;
@@ -53,26 +52,26 @@ export = "out/joined.json"
 /// The command of `held`, which waits for the file `go` at the item `h`.
 pub const HELD: &str = "case {speaker} in h*) while [ -e {base}/data ] && ! [ -e {base}/go ]; do sleep 0.02; done;; esac";
 
-/// Answers like `nvidia-smi`, for ever.
-const GPU: &str =
-    "#!/bin/sh\nwhile :; do echo '0, NVIDIA H100 80GB HBM3, 97, 31200, 81559'; sleep 1; done\n";
+/// The library of the driver, in a folder of the project.
+const GPU: &str = "libraries/libnvidia-ml.so.1";
 
 pub fn project() -> Project {
     let project = Project::new(MANIFEST);
     for name in ["a", "b", "c", "d", "e", "f", "g", "h", "z"] {
         project.write(&format!("data/{name}.txt"), name);
     }
-    project.write("programs/nvidia-smi", GPU);
-    let program = project.file("programs/nvidia-smi");
-    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    project.write("libraries/README", "A fake GPU.");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/view/fake_nvml.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(project.file(GPU)).arg(source);
+    assert!(compiler.status().unwrap().success());
     project
 }
 
 /// `run` in that project, with the fake GPU, in sixteen colours.
 pub fn program(project: &Project, arguments: &[&str]) -> Command {
     let mut command = command("small_world", project.path(), &[&["run", "."], arguments].concat());
-    let path = std::env::var("PATH").unwrap();
-    command.env("PATH", format!("{}:{path}", project.file("programs").display()));
+    command.env("LD_LIBRARY_PATH", project.file("libraries")).env_remove("CUDA_VISIBLE_DEVICES");
     command.env("TERM", "xterm").env_remove("NO_COLOR");
     command
 }

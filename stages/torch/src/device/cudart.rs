@@ -140,6 +140,7 @@ impl Runtime for Cudart {
             model: String::from_utf8_lossy(name).into_owned(),
             capability,
             memory_bytes: properties[MEMORY / 8],
+            uuid: uuid(&bytes[NAME..NAME + 16]),
         })
     }
 
@@ -204,6 +205,13 @@ impl Runtime for Cudart {
     }
 }
 
+/// None if the runtime does not know it.
+fn uuid(bytes: &[u8]) -> Option<String> {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    bytes.iter().any(|byte| *byte != 0).then(|| parts.join("-"))
+}
+
 /// Must be called right after a failed `dlopen` on the same thread.
 fn last_error() -> String {
     // SAFETY: the text, when there is one, ends in NUL and stays until the next call.
@@ -213,5 +221,18 @@ fn last_error() -> String {
             true => String::new(),
             false => CStr::from_ptr(text).to_string_lossy().into_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_written_as_the_driver_writes_it() {
+        let bytes: Vec<u8> = (0..16).map(|at| at * 17).collect();
+        let expected = "00112233-4455-6677-8899-aabbccddeeff";
+        assert_eq!(uuid(&bytes).as_deref(), Some(expected));
+        assert_eq!(uuid(&[0; 16]), None);
     }
 }

@@ -33,6 +33,7 @@ impl Fake {
             model: (*model).to_owned(),
             capability: *capability,
             memory_bytes: *memory_bytes,
+            uuid: None,
         };
         Fake {
             gpus: gpus.iter().map(gpu).collect(),
