@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_sequence_goes_on_at_any_place() {
         let mut random = Random::new(7);
-        (0..5).for_each(|_| drop(random.draw()));
+        (0..5).for_each(|_| _ = random.draw());
         let rest = fractions(&states(&[random.state()], Device::Cpu), &places(3, Device::Cpu));
         let whole = fractions(&states(&[7], Device::Cpu), &places(8, Device::Cpu));
         assert_eq!(rest, whole.narrow(1, 5, 3));

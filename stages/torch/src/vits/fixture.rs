@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::load::{Form, Prepared, prepare};
 use super::losses::LossWeights;
