@@ -79,7 +79,8 @@ impl Worker {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
-        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let status =
+            status.map_or_else(|error| error.to_string(), |ended| ended.status.to_string());
         let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let mut message = format!("the worker ended ({status}): {why}");
         if !lines.is_empty() {

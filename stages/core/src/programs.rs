@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open,
+    test_kill_process_group, waitid,
 };
 
 use watcher::Watched;
@@ -152,6 +153,14 @@ impl Handle {
     }
 }
 
+/// The end of a program.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    /// No process of its group is left, not even one that is still dying.
+    pub is_group_gone: bool,
+}
+
 /// A program with its descendants. Dropping it kills the rest.
 pub struct Program {
     child: Child,
@@ -225,11 +234,11 @@ impl Program {
     /// # Errors
     ///
     /// Those of the system calls; `TimedOut` if the system does not let go of it.
-    pub fn end(mut self) -> io::Result<ExitStatus> {
+    pub fn end(mut self) -> io::Result<Ended> {
         self.leave()
     }
 
-    fn leave(&mut self) -> io::Result<ExitStatus> {
+    fn leave(&mut self) -> io::Result<Ended> {
         self.has_left = true;
         match self.has_ended()? {
             // Remaining descendants are in its group, or out of reach.
@@ -243,7 +252,10 @@ impl Program {
         self.forget();
         let mut reaped = self.handle.0.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         *reaped = true;
-        self.child.wait()
+        let status = self.child.wait()?;
+        // Any other answer may concern a new group with the same number.
+        let probe = pid(self.child.id()).map(test_kill_process_group);
+        Ok(Ended { status, is_group_gone: probe == Some(Err(rustix::io::Errno::SRCH)) })
     }
 
     fn forget(&mut self) {

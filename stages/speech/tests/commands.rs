@@ -151,6 +151,44 @@ fn once_a_command_sees_all_items_as_lines() {
     assert!(line["audio"].as_str().unwrap().ends_with("in/000000-audio.wav"));
 }
 
+/// The names of the folders for programs that are there.
+fn folders(bench: &Bench) -> Vec<String> {
+    let folder = bench.scratch.as_ref().unwrap().path();
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_program_finds_nothing_of_the_one_before_it_and_has_its_folder_under_another_name() {
+    let mut bench = Bench::default();
+    let clips = [clip(&mut bench), clip(&mut bench), clip(&mut bench)];
+    let line = "(find . | sort; pwd) > {out.result}; : > left; : > out/.left; ln -s / in/left; \
+                echo more >> {audio}";
+    let outputs = bench.process("command", &declared(line, &[]), &clips).unwrap();
+    let mut names = Vec::new();
+    for output in &outputs {
+        let result = shown(&output.as_ref().unwrap().values[0].1);
+        let (found, name) = result.trim_end().rsplit_once('\n').unwrap();
+        assert_eq!(found, ".\n./in\n./in/audio.wav\n./out\n./out/result.txt");
+        names.push(name.to_owned());
+    }
+    assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
+    let left = folders(&bench);
+    assert!(left.len() == 1 && names[2].ends_with(&left[0]), "{left:?}, not the last of {names:?}");
+}
+
+#[test]
+fn a_folder_is_removed_after_a_failure_and_while_a_process_may_use_it() {
+    let mut bench = Bench::default();
+    let clips = [clip(&mut bench)];
+    let failed = bench.process("command", &declared("exit 4", &[]), &clips).unwrap();
+    assert!(failed[0].is_err() && folders(&bench).is_empty());
+    // It has left the group, and holds a stream.
+    let line = "setsid sleep 3 & echo made > {out.result}";
+    let made = bench.process("command", &declared(line, &[]), &clips).unwrap();
+    assert!(made[0].is_ok() && folders(&bench).is_empty());
+}
+
 #[test]
 fn a_stop_ends_the_command() {
     let mut bench = Bench { is_stopping: true, ..Bench::default() };

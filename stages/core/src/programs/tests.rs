@@ -32,7 +32,8 @@ fn a_program_that_has_ended_keeps_its_number_until_it_is_let_go() {
     assert!(program.ends_within(Duration::from_secs(20)).unwrap());
     let handle = program.handle();
     assert!(handle.ticks().is_some(), "it was reaped");
-    assert_eq!(program.end().unwrap().code(), Some(3));
+    let ended = program.end().unwrap();
+    assert_eq!((ended.status.code(), ended.is_group_gone), (Some(3), true));
     assert!(handle.ticks().is_none());
     // Its process id may be reused.
     handle.end();
@@ -43,7 +44,8 @@ fn what_a_program_leaves_in_its_group_ends_with_it() {
     let mut program = shell("sleep 1000 >&- & echo $!");
     let left = number(&mut program);
     assert!(program.ends_within(Duration::from_secs(20)).unwrap());
-    program.end().unwrap();
+    let ended = program.end().unwrap();
+    assert!(!ended.is_group_gone || tree::ticks(left).is_none(), "it was still there");
     assert!(is_gone(left));
 }
 
@@ -69,5 +71,5 @@ fn a_program_that_was_stopped_can_be_woken_and_ended() {
     }
     program.handle().wake();
     assert!(program.ends_within(Duration::from_secs(20)).unwrap());
-    assert_eq!(program.end().unwrap().code(), Some(5));
+    assert_eq!(program.end().unwrap().status.code(), Some(5));
 }

@@ -4,6 +4,7 @@
 //! files or as words of its command line, and writes the declared outputs.
 
 mod direct;
+mod private;
 mod room;
 pub mod run;
 mod stage;

@@ -47,6 +47,8 @@ pub struct Finished {
     pub outputs: Vec<Bytes>,
     pub stdout: String,
     pub stderr: String,
+    /// No process of its group is left, and none holds its streams.
+    pub is_over: bool,
 }
 
 /// The reason why a program failed.
@@ -183,8 +185,9 @@ pub fn run(
         }
     };
     // Before the streams are read to their ends: remaining descendants of the program hold them open.
-    let status = program.end().map_err(CommandError::Start);
+    let ended = program.end().map_err(CommandError::Start);
     tail::drain(&mut streams, STREAM_PATIENCE).map_err(CommandError::Start)?;
+    let are_closed = streams.iter().all(|stream| stream.open().is_none());
     let [stdout, stderr] = streams.map(Tail::text);
     // The folder has a new name each time, and a reason must not depend on it.
     let stderr = stderr.replace(spec.folder.as_str(), ".");
@@ -194,8 +197,10 @@ pub fn run(
             Err(CommandError::Timeout { seconds: timeout.as_secs_f64(), end: End(stderr) })
         }
         Outcome::Ended => {
-            check_status(status?, &spec.line, &stderr)?;
-            Ok(Finished { outputs: outputs(spec, &stderr)?, stdout, stderr })
+            let ended = ended?;
+            check_status(ended.status, &spec.line, &stderr)?;
+            let is_over = are_closed && ended.is_group_gone;
+            Ok(Finished { outputs: outputs(spec, &stderr)?, stdout, stderr, is_over })
         }
     }
 }

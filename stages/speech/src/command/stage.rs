@@ -8,8 +8,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::CacheError;
-use cache::fs::{Call, Fs, FsError, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
 use stage_core::catalogue::corpus::RECORDING;
@@ -19,7 +17,8 @@ use stage_core::{
     Value,
 };
 
-use super::room::{Disks, Room};
+use super::private::{INPUTS, OUTPUTS, Private, create, write};
+use super::room::Room;
 use super::run::{CommandError, CommandSpec, Finished, check_programs, run};
 use super::template;
 use crate::audio::sniff;
@@ -44,12 +43,15 @@ struct Declared {
     base: String,
 }
 
-/// Folders and files of the private folder.
-const INPUTS: &str = "in";
-const OUTPUTS: &str = "out";
+/// The outputs of a command.
+struct Made {
+    values: Vec<(String, NewValue)>,
+    /// See [`Finished::is_over`].
+    is_over: bool,
+}
+
+/// Files of the private folder. The command line is kept for a replay.
 const SCRIPT: &str = "script";
-/// The private folder inside that of a replay, and in it the command line.
-const KEPT: &str = "command";
 const LINE: &str = "line.sh";
 const ITEMS: &str = "items.jsonl";
 
@@ -83,7 +85,11 @@ impl Declared {
         declared.check_places(more)?;
         let folder = Private::new(context)?;
         check_programs(&declared.line, folder.path(), &declared.environment).map_err(fatal)?;
-        declared.check_version(parameters, folder.path(), context)?;
+        match parameters.is_set("version_command") {
+            true => declared.check_version(parameters, folder.path(), context)?,
+            // For the first item.
+            false => folder.give_back(),
+        }
         Ok(declared)
     }
 
@@ -102,9 +108,6 @@ impl Declared {
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
-        if !parameters.is_set("version_command") {
-            return Ok(());
-        }
         let spec = CommandSpec {
             line: parameters.text("version_command")?.to_owned(),
             folder,
@@ -140,9 +143,9 @@ impl Declared {
     }
 
     fn prepare(&self, folder: &Utf8Path) -> Result<(), StageError> {
-        create(&folder.join(INPUTS))?;
-        for (_, file) in &self.outputs {
-            create(folder.join(OUTPUTS).join(file).parent().unwrap_or(folder))?;
+        let parents = self.outputs.iter().filter_map(|(_, file)| file.parent());
+        for parent in parents.filter(|parent| !parent.as_str().is_empty()) {
+            create(&folder.join(OUTPUTS).join(parent))?;
         }
         match &self.script {
             Some(script) => write(&folder.join(SCRIPT), script),
@@ -150,16 +153,15 @@ impl Declared {
         }
     }
 
-    /// The outputs of the command.
     fn make(
         &self,
         folder: &Utf8Path,
         places: &BTreeMap<String, String>,
         context: &mut dyn Context,
-    ) -> Result<Vec<(String, NewValue)>, CommandError> {
+    ) -> Result<Made, CommandError> {
         let room = Room::of(folder, &[INPUTS, OUTPUTS]);
         let finished = self.run(folder, places, context);
-        room.judge(finished.and_then(|finished| self.values(finished)))
+        room.judge(finished.and_then(|finished| self.made(finished)))
     }
 
     fn run(
@@ -188,11 +190,13 @@ impl Declared {
         run(&spec, || context.stopping())
     }
 
-    fn values(&self, finished: Finished) -> Result<Vec<(String, NewValue)>, CommandError> {
+    fn made(&self, finished: Finished) -> Result<Made, CommandError> {
         let outputs = self.outputs.iter().zip(finished.outputs);
-        outputs
-            .map(|((name, file), bytes)| Ok((name.clone(), self.value(name, file, bytes)?)))
-            .collect()
+        let value = |((name, file), bytes): (&(String, Utf8PathBuf), Bytes)| {
+            Ok((name.clone(), self.value(name, file, bytes)?))
+        };
+        let values = outputs.map(value).collect::<Result<_, CommandError>>()?;
+        Ok(Made { values, is_over: finished.is_over })
     }
 
     /// A line of text: tools end it with a line break that is not part of it.
@@ -265,74 +269,6 @@ fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
     Ok(environment)
 }
 
-/// A folder that is removed with its content when it is dropped, unless the stage is replayed.
-struct Private {
-    path: Utf8PathBuf,
-    folder: Option<tempfile::TempDir>,
-}
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        // A concurrent program may have run out of space until now.
-        if self.folder.is_some() {
-            Disks::shared().look(&self.path);
-            // This includes folders without permissions for their owner. The rest is swept with the
-            // parent folder.
-            let _ = RealFs.remove_dir_all(&self.path);
-        }
-    }
-}
-
-impl Private {
-    fn new(context: &mut dyn Context) -> Result<Private, StageError> {
-        if let Some(kept) = context.kept() {
-            let path = kept.join(KEPT);
-            create(&path)?;
-            return Ok(Private { path, folder: None });
-        }
-        // The command runs elsewhere, and the cache may be given by a relative path.
-        let scratch = context.scratch()?;
-        let above = std::path::absolute(&scratch);
-        let made =
-            above.and_then(|above| tempfile::Builder::new().prefix("command-").tempdir_in(above));
-        let failed = |why: &str| {
-            StageError::failed(format!("failed to make a folder for the command: {why}"))
-        };
-        let folder =
-            made.map_err(|error| own_file(FsError::new(Call::CreateDir, &scratch, error)))?;
-        let path = Utf8PathBuf::from_path_buf(folder.path().to_owned());
-        let path = path.map_err(|_| failed("its path is not UTF-8"))?;
-        Ok(Private { path, folder: Some(folder) })
-    }
-
-    fn path(&self) -> &Utf8Path {
-        &self.path
-    }
-}
-
-fn create(folder: &Utf8Path) -> Result<(), StageError> {
-    fs::create_dir_all(folder)
-        .map_err(|error| own_file(FsError::new(Call::CreateDir, folder, error)))
-}
-
-/// An error of a file in the private folder. If the folder is gone, somebody has removed it.
-fn own_file(error: FsError) -> StageError {
-    match error.is_not_found() {
-        true => StageError::Transient { message: CacheError::from(error).whole() },
-        false => StageError::of_file(error),
-    }
-}
-
-fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), StageError> {
-    fs::write(file, bytes).map_err(|error| {
-        let error = FsError::new(Call::Write, file, error);
-        if error.is_not_found() {
-            return own_file(error);
-        }
-        StageError::of_cache("", &CacheError::while_writing(error, file, bytes.len() as u64))
-    })
-}
-
 /// An error of a command that concerns the whole stage.
 fn fatal(error: CommandError) -> StageError {
     let message = error.to_string();
@@ -401,7 +337,12 @@ impl Each {
             };
         }
         match self.declared.make(folder, &places, context) {
-            Ok(values) => Ok(Ok(Output { values, notes: Vec::new() })),
+            Ok(made) => {
+                if made.is_over {
+                    private.give_back();
+                }
+                Ok(Ok(Output { values: made.values, notes: Vec::new() }))
+            }
             Err(error) => match error.reject_code() {
                 Some(code) if self.rejects => Ok(Err(Reject::new(code, error.to_string()))),
                 Some(_) => Err(unable(&error)),
@@ -473,7 +414,7 @@ impl GatherJob for Once {
         write(&list, &self.lines(items, folder, context)?)?;
         places.insert(ITEMS_PLACE.to_owned(), list.into_string());
         let made = self.0.make(folder, &places, context).map_err(fatal)?;
-        let artifact = PortOutput::Artifact(made);
+        let artifact = PortOutput::Artifact(made.values);
         Ok(GatherOutput::default().with("output", artifact))
     }
 }
