@@ -183,8 +183,9 @@ fn a_folder_is_removed_after_a_failure_and_while_a_process_may_use_it() {
     let clips = [clip(&mut bench)];
     let failed = bench.process("command", &declared("exit 4", &[]), &clips).unwrap();
     assert!(failed[0].is_err() && folders(&bench).is_empty());
-    // It has left the group, and holds a stream.
-    let line = "setsid sleep 3 & echo made > {out.result}";
+    // It has left the group before the program ends, and holds a stream.
+    let line = "setsid sh -c 'echo made > \"$0\"; exec sleep 3' {out.result} & \
+                while [ ! -s {out.result} ]; do :; done";
     let made = bench.process("command", &declared(line, &[]), &clips).unwrap();
     assert!(made[0].is_ok() && folders(&bench).is_empty());
 }
