@@ -10,12 +10,18 @@ mod index;
 mod lock;
 mod merge;
 mod pack;
+mod places;
 mod unpack;
 mod volumes;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::{Damage, Digest, Table};
+
+pub use places::{
+    ArchiveEntry, ArchivePlaces, ENTRY_HEADER, FIRST_ENTRY, ObjectPlace, archive_entries,
+    archive_places, record_parts, volume_name,
+};
 
 /// The options for writing an archive.
 pub struct Archiving<'a> {

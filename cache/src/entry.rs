@@ -178,6 +178,11 @@ impl Header {
         matches!(self.kind, OBJECT | LOOSE).then_some(self.key)
     }
 
+    /// The object with its bytes in this entry.
+    pub fn small_object(&self) -> Option<Digest> {
+        (self.kind == OBJECT).then_some(self.key)
+    }
+
     /// The table and key of the record in this entry.
     pub fn record(&self) -> Option<(Table, Digest)> {
         (self.kind == RECORD).then_some((Table(self.table), self.key))

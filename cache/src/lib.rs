@@ -44,7 +44,10 @@ mod trash;
 mod verify;
 mod writer;
 
-pub use archive::{Archived, Archiving, Kept, Prefers, UnpackCounts, Unpacking};
+pub use archive::{
+    ArchiveEntry, ArchivePlaces, Archived, Archiving, ENTRY_HEADER, FIRST_ENTRY, Kept, ObjectPlace,
+    Prefers, UnpackCounts, Unpacking, archive_entries, archive_places, record_parts, volume_name,
+};
 pub use cache::Cache;
 pub use claim::Claim;
 pub use commit::Committed;

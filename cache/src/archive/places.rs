@@ -1,0 +1,154 @@
+//! The places of objects in the volumes of an archive, and its entries decoded from parts of them:
+//! for archives that are read in parts, without unpacking them.
+
+use bytes::Bytes;
+use camino::Utf8Path;
+
+use super::Prefers;
+use super::index::{Index, volume_path};
+use super::merge::Merge;
+use crate::cache::Cache;
+use crate::entry::{Entry, HEADER, Header, PACK_MARK};
+use crate::fs::{Fs, Open};
+use crate::long::parts_of;
+use crate::rows::Location;
+use crate::{CacheError, Digest, Table};
+
+/// The position of an object's entry in an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectPlace {
+    pub digest: Digest,
+    /// Counted from 1.
+    pub volume: u32,
+    pub offset: u32,
+    /// The size of the object.
+    pub length: u32,
+}
+
+/// The contents of an archive, by position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivePlaces {
+    pub id: Digest,
+    /// The size of each volume.
+    pub volumes: Vec<u64>,
+    /// Only of objects that are not cut into pieces; sorted by digest.
+    pub objects: Vec<ObjectPlace>,
+    /// The volume and offset of the first record, since records come last.
+    pub first_record: Option<(u32, u64)>,
+}
+
+/// A valid entry of a part of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArchiveEntry {
+    Object {
+        digest: Digest,
+        bytes: Bytes,
+    },
+    /// The value is as written: see [`Cache::whole_record`].
+    Record {
+        table: Table,
+        key: Digest,
+        written: Bytes,
+    },
+}
+
+/// The size of an object's entry beside the object itself.
+pub const ENTRY_HEADER: u64 = HEADER as u64;
+/// The position of the first entry of a volume.
+pub const FIRST_ENTRY: u64 = PACK_MARK.len() as u64;
+
+/// The file name of a volume of an archive.
+pub fn volume_name(number: u32) -> String {
+    volume_path("".into(), number).into_string()
+}
+
+/// The places in an archive, from the headers of its entries.
+pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, CacheError> {
+    let index = Index::read(fs, folder)?;
+    let volumes = index.volumes.iter().map(|volume| volume.bytes).collect();
+    let mut places =
+        ArchivePlaces { id: index.id, volumes, objects: Vec::new(), first_record: None };
+    for (number, volume) in (1..).zip(&index.volumes) {
+        let path = volume_path(folder, number);
+        let file = fs.open(&path, Open::Read)?;
+        let mut at = FIRST_ENTRY;
+        while at < volume.bytes {
+            let mut bytes = [0u8; HEADER];
+            let filled = file.read_full_at(&mut bytes, at)?;
+            let header = Header::decode(&bytes[..filled], number, at).ok_or_else(|| {
+                CacheError::DamagedArchive { path: path.clone(), advice: "pack it again" }
+            })?;
+            if let Some(digest) = header.small_object() {
+                let (offset, length) = (at as u32, header.length);
+                places.objects.push(ObjectPlace { digest, volume: number, offset, length });
+            }
+            if header.record().is_some() {
+                places.first_record.get_or_insert((number, at));
+            }
+            at += HEADER as u64 + u64::from(header.length);
+        }
+    }
+    places.objects.sort_by_key(|place| place.digest);
+    Ok(places)
+}
+
+/// The valid entries in a part of a volume that begins with an entry. The part may end in the middle
+/// of one. False if something in it is damaged; nothing behind that place is read.
+pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEntry>, bool) {
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while at + HEADER <= part.len() {
+        let header = Header::decode(&part[at..at + HEADER], volume, offset + at as u64);
+        let Some(header) = header else { return (entries, false) };
+        let end = at + HEADER + header.length as usize;
+        if end > part.len() {
+            break;
+        }
+        match header.entry(&part.slice(at + HEADER..end)) {
+            Some(Entry::Object { digest, bytes }) => {
+                entries.push(ArchiveEntry::Object { digest, bytes });
+            }
+            Some(Entry::Record { table, key, value, .. }) => {
+                entries.push(ArchiveEntry::Record { table, key, written: value });
+            }
+            Some(Entry::Loose { .. } | Entry::Gone { .. } | Entry::Piece { .. }) => {}
+            None => return (entries, false),
+        }
+        at = end;
+    }
+    (entries, true)
+}
+
+/// The objects that a record's value as written consists of, if it is a long one.
+pub fn record_parts(written: &[u8]) -> Vec<Digest> {
+    parts_of(written).unwrap_or_default()
+}
+
+impl Cache {
+    /// All committed objects with their sizes.
+    pub fn objects(&self) -> Result<Vec<(Digest, u64)>, CacheError> {
+        let (mut objects, _) = self.0.ledger().rows()?;
+        // In the order in which they were written.
+        objects.sort_by_key(|(_, at): &(Digest, Location)| at.pack_end().unwrap_or((u32::MAX, 0)));
+        Ok(objects.into_iter().map(|(digest, location)| (digest, location.size())).collect())
+    }
+
+    /// The value of a record of an archive; none if a part of it is missing.
+    pub fn whole_record(&self, written: Bytes) -> Result<Option<Bytes>, CacheError> {
+        self.whole(written)
+    }
+
+    /// Takes in records of an archive with the values as written; returns the number of new ones.
+    pub fn take_records(
+        &self,
+        records: impl IntoIterator<Item = (Table, Digest, Bytes)>,
+        prefers: &Prefers,
+    ) -> Result<u64, CacheError> {
+        let mut merge = Merge::new(self, prefers);
+        for (table, key, written) in records {
+            merge.add(table, key, written)?;
+        }
+        merge.flush()?;
+        Ok(merge.taken)
+    }
+}
