@@ -106,6 +106,18 @@ pub enum Command {
     /// Everything is checked. Damaged entries are named and left out, everything else is unpacked,
     /// and the exit code is 1. The next run recreates what is missing.
     UnpackCache(UnpackCache),
+    /// Write results to the remote that it lacks.
+    ///
+    /// Writes what `throstle cache gc` would keep. A stage with another result in the remote is
+    /// named, the first result stays there, and the exit code is 1.
+    Push(Push),
+    /// Bring the results of stages from the remote, without running anything.
+    ///
+    /// A run brings only what it reads; this brings everything, for work without a network.
+    Pull(Pull),
+    /// Inspect and clean up the remote.
+    #[command(subcommand)]
+    Remote(RemoteCommand),
     /// Inspect and clean up the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -136,6 +148,10 @@ pub struct Settings {
     /// Can be repeated.
     #[arg(long, value_name = "A.B=C")]
     pub set: Vec<String>,
+    /// The folder to share results with other machines in, such as `file:///shared/cache`;
+    /// overrides `url` in `[remote]`. `none`: no remote.
+    #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
+    pub remote: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -458,6 +474,90 @@ pub struct UnpackCache {
     /// Print the result as one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Push {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Pull {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// Only the results of these stages.
+    #[arg(value_name = "STAGE")]
+    pub stages: Vec<String>,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Show the size of the remote.
+    Stats(RemoteStats),
+    /// Read everything in the remote and compare it with its digest.
+    Verify(RemoteVerify),
+    /// Show what nothing in the remote refers to; with `--yes`, remove it.
+    ///
+    /// Finds remains of pushes that broke off. With `--older-than` also results and logs that were
+    /// written before, and what only they refer to. Younger remains than a day are kept, since they
+    /// may belong to a push that has not ended.
+    Gc(RemoteGc),
+    /// List the logs of runs in the remote, or print one.
+    Log(RemoteLog),
+}
+
+#[derive(Args, Debug)]
+pub struct RemoteStats {
+    /// Print the figures as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct RemoteVerify {
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct RemoteGc {
+    /// Remove the files instead of only listing them.
+    #[arg(long)]
+    pub yes: bool,
+    /// Also remove results and logs that are older than this, such as `720h`.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub older_than: Option<f64>,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct RemoteLog {
+    /// The name of a log. Default: list all logs.
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
 }
 
 #[derive(Debug, Subcommand)]

@@ -24,7 +24,7 @@ pub fn export(
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let chosen = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
-    let engine = program.engine(None, false);
+    let engine = program.engine_for(&project, &cache, None, false)?;
     let plan = make(program, &engine, &project, &cache, &chosen)?;
     let is_wanted = |id: &StageId| {
         let asked = chosen.is_empty() || chosen.contains(id);
@@ -37,8 +37,9 @@ pub fn export(
         let name = &project.pipeline.stage(*id).name;
         program.warn(&format!("`{name}` is not up to date and is left out: `throstle run` first"));
     }
-    let store =
-        Store::new(cache.clone(), &project.pipeline.base, Arc::new(StatIndex::load(&cache)?));
+    let index = Arc::new(StatIndex::load(&cache)?);
+    let base = &project.pipeline.base;
+    let store = Store::with_remote(cache.clone(), base, index, engine.remote.clone());
     let mut lines = Vec::new();
     let mut total = 0;
     let exported = engine::export::export(

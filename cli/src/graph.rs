@@ -37,7 +37,7 @@ pub fn graph(
 fn coloured(program: &Program, project: &Project) -> Graph {
     let plan = || -> Result<_, CliError> {
         let cache = program.open_to_read(project)?;
-        let engine = program.engine(None, false);
+        let engine = program.engine_for(project, &cache, None, false)?;
         Ok(make(program, &engine, project, &cache, &[])?.event(&project.pipeline))
     };
     match plan() {

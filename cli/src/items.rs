@@ -98,7 +98,7 @@ fn outcome(
     cache: &Cache,
     spec: &StageSpec,
 ) -> Result<StageRecord, CliError> {
-    let engine = program.engine(None, false);
+    let engine = program.engine_for(project, cache, None, false)?;
     let plan = make(program, &engine, project, cache, &[spec.id])?;
     if let Some(record) = present(cache, plan.stage(spec.id))? {
         return Ok(record);
@@ -120,7 +120,7 @@ fn set_aside(
     cache: &Cache,
     spec: &StageSpec,
 ) -> Result<Rejects, CliError> {
-    let engine = program.engine(None, false);
+    let engine = program.engine_for(project, cache, None, false)?;
     let mut plan = make(program, &engine, project, cache, &[spec.id])?;
     if let Some(record) = present(cache, plan.stage(spec.id))? {
         return Ok(record.rejects);

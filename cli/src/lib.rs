@@ -24,6 +24,8 @@ mod outlet;
 mod output;
 mod plan;
 mod project;
+mod remote;
+mod remote_choice;
 mod replay;
 mod report;
 mod retry;
@@ -147,6 +149,9 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Man(arguments) => manual::man(arguments, output),
         Command::PackCache(arguments) => archive::pack(program, arguments, output),
         Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
+        Command::Push(arguments) => remote::push(program, arguments, output),
+        Command::Pull(arguments) => remote::pull(program, arguments, output),
+        Command::Remote(arguments) => remote::remote(program, arguments, output),
         Command::Cache(command) => care::care(program, command, output),
     }
 }

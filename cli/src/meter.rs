@@ -1,7 +1,7 @@
 //! A progress line on a terminal for long reads and writes.
 
-use std::cell::Cell;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::units;
@@ -10,26 +10,27 @@ use engine::units;
 pub struct Meter {
     seen: bool,
     what: &'static str,
-    told: Cell<Option<Instant>>,
+    told: Mutex<Option<Instant>>,
 }
 
 impl Meter {
     /// Silent if standard error is not a terminal.
     pub fn new(seen: bool, what: &'static str) -> Meter {
-        Meter { seen, what, told: Cell::new(None) }
+        Meter { seen, what, told: Mutex::new(None) }
     }
 
     pub fn tell(&self, done: u64, total: u64) {
         let is_due = |told: Instant| told.elapsed() >= Duration::from_millis(100);
-        if self.seen && self.told.get().is_none_or(is_due) {
-            self.told.set(Some(Instant::now()));
+        let mut last = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.seen && last.is_none_or(is_due) {
+            *last = Some(Instant::now());
             let (what, done, total) = (self.what, units::bytes(done), units::bytes(total));
             let _ = write!(io::stderr(), "\r{what}: {done} of {total}   ");
         }
     }
 
     pub fn end(&self) {
-        if self.told.get().is_some() {
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             let _ = write!(io::stderr(), "\r\u{1b}[K");
         }
     }

@@ -139,11 +139,11 @@ pub fn plan(
     let project = program.load_to_plan(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
-    let engine = program.engine(None, arguments.verify);
     if arguments.probe && project.pipeline.absent.is_empty() {
-        probe(program, &engine, &project)?;
+        probe(program, &program.engine(None, arguments.verify), &project)?;
     }
     let cache = program.open_to_read(&project)?;
+    let engine = program.engine_for(&project, &cache, None, arguments.verify)?;
     let plan = make(program, &engine, &project, &cache, &targets)?;
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
@@ -265,7 +265,7 @@ pub fn status(
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let cache = program.open_to_read(&project)?;
-    let engine = program.engine(None, false);
+    let engine = program.engine_for(&project, &cache, None, false)?;
     let event = make(program, &engine, &project, &cache, &[])?.event(&project.pipeline);
     let stages = planned(event);
     let runs = history::runs(&cache)?;

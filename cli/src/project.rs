@@ -18,6 +18,7 @@ use view::escape::clean;
 use super::arguments::{CacheLocation, Settings};
 use super::error::CliError;
 use super::output::Output;
+use super::remote_choice::chosen;
 use super::terminal::Terminal;
 use super::worker;
 
@@ -65,6 +66,7 @@ impl Program {
             verify,
             environment: environment(),
             secret,
+            remote: None,
         }
     }
 
@@ -201,7 +203,9 @@ fn load_with(
         is_in_cache: &|path| is_below(path, &cache_folder),
     };
     let loaded = manifest::load(&text, &file, catalogue, &options, file_kind).map_err(Box::new)?;
-    Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
+    let mut pipeline = loaded.pipeline;
+    pipeline.remote = chosen(settings, pipeline.remote.take())?;
+    Ok(Project { pipeline, warnings: loaded.warnings, cache_folder })
 }
 
 /// The names of the stages as they are written, also where the manifest has mistakes.

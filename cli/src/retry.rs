@@ -21,7 +21,7 @@ pub fn retry(
     let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
     let stages = project.targets(&[stage.to_owned()])?;
     let cache = program.open(&project)?;
-    let engine = program.engine(None, false);
+    let engine = program.engine_for(&project, &cache, None, false)?;
     let paint = program.terminal.errors;
     let mut tell = |event| {
         if let Some(text) = message(&event, paint) {

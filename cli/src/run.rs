@@ -5,7 +5,9 @@ use cache::{Access, Cache};
 use engine::engine::{Engine, RunOptions, StopFlag};
 use engine::estimate::estimate_here;
 use engine::gauge::{self, Gauge};
+use engine::mirror;
 use engine::runlog::RunLog;
+use remote::Pushing;
 use stage_core::event::{Event, Status};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +56,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
-    let engine = program.engine(arguments.threads, arguments.verify);
+    let engine = program.engine_for(&project, &cache, arguments.threads, arguments.verify)?;
     let stop = StopFlag::default();
     let output = outlet(arguments.json, program, &stop)?;
     let display = display(arguments.json, program, Some(&cache), output.clone())?;
@@ -83,6 +85,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     // From here on, ending the process loses nothing.
     options.stop.begin_reading();
     let status = result?;
+    push_log(program, &engine, &cache);
     if status == Status::Paused && !arguments.json {
         // An output error does not change the result of the run.
         if let Ok(left) = left(&engine, &project, &options) {
@@ -105,11 +108,24 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
+/// The log of the run is complete only now. A run without requests has nothing to add.
+fn push_log(program: &Program, engine: &Engine, cache: &Cache) {
+    let Some(remote) = &engine.remote else { return };
+    let is_busy = remote.requests() > 0 && remote.is_usable() && remote.is_writable();
+    if !is_busy || remote.settings().push == Pushing::Never || cache.is_read_only() {
+        return;
+    }
+    if let Err(trouble) = mirror::push_logs(cache, remote) {
+        program.warn(&format!("the log of the run is not pushed: {trouble}"));
+    }
+}
+
 /// The work that a stopped run leaves, with its estimate. Nothing is written, since the disk may be
 /// full.
 fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<String, CliError> {
     let pipeline = &project.pipeline;
     let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
+    let engine = Engine { remote: None, ..engine.clone() };
     let plan = engine.plan(pipeline, &cache, &options.targets, &mut |_| {})?;
     let left = estimate_here(pipeline, &plan, &cache, engine.threads)?;
     Ok(left_text(&left, pipeline))

@@ -33,7 +33,7 @@ pub fn why(
     let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
     let stages = project.targets(&[stage.to_owned()])?;
     let cache = program.open_to_read(&project)?;
-    let engine = program.engine(None, false);
+    let engine = program.engine_for(&project, &cache, None, false)?;
     let plan = make(program, &engine, &project, &cache, &stages)?;
     for (at, id) in stages.into_iter().enumerate() {
         if at > 0 {

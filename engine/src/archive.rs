@@ -29,10 +29,10 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
     cache.archive(&kept, how)
 }
 
-/// Exported files and GPUs belong to one machine. Such records are not read from an archive either:
+/// Exported files, GPUs and the memory of remotes belong to one machine. Such records are not read from an archive either:
 /// an export would take back files here that another machine wrote.
 fn travels(table: Table) -> bool {
-    ![EXPORT, EXPORTS, LIMIT, STEP_TIMES].contains(&table)
+    ![EXPORT, EXPORTS, LIMIT, STEP_TIMES, remote::KNOWN].contains(&table)
 }
 
 /// Takes archives into a cache: the base first, then the archives on top of it.
@@ -74,7 +74,7 @@ fn latest<T: DeserializeOwned>(
 /// Tests if the second of two records under one key replaces the first. Records of runs are
 /// compared by run number, checkpoints of one run by step, counted times by length, and measured
 /// times by date. Everything else stays valid, and the first record is kept.
-fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
+pub fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),
         CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| {

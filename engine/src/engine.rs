@@ -10,6 +10,7 @@ use stage_core::{
 };
 
 use crate::pipeline::{Pipeline, StageSpec};
+use remote::Remote;
 
 pub use crate::error::EngineError;
 pub use crate::options::{RunOptions, Sink, StopFlag};
@@ -28,6 +29,8 @@ pub struct Engine {
     pub environment: BTreeMap<String, String>,
     /// The value of an environment variable that a secret parameter names.
     pub secret: fn(&str) -> Option<String>,
+    /// Read through on a miss, and written to after a run.
+    pub remote: Option<Arc<Remote>>,
 }
 
 /// The command that starts a worker.

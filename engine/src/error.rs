@@ -7,6 +7,7 @@ use camino::Utf8PathBuf;
 use stage_core::StageError;
 
 use crate::store::ReadError;
+use remote::Trouble;
 
 /// An error that prevents planning or running as a whole. Errors of single stages are events.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,17 @@ pub enum EngineError {
     Thread(io::Error),
     #[error("{message}")]
     Internal { message: String },
+    #[error(transparent)]
+    Remote(Trouble),
+}
+
+impl From<Trouble> for EngineError {
+    fn from(trouble: Trouble) -> EngineError {
+        match trouble {
+            Trouble::Cache(error) => EngineError::Cache(error),
+            trouble => EngineError::Remote(trouble),
+        }
+    }
 }
 
 impl EngineError {
@@ -39,6 +51,7 @@ impl EngineError {
             }
             EngineError::Thread(_) => Some(self.to_string()),
             EngineError::Stage { .. }
+            | EngineError::Remote(_)
             | EngineError::Moved { .. }
             | EngineError::Internal { .. } => None,
         }

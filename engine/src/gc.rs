@@ -290,12 +290,12 @@ fn sizes(cache: &Cache, objects: &HashSet<Digest>) -> Result<HashMap<Digest, u64
     Ok(sizes)
 }
 
-fn decode_whole<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+pub fn decode_whole<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(value)
 }
 
-fn mark_value(
+pub fn mark_value(
     cache: &Cache,
     value: &PortValue,
     live: &mut HashSet<Digest>,

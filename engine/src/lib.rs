@@ -20,6 +20,7 @@ mod leftovers;
 pub mod machine;
 pub mod manifest;
 pub mod measure;
+pub mod mirror;
 pub mod options;
 pub mod pipeline;
 pub mod plan;

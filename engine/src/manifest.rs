@@ -22,6 +22,7 @@ mod parse;
 mod policy;
 mod problem;
 mod reference;
+mod remote;
 mod resolve;
 mod schema;
 mod session;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Link;
 use camino::Utf8PathBuf;
+use remote::{Address, Settings};
 use stage_core::{FieldType, Kind, Parameter, ParameterType, Parameters};
 
 pub use tolerance::Tolerance;
@@ -30,6 +31,7 @@ pub struct Pipeline {
     pub stages: Vec<StageSpec>,
     pub assets: BTreeMap<String, Asset>,
     pub session: Session,
+    pub remote: Option<RemoteSpec>,
     /// Missing paths of stages and assets; only a plan may have any.
     pub absent: BTreeSet<Utf8PathBuf>,
 }
@@ -71,6 +73,13 @@ impl Pipeline {
         }
         wanted
     }
+}
+
+/// The store that machines share; it enters no key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteSpec {
+    pub address: Address,
+    pub settings: Settings,
 }
 
 /// The conditions of a run; they enter no key.

@@ -333,9 +333,30 @@ mod tests {
     #[test]
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
-            ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
-            MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF, PART, TRAINED_AS,
+            ITEM,
+            CHUNK,
+            STAGE,
+            LAST,
+            RUN,
+            MEMO,
+            LIMIT,
+            EXPORT,
+            EXPORTS,
+            CHECKPOINT,
+            PARENT,
+            USAGE,
+            MEASURE,
+            COST,
+            SPENT,
+            PROGRESS,
+            EXCESS,
+            BEGUN,
+            STEP_TIMES,
+            MADE_OF,
+            PART,
+            TRAINED_AS,
             DEVICES,
+            remote::KNOWN,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -47,6 +47,7 @@ use crate::export::{self, Exported};
 use crate::history;
 use crate::machine::Machine;
 use crate::measure::Measure;
+use crate::mirror::{self, Pusher, tell_notes};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::plan::planner::Planner;
@@ -139,6 +140,7 @@ fn run_numbered(
     let mut ending = Ending::Again;
     let (mut held, mut allowance) = (Vec::new(), None);
     let mut home = None;
+    let mut pusher = None;
     for at in 0..PASSES {
         if at == PATIENCE {
             options.stop.while_reading(|| crate::plan::planner::look_through(cache, sink))?;
@@ -154,6 +156,7 @@ fn run_numbered(
             held: &mut held,
             allowance: &mut allowance,
             home: &mut home,
+            pusher: &mut pusher,
         };
         let ended = pass.run(total, sink).and_then(|ending| {
             // The next pass may work on the same items: their claims are released first.
@@ -228,6 +231,13 @@ fn run_numbered(
     if let Some(Err(error)) = allowance.as_mut().map(|allowance| allowance.end_run(cache)) {
         status = pause_for(error.into(), total, sink)?;
     }
+    drop(pusher);
+    if let Some(remote) = &engine.remote {
+        if total_did_something && !total.is_unable {
+            mirror::push_run(cache, remote, sink)?;
+        }
+        tell_notes(Some(remote), sink);
+    }
     Ok(status)
 }
 
@@ -250,8 +260,20 @@ pub fn probe(
     let (options, wanted, home) = (&options, &wanted, &mut None);
     let allowance = &mut None;
     let deep = false;
-    let mut pass =
-        Pass { engine, pipeline, cache, options, wanted, number, deep, held, allowance, home };
+    let pusher = &mut None;
+    let mut pass = Pass {
+        engine,
+        pipeline,
+        cache,
+        options,
+        wanted,
+        number,
+        deep,
+        held,
+        allowance,
+        home,
+        pusher,
+    };
     pass.run(&mut total, sink)?;
     Ok(total.probed)
 }
@@ -270,6 +292,8 @@ struct Pass<'a> {
     home: &'a mut Option<Home>,
     /// An object is known to be lost: check the objects of every record.
     deep: bool,
+    /// Set by the first pass with work.
+    pusher: &'a mut Option<Pusher>,
 }
 
 impl Pass<'_> {
@@ -298,6 +322,9 @@ impl Pass<'_> {
         };
         let home =
             &*self.home.get_or_insert_with(|| Home::of(self.cache.fs().as_ref(), self.pipeline));
+        if self.options.probe.is_none() && self.pusher.is_none() {
+            *self.pusher = Pusher::start(self.cache, self.engine.remote.as_ref());
+        }
         let (messages, received) = unbounded();
         let shared = Shared {
             engine: Arc::new(self.engine.clone()),

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::record::{ITEM, ItemRecord, decode};
+use crate::record::{ITEM, ItemRecord, STAGE, decode};
 use crate::unchanged::Unchanged;
 use bytes::Bytes;
 use cache::fs::Open;
 use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
+use remote::{Remote, Trouble};
 use stage_core::{Blob, Chunk, Dataset, Item, NewValue, StageError, Value};
 
 /// A cheap handle; clones share everything.
@@ -28,6 +29,7 @@ struct Inner {
     /// The number of blobs that were looked for without it.
     searches: AtomicUsize,
     index: Arc<StatIndex>,
+    remote: Option<Arc<Remote>>,
 }
 
 /// A file with some content in the stat index: the start of its digest, the section, and the entry
@@ -65,6 +67,16 @@ impl ReadError {
     }
 }
 
+/// Only a remote that is required fails.
+impl From<Trouble> for ReadError {
+    fn from(trouble: Trouble) -> ReadError {
+        match trouble {
+            Trouble::Cache(error) => ReadError::Cache(error),
+            trouble => ReadError::Unreadable(trouble.to_string()),
+        }
+    }
+}
+
 impl From<ReadError> for StageError {
     fn from(error: ReadError) -> StageError {
         match error {
@@ -76,7 +88,18 @@ impl From<ReadError> for StageError {
 
 impl Store {
     pub fn new(cache: Cache, base: &Utf8Path, index: Arc<StatIndex>) -> Store {
+        Store::with_remote(cache, base, index, None)
+    }
+
+    /// A store that also reads from a remote.
+    pub fn with_remote(
+        cache: Cache,
+        base: &Utf8Path,
+        index: Arc<StatIndex>,
+        remote: Option<Arc<Remote>>,
+    ) -> Store {
         Store(Arc::new(Inner {
+            remote,
             cache,
             base: base.to_owned(),
             memory: Mutex::default(),
@@ -92,6 +115,10 @@ impl Store {
 
     pub fn base(&self) -> &Utf8Path {
         &self.0.base
+    }
+
+    pub fn remote(&self) -> Option<&Arc<Remote>> {
+        self.0.remote.as_ref()
     }
 
     /// The stat index as it was when planning began.
@@ -161,10 +188,47 @@ impl Store {
                 _ => changed = Some(Utf8PathBuf::from(entry.path)),
             }
         }
+        if self.bring(digest)? {
+            return self.0.cache.read(digest).map_err(ReadError::Cache);
+        }
         Err(match changed {
             Some(path) => ReadError::Changed { path, digest: *digest },
             None => ReadError::Lost(*digest),
         })
+    }
+
+    /// Brings an object from the remote into the cache, if it is there.
+    pub fn bring(&self, digest: &Digest) -> Result<bool, ReadError> {
+        Ok(match &self.0.remote {
+            Some(remote) => remote.bring(digest)?,
+            None => false,
+        })
+    }
+
+    /// The outcome of a stage in the remote, which is recorded here.
+    pub fn outcome_elsewhere(&self, key: &Digest) -> Result<Option<Bytes>, ReadError> {
+        let Some(remote) = &self.0.remote else { return Ok(None) };
+        let outcome = remote.outcome(key)?;
+        if let Some(outcome) = &outcome {
+            let recorded = self.0.cache.record(STAGE, key, outcome.to_vec());
+            recorded.map_err(ReadError::Cache)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Makes what the remote has of a scope known here.
+    pub fn scope_elsewhere(&self, scope: &Digest) -> Result<(), ReadError> {
+        match &self.0.remote {
+            Some(remote) => Ok(remote.scope(scope).map(drop)?),
+            None => Ok(()),
+        }
+    }
+
+    fn known_elsewhere(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        match &self.0.remote {
+            Some(remote) => remote.knows(digests),
+            None => Ok(vec![false; digests.len()]),
+        }
     }
 
     /// A file of the cache or of the user that contains a large object, according to its stat. None
@@ -181,7 +245,14 @@ impl Store {
             let file = self.open_file(&self.0.base.join(&entry.path), digest)?;
             file.is_as(&entry).then_some(file)
         };
-        Ok(self.sources(digest).into_iter().find_map(open))
+        if let Some(file) = self.sources(digest).into_iter().find_map(open) {
+            return Ok(Some(file));
+        }
+        if !self.bring(digest)? {
+            return Ok(None);
+        }
+        let path = cache.file_of(digest).map_err(ReadError::Cache)?;
+        Ok(path.and_then(|path| self.open_file(&path, digest)))
     }
 
     /// A file in its present state, which should have this content.
@@ -237,7 +308,11 @@ impl Store {
             return Ok(true);
         }
         let memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(memory.contains_key(digest) || self.is_in_a_source(digest))
+        if memory.contains_key(digest) || self.is_in_a_source(digest) {
+            return Ok(true);
+        }
+        drop(memory);
+        Ok(self.known_elsewhere(&[*digest])? == [true])
     }
 
     /// Like [`Store::has`], for many.
@@ -246,6 +321,16 @@ impl Store {
         let memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
         for (there, digest) in there.iter_mut().zip(digests).filter(|(there, _)| !**there) {
             *there = memory.contains_key(digest) || self.is_in_a_source(digest);
+        }
+        drop(memory);
+        let open =
+            |there: &[bool]| -> Vec<usize> { (0..there.len()).filter(|at| !there[*at]).collect() };
+        if self.0.remote.is_some() {
+            let open = open(&there);
+            let lacking: Vec<Digest> = open.iter().map(|at| digests[*at]).collect();
+            for (at, known) in open.into_iter().zip(self.known_elsewhere(&lacking)?) {
+                there[at] = known;
+            }
         }
         Ok(there)
     }

@@ -248,6 +248,7 @@ impl Lab {
             verify: self.verify,
             environment: Default::default(),
             secret: |_| None,
+            remote: None,
         }
     }
 

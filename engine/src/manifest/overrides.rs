@@ -73,7 +73,7 @@ fn set(root: &mut Table, keys: &[Spanned<String>], node: Node, problems: &mut Co
     let mut table = root;
     for (depth, key) in keys.iter().enumerate() {
         let found = table.0.iter().position(|entry| entry.key.value == key.value);
-        if found.is_none() && depth < must_exist && !(depth == 0 && key.value == "session") {
+        if found.is_none() && depth < must_exist && !(depth == 0 && is_optional(&key.value)) {
             problems.add(missing(table, keys, depth));
             return;
         }
@@ -93,6 +93,11 @@ fn set(root: &mut Table, keys: &[Spanned<String>], node: Node, problems: &mut Co
         let Value::Table(inner) = &mut slot.value else { return };
         table = inner;
     }
+}
+
+/// Sections that an override may create.
+fn is_optional(section: &str) -> bool {
+    ["session", "remote"].contains(&section)
 }
 
 fn missing(table: &Table, keys: &[Spanned<String>], depth: usize) -> Problem {

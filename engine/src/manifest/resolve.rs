@@ -15,6 +15,7 @@ use super::instance::{self, Instance, Instances};
 use super::order::order;
 use super::problem::{Collector, Problem, Span};
 use super::reference::{Names, Target};
+use super::remote::remote;
 use super::session::session;
 use super::target::Targets;
 use super::value::{Checks, plain};
@@ -31,6 +32,7 @@ pub fn resolve(
     checks.seed = seed(&manifest, &checks, problems);
     let name = name(&manifest, problems);
     let session = session(&manifest, &checks, problems);
+    let remote = remote(manifest.remote.as_ref(), &checks, problems);
     let asset_spans: BTreeMap<String, Span> =
         manifest.assets.iter().map(|asset| (asset.name.value.clone(), asset.name.span)).collect();
     let assets = assets(manifest.assets, &checks, problems);
@@ -57,7 +59,7 @@ pub fn resolve(
     builder.build(problems);
     let stages = builder.stages;
     let (file, absent) = (file.to_owned(), BTreeSet::new());
-    Some(Pipeline { name: name?, base, file, stages, assets, session, absent })
+    Some(Pipeline { name: name?, base, file, stages, assets, session, remote, absent })
 }
 
 fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {

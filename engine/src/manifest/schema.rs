@@ -5,6 +5,7 @@ use stage_core::{Catalogue, Default, InputPort, Kind, Parameter, ParameterType, 
 
 use super::page::port_type;
 use super::policy::COMMON;
+use super::remote::PUSHING;
 use super::session::MOST_PRICES;
 
 const NAME: &str = "^[A-Za-z0-9_-]+$";
@@ -99,6 +100,33 @@ fn sections() -> Value {
                 "budget": described(
                     "The allowed cost of all runs of the pipeline together; needs `price_per_hour`.",
                     or_param(json!({ "type": "number", "minimum": 0 })),
+                ),
+            },
+        },
+        "remote": {
+            "description": "The store that machines share; it changes no result.",
+            "type": "object",
+            "required": ["url"],
+            "additionalProperties": false,
+            "properties": {
+                "url": described(
+                    "Where it is, such as `file:///shared/cache`.",
+                    or_param(json!({
+                        "type": "string",
+                        "pattern": "^(file:///|(s3|az|gs|https|http)://)",
+                    })),
+                ),
+                "push": described(
+                    "When results are written to it. Default: `end`.",
+                    or_param(json!({ "enum": PUSHING })),
+                ),
+                "require": described(
+                    "Fail if it cannot be used, instead of going on without it. Default: false.",
+                    or_param(json!({ "type": "boolean" })),
+                ),
+                "timeout": described(
+                    "The time limit of one request. Default: `30s`.",
+                    or_param(duration()),
                 ),
             },
         },

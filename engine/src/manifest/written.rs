@@ -6,10 +6,11 @@ use super::problem::{Collector, Problem, Span};
 use super::session::MOST_PRICES;
 
 pub const SECTIONS: &[&str] =
-    &["pipeline", "assets", "params", "stage", "session", "prices", "expect"];
+    &["pipeline", "assets", "params", "stage", "session", "remote", "prices", "expect"];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
 pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week", "budget"];
+pub const REMOTE_KEYS: &[&str] = &["url", "push", "require", "timeout"];
 pub const PRICE_KEYS: &[&str] = &["per_hour", "vram", "speed"];
 pub const EXPECT_KEYS: &[&str] = &["clips", "sound"];
 
@@ -26,9 +27,18 @@ pub struct Manifest {
     pub price_per_hour: Option<Node>,
     pub gpu_hours_per_week: Option<Node>,
     pub budget: Option<Node>,
+    pub remote: Option<WrittenRemote>,
     pub prices: Vec<WrittenPrice>,
     pub clips: Option<Node>,
     pub sound: Option<Node>,
+}
+
+pub struct WrittenRemote {
+    pub span: Span,
+    pub url: Option<Node>,
+    pub push: Option<Node>,
+    pub require: Option<Node>,
+    pub timeout: Option<Node>,
 }
 
 pub struct WrittenPrice {
@@ -65,6 +75,7 @@ impl Manifest {
                 "assets" => manifest.read_assets(table.1, problems),
                 "stage" => manifest.read_stages(table.1, problems),
                 "session" => manifest.read_session(table.1, problems),
+                "remote" => manifest.read_remote(table, problems),
                 "prices" => manifest.read_prices(table.1, problems),
                 "expect" => manifest.read_expected(table.1, problems),
                 _ => {}
@@ -107,6 +118,22 @@ impl Manifest {
                 _ => problems.add(unknown_key(&entry.key, "`[session]`", SESSION_KEYS)),
             }
         }
+    }
+
+    fn read_remote(&mut self, section: (Spanned<String>, Table), problems: &mut Collector) {
+        let span = section.0.span;
+        let mut remote =
+            WrittenRemote { span, url: None, push: None, require: None, timeout: None };
+        for entry in section.1.0 {
+            match entry.key.value.as_str() {
+                "url" => remote.url = Some(entry.node),
+                "push" => remote.push = Some(entry.node),
+                "require" => remote.require = Some(entry.node),
+                "timeout" => remote.timeout = Some(entry.node),
+                _ => problems.add(unknown_key(&entry.key, "`[remote]`", REMOTE_KEYS)),
+            }
+        }
+        self.remote = Some(remote);
     }
 
     fn read_prices(&mut self, table: Table, problems: &mut Collector) {

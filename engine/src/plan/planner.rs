@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
@@ -21,6 +22,7 @@ use super::value::Planned;
 use super::work::{Keyed, Work};
 use crate::engine::Engine;
 use crate::error::{EngineError, PlanError};
+use crate::mirror::{scope_of, tell_notes};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
@@ -74,7 +76,12 @@ impl<'a> Planner<'a> {
         Ok(Planner {
             engine,
             pipeline,
-            store: Store::new(cache.clone(), &pipeline.base, index.clone()),
+            store: Store::with_remote(
+                cache.clone(),
+                &pipeline.base,
+                index.clone(),
+                engine.remote.clone(),
+            ),
             index,
             seen: Vec::new(),
             assets: BTreeMap::new(),
@@ -117,6 +124,7 @@ impl<'a> Planner<'a> {
             };
             stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
         }
+        tell_notes(self.store.remote(), sink);
         match self.save_index() {
             // The next scan hashes it again.
             Err(error) if error.machine_fault().is_some() => {
@@ -179,6 +187,9 @@ impl<'a> Planner<'a> {
         let mut keyed = arriving.key(&self.store, &self.file_digests(spec), false)?;
         let mut lost = Vec::new();
         let mut known = self.known_outcome(spec, &keyed, &mut lost)?;
+        if known.is_none() {
+            self.store.scope_elsewhere(&scope_of(&self.pipeline.name, &spec.name))?;
+        }
         if known.is_none()
             && let Some(parent) = self.parent_of(spec, &keyed, last.as_ref())?
         {
@@ -187,7 +198,12 @@ impl<'a> Planner<'a> {
             known = self.known_outcome(spec, &keyed, &mut lost)?;
         }
         let mut reasons = match known.map(|record| (exceeded(spec, &record), record)) {
-            Some((None, record)) => return Ok(StagePlan::fresh(spec, keyed, record)),
+            Some((None, record)) => {
+                if let Some(remote) = self.store.remote() {
+                    remote.note_finished_scope(&scope_of(&self.pipeline.name, &spec.name));
+                }
+                return Ok(StagePlan::fresh(spec, keyed, record));
+            }
             Some((Some(reason), _)) => vec![reason],
             None => self.reasons(spec, last.as_ref(), &keyed, &lost, 1),
         };
@@ -224,9 +240,13 @@ impl<'a> Planner<'a> {
             && let Some(record) = self.known(&keyed.digest, &mut lost)?
             && !spec.policy.quarantine.is_exceeded(record.rejects.len() as u64, record.items)
         {
+            if let Some(remote) = self.store.remote() {
+                remote.note_finished_scope(&arriving.job_key(&files).digest());
+            }
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
         let job = arriving.job_key(&files);
+        self.store.scope_elsewhere(&job.digest())?;
         let earlier = match self.deep {
             true => None,
             false => Earlier::new(&self.store, job.digest(), last.as_ref())?,
@@ -290,7 +310,26 @@ impl<'a> Planner<'a> {
         key: &Digest,
         lost: &mut Vec<Digest>,
     ) -> Result<Option<StageRecord>, PlanError> {
-        let record = self.store.cache().get(STAGE, key)?;
+        let stored = self.store.cache().get(STAGE, key)?;
+        let known = self.with_objects(stored, lost)?;
+        if known.is_some() {
+            return Ok(known);
+        }
+        match self.store.outcome_elsewhere(key)? {
+            None => Ok(None),
+            elsewhere => {
+                lost.clear();
+                self.with_objects(elsewhere, lost)
+            }
+        }
+    }
+
+    /// The outcome, if all its objects exist.
+    fn with_objects(
+        &self,
+        record: Option<Bytes>,
+        lost: &mut Vec<Digest>,
+    ) -> Result<Option<StageRecord>, PlanError> {
         let Some(record) = record.and_then(|bytes| decode::<StageRecord>(&bytes)) else {
             return Ok(None);
         };
@@ -451,7 +490,8 @@ impl<'a> Planner<'a> {
         // Objects that are stored already are reused.
         let saved = index.save(self.store.cache());
         let index = Arc::new(index);
-        self.store = Store::new(self.store.cache().clone(), &self.pipeline.base, index.clone());
+        let (cache, remote) = (self.store.cache().clone(), self.store.remote().cloned());
+        self.store = Store::with_remote(cache, &self.pipeline.base, index.clone(), remote);
         self.index = index;
         saved
     }

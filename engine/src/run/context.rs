@@ -120,6 +120,9 @@ impl EngineContext {
     pub fn file_of(&self, blob: &Blob) -> Option<Utf8PathBuf> {
         let cache = self.store.cache();
         // A failed look-up is reported when the bytes are requested.
+        if !cache.contains(&blob.digest).unwrap_or(true) {
+            let _ = self.store.bring(&blob.digest);
+        }
         cache.file_of(&blob.digest).ok().flatten().filter(|_| cache.fs().is_direct())
     }
 

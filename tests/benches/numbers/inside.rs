@@ -22,6 +22,7 @@ pub fn engine(stages: Vec<Arc<dyn Stage>>) -> Engine {
         verify: false,
         environment: Default::default(),
         secret: |_| None,
+        remote: None,
     }
 }
 

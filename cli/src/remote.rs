@@ -1,0 +1,262 @@
+//! `push`, `pull` and `remote`: the store that machines share.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::Cache;
+use engine::engine::Engine;
+use engine::mirror;
+use engine::pipeline::RemoteSpec;
+use engine::units;
+use remote::{Remote, Trouble};
+use serde_json::json;
+use stage_core::event::Verdict;
+use view::escape::clean;
+use view::table::Table;
+
+use super::arguments::{
+    Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Settings,
+};
+use super::error::{CliError, Exit};
+use super::meter::Meter;
+use super::plan::make;
+use super::project::{Program, Project};
+
+impl Program {
+    /// The engine for a project, with its remote if it has one.
+    pub fn engine_for(
+        &self,
+        project: &Project,
+        cache: &Cache,
+        threads: Option<u16>,
+        verify: bool,
+    ) -> Result<Engine, CliError> {
+        let mut engine = self.engine(threads, verify);
+        // What comes from a remote has to be stored.
+        if let (Some(spec), false) = (&project.pipeline.remote, cache.is_read_only()) {
+            engine.remote = Some(Arc::new(open(spec, cache)?));
+        }
+        Ok(engine)
+    }
+}
+
+fn open(spec: &RemoteSpec, cache: &Cache) -> Result<Remote, CliError> {
+    let opened = Remote::open(spec.address.clone(), spec.settings, mirror::rules(), cache.clone());
+    opened.map_err(failed)
+}
+
+fn failed(trouble: Trouble) -> CliError {
+    match trouble {
+        Trouble::Cache(error) => CliError::Cache(error),
+        trouble => CliError::failed(
+            trouble.to_string(),
+            "check the address, the network and the credentials in the environment",
+        ),
+    }
+}
+
+/// A project with its remote, for commands about the remote. An answer is required.
+fn required(
+    program: &Program,
+    manifest: &camino::Utf8Path,
+    settings: &Settings,
+) -> Result<(Project, Cache, Arc<Remote>), CliError> {
+    let project = program.load(manifest, settings)?;
+    let Some(mut spec) = project.pipeline.remote.clone() else {
+        return Err(CliError::usage(
+            format!("`{}` has no remote", project.pipeline.file),
+            "add `[remote]` with `url = \"…\"`, or name one with `--remote`",
+        ));
+    };
+    spec.settings.require = true;
+    let cache = program.open(&project)?;
+    let remote = Arc::new(open(&spec, &cache)?);
+    Ok((project, cache, remote))
+}
+
+fn tell_notes(program: &Program, remote: &Remote) {
+    remote.take_notes().iter().for_each(|note| program.warn(note));
+}
+
+pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Result<Exit, CliError> {
+    let (project, cache, remote) =
+        required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    let mut engine = program.engine(None, false);
+    remote.note_all_scopes();
+    engine.remote = Some(Arc::clone(&remote));
+    // Tells under which scopes results are found.
+    make(program, &engine, &project, &cache, &[])?;
+    let meter = Meter::new(program.terminal.errors_are_seen, "pushing");
+    let pushed = mirror::push(&cache, &remote, &|done, total| meter.tell(done, total));
+    meter.end();
+    let pushed = pushed.map_err(failed)?;
+    let logs = mirror::push_logs(&cache, &remote).map_err(failed)?;
+    tell_notes(program, &remote);
+    mirror::conflicts(&pushed).iter().for_each(|told| program.warn(told));
+    for digest in &pushed.damaged {
+        program.warn(&format!("object {} is damaged and was left out", digest.short()));
+    }
+    if arguments.json {
+        let told = json!({
+            "objects": pushed.objects, "bytes": pushed.bytes, "records": pushed.records,
+            "outcomes": pushed.outcomes, "logs": logs, "conflicts": pushed.conflicts,
+            "damaged": pushed.damaged,
+        });
+        writeln!(output, "{told}")?;
+    } else if pushed.is_nothing() && logs == 0 {
+        writeln!(output, "`{}` has everything", clean(remote.address().as_str()))?;
+    } else {
+        let address = clean(remote.address().as_str());
+        writeln!(output, "pushed to `{address}`: {}", mirror::summary(&pushed))?;
+    }
+    Ok(if pushed.conflicts.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+pub fn pull(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Result<Exit, CliError> {
+    let (project, cache, remote) =
+        required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    let targets = project.targets(&arguments.stages)?;
+    let mut engine = program.engine(None, false);
+    engine.remote = Some(Arc::clone(&remote));
+    let plan = make(program, &engine, &project, &cache, &targets)?;
+    let is_wanted = |name: &str| {
+        targets.is_empty() || targets.iter().any(|id| project.pipeline.stage(*id).name == name)
+    };
+    let stages = project.pipeline.stages.iter().zip(&plan.stages);
+    let stages = stages.filter(|(spec, _)| is_wanted(&spec.name));
+    let (fresh, open): (Vec<_>, Vec<_>) =
+        stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
+    let keys = fresh.iter().filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
+    let wanted = mirror::wanted(&cache, &remote, keys).map_err(failed)?;
+    let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
+    let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
+    meter.end();
+    let (objects, bytes) = pulled.map_err(failed)?;
+    tell_notes(program, &remote);
+    let open: Vec<&str> = open.iter().map(|(spec, _)| spec.name.as_str()).collect();
+    if arguments.json {
+        let told = json!({ "objects": objects, "bytes": bytes, "open": open });
+        writeln!(output, "{told}")?;
+        return Ok(Exit::Done);
+    }
+    let (objects, bytes) = (units::count(objects), units::bytes(bytes));
+    let address = clean(remote.address().as_str());
+    writeln!(output, "pulled from `{address}`: {objects} objects, {bytes}")?;
+    if !open.is_empty() {
+        writeln!(output, "a run has work for: {}", open.join(", "))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub fn remote(
+    program: &Program,
+    command: &RemoteCommand,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    match command {
+        RemoteCommand::Stats(arguments) => stats(program, arguments, output),
+        RemoteCommand::Verify(arguments) => verify(program, arguments, output),
+        RemoteCommand::Gc(arguments) => collect(program, arguments, output),
+        RemoteCommand::Log(arguments) => log(program, arguments, output),
+    }
+}
+
+fn stats(
+    program: &Program,
+    arguments: &RemoteStats,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    let figures = remote.figures().map_err(failed)?;
+    if arguments.json {
+        let told = json!({
+            "packs": figures.packs, "pack_bytes": figures.pack_bytes,
+            "objects": figures.objects, "object_bytes": figures.object_bytes,
+            "outcomes": figures.outcomes, "logs": figures.logs, "bytes": figures.bytes,
+        });
+        writeln!(output, "{told}")?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["what", ">number", ">size"]);
+    let mut row = |what: &str, number: u64, bytes: Option<u64>| {
+        let bytes = bytes.map(units::bytes).unwrap_or_default();
+        table.row([what.to_owned(), units::count(number), bytes]);
+    };
+    row("packs of small objects", figures.packs, Some(figures.pack_bytes));
+    row("large objects", figures.objects, Some(figures.object_bytes));
+    row("outcomes of stages", figures.outcomes, None);
+    row("logs of runs", figures.logs, None);
+    writeln!(output, "{}", clean(remote.address().as_str()))?;
+    output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn verify(
+    program: &Program,
+    arguments: &RemoteVerify,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    let meter = Meter::new(program.terminal.errors_are_seen, "reading");
+    let verified = remote.verify(&|done, total| meter.tell(done, total));
+    meter.end();
+    let verified = verified.map_err(failed)?;
+    tell_notes(program, &remote);
+    for (name, why) in &verified.wrong {
+        writeln!(output, "`{}`: {why}", clean(name))?;
+    }
+    let (read, bytes) = (units::count(verified.read), units::bytes(verified.bytes));
+    writeln!(output, "{read} files were read, {bytes}")?;
+    match verified.wrong.len() {
+        0 => writeln!(output, "nothing is damaged")?,
+        many => writeln!(output, "{} damaged: nothing of them is used", units::count(many as u64))?,
+    }
+    Ok(if verified.wrong.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn collect(
+    program: &Program,
+    arguments: &RemoteGc,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    let older_than = arguments.older_than.map(|seconds| seconds as i64);
+    let garbage = remote.garbage(older_than).map_err(failed)?;
+    for name in &garbage.unused {
+        writeln!(output, "{}", clean(name))?;
+    }
+    let (files, bytes) = (units::count(garbage.unused.len() as u64), units::bytes(garbage.bytes));
+    if garbage.unused.is_empty() {
+        writeln!(output, "nothing to remove")?;
+    } else if arguments.yes {
+        remote.remove(&garbage).map_err(failed)?;
+        writeln!(output, "removed {files} files, {bytes}")?;
+    } else {
+        writeln!(output, "{files} files, {bytes}, would be removed: repeat with `--yes`")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn log(program: &Program, arguments: &RemoteLog, output: &mut dyn Write) -> Result<Exit, CliError> {
+    let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    if let Some(name) = &arguments.name {
+        let Some(log) = remote.log(name).map_err(failed)? else {
+            return Err(CliError::usage(
+                format!("`{}` has no log `{name}`", remote.address()),
+                "`throstle remote log` lists them",
+            ));
+        };
+        output.write_all(clean_log(&log).as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    for log in remote.logs().map_err(failed)? {
+        writeln!(output, "{}  {}", clean(&log.name), units::bytes(log.size))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Lines of JSON have no control characters; others are not for a terminal.
+fn clean_log(log: &[u8]) -> String {
+    let text = String::from_utf8_lossy(log);
+    text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
+}

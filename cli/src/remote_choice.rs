@@ -1,0 +1,31 @@
+//! The choice between the remote of the arguments and that of the manifest.
+
+use engine::pipeline::RemoteSpec;
+
+use super::arguments::Settings;
+use super::error::CliError;
+
+/// Switches the remote of the manifest off.
+const NONE: &str = "none";
+
+/// The remote of the arguments, or else that of the manifest.
+pub fn chosen(
+    settings: &Settings,
+    written: Option<RemoteSpec>,
+) -> Result<Option<RemoteSpec>, CliError> {
+    let Some(url) = settings.remote.as_deref().filter(|url| !url.is_empty()) else {
+        return Ok(written);
+    };
+    if url == NONE {
+        return Ok(None);
+    }
+    // The text may contain a password.
+    let address = url.parse().map_err(|error| {
+        CliError::usage(
+            format!("`--remote` is no place for a remote: {error}"),
+            "write `--remote file:///shared/cache`",
+        )
+    })?;
+    let settings = written.map(|written| written.settings).unwrap_or_default();
+    Ok(Some(RemoteSpec { address, settings }))
+}

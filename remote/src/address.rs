@@ -1,0 +1,130 @@
+//! The address of a remote: its kind of place, and the path there. It holds no credentials, so that
+//! it can be shown.
+
+use std::fmt;
+use std::str::FromStr;
+
+use camino::Utf8PathBuf;
+
+/// A checked URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    url: String,
+    scheme: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    #[error("it should begin with {}", SCHEMES.map(|scheme| format!("`{scheme}://`")).join(", "))]
+    Scheme,
+    #[error("a path behind `file://` begins with `/`, such as `file:///shared/cache`")]
+    RelativePath,
+    #[error("it names no bucket or server")]
+    NoHost,
+    #[error("`..` is not allowed in it")]
+    Upwards,
+    /// The URL itself is not shown.
+    #[error(
+        "it contains a user name, a password or a query: credentials belong in the environment"
+    )]
+    Credentials,
+    #[error("it contains a blank or a control character")]
+    Blank,
+}
+
+const SCHEMES: [&str; 6] = ["file", "s3", "az", "gs", "https", "http"];
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
+        let scheme = SCHEMES.into_iter().find(|known| *known == scheme);
+        let scheme = scheme.ok_or(AddressError::Scheme)?;
+        let is_file = scheme == "file";
+        if !is_file && rest.contains(['@', '?', '#']) {
+            return Err(AddressError::Credentials);
+        }
+        if rest.chars().any(|letter| letter.is_control() || (!is_file && letter.is_whitespace())) {
+            return Err(AddressError::Blank);
+        }
+        if rest.split('/').any(|part| part == "..") {
+            return Err(AddressError::Upwards);
+        }
+        if is_file && !rest.starts_with('/') {
+            return Err(AddressError::RelativePath);
+        }
+        if !is_file && rest.split('/').next().is_none_or(str::is_empty) {
+            return Err(AddressError::NoHost);
+        }
+        Ok(Address { url: text.trim_end_matches('/').to_owned(), scheme })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.url)
+    }
+}
+
+impl Address {
+    pub fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// The folder that it names, if it names one.
+    pub fn folder(&self) -> Option<Utf8PathBuf> {
+        let path = self.url.strip_prefix("file://")?;
+        Some(Utf8PathBuf::from(if path.is_empty() { "/" } else { path }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_known_kinds_of_places_are_understood() {
+        for (text, scheme) in [
+            ("file:///shared/cache", "file"),
+            ("s3://bucket/team", "s3"),
+            ("az://container", "az"),
+            ("gs://bucket/a/b/", "gs"),
+            ("https://example.org/cache", "https"),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.scheme(), scheme);
+            assert_eq!(address.to_string(), text.trim_end_matches('/'));
+        }
+        let address: Address = "file:///shared/my cache/".parse().unwrap();
+        assert_eq!(address.folder().unwrap(), "/shared/my cache");
+    }
+
+    #[test]
+    fn credentials_are_refused_and_never_repeated() {
+        for text in ["https://me:secret@example.org", "s3://key:secret@b", "az://c?sig=secret"] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(error, AddressError::Credentials, "{text}");
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_no_place_is_refused() {
+        for (text, why) in [
+            ("/shared", AddressError::Scheme),
+            ("ftp://example.org", AddressError::Scheme),
+            ("file://shared", AddressError::RelativePath),
+            ("file:///shared/../etc", AddressError::Upwards),
+            ("s3:///key", AddressError::NoHost),
+            ("https://a b", AddressError::Blank),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap_err(), why, "{text}");
+        }
+    }
+}

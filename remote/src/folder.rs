@@ -1,0 +1,178 @@
+//! A shared folder as a place. Works on any file system with hard links, or else without the
+//! promise that a name appears complete.
+
+use bytes::Bytes;
+use cache::fs::{FileKind, Fs, FsError, Open, RealFs, beside};
+use camino::{Utf8Path, Utf8PathBuf};
+use std::io::ErrorKind;
+
+use crate::place::{Listed, Place, Refusal};
+
+#[derive(Debug)]
+pub struct Folder {
+    root: Utf8PathBuf,
+}
+
+impl From<FsError> for Refusal {
+    fn from(error: FsError) -> Refusal {
+        Refusal(error.whole())
+    }
+}
+
+impl Folder {
+    pub fn new(root: Utf8PathBuf) -> Folder {
+        Folder { root }
+    }
+
+    fn path(&self, name: &str) -> Utf8PathBuf {
+        self.root.join(name)
+    }
+
+    /// Creates the folder of a name. A link out of the remote is refused.
+    fn make_room(&self, path: &Utf8Path) -> Result<(), Refusal> {
+        let Some(folder) = path.parent() else { return Ok(()) };
+        // The remote itself is made by people: a share that is not mounted is not created here.
+        if !RealFs.exists(&self.root)? {
+            return Err(Refusal(format!("there is no folder `{}`", self.root)));
+        }
+        self.require_inside(folder)?;
+        RealFs.create_dir_all(folder)?;
+        self.require_inside(folder)
+    }
+
+    /// Fails if the existing part of a path leads out of the remote.
+    fn require_inside(&self, folder: &Utf8Path) -> Result<(), Refusal> {
+        let mut there = folder;
+        while !RealFs.exists(there)? {
+            there = there.parent().unwrap_or(&self.root);
+        }
+        let is_inside = RealFs.resolve(there)?.starts_with(RealFs.resolve(&self.root)?);
+        match is_inside {
+            true => Ok(()),
+            false => Err(Refusal(format!("`{there}` is a link out of it"))),
+        }
+    }
+
+    /// Gives finished bytes their name; false if it is taken.
+    fn appear(&self, fresh: &Utf8Path, path: &Utf8Path) -> Result<bool, Refusal> {
+        let linked = RealFs.hard_link(fresh, path);
+        let appeared = match linked {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            // Without hard links, a copy: another machine may see a part of it, which no check lets
+            // pass.
+            Err(error) if error.is_unsupported() || error.is_denied() => {
+                match RealFs.copy(fresh, path) {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        let _ = RealFs.remove_file(fresh);
+        let appeared = appeared?;
+        RealFs.sync_dir(path.parent().unwrap_or(&self.root))?;
+        Ok(appeared)
+    }
+
+    fn list_in(&self, folder: &str, found: &mut Vec<Listed>) -> Result<(), Refusal> {
+        let entries = match RealFs.read_dir(&self.path(folder)) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            other => other?,
+        };
+        for entry in entries {
+            let name = match folder {
+                "" => entry.name.clone(),
+                folder => format!("{folder}/{}", entry.name),
+            };
+            match entry.kind {
+                FileKind::Dir => self.list_in(&name, found)?,
+                FileKind::File => {
+                    let Ok(about) = RealFs.symlink_metadata(&self.path(&name)) else { continue };
+                    let modified = about.mtime_ns / 1_000_000_000;
+                    found.push(Listed { name, size: about.size, modified });
+                }
+                FileKind::Symlink | FileKind::Other | FileKind::Unnameable => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Place for Folder {
+    fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal> {
+        let found = self.part(name, 0, most.saturating_add(1))?;
+        match found {
+            Some(bytes) if bytes.len() as u64 > most => {
+                Err(Refusal(format!("`{name}` is longer than {most} bytes")))
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn part(&self, name: &str, offset: u64, length: u64) -> Result<Option<Bytes>, Refusal> {
+        let file = match RealFs.open(&self.path(name), Open::Read) {
+            Err(error) if error.is_not_found() => {
+                // A share that is not mounted has nothing, which says nothing about the remote.
+                return match RealFs.exists(&self.root)? {
+                    true => Ok(None),
+                    false => Err(Refusal(format!("there is no folder `{}`", self.root))),
+                };
+            }
+            other => other?,
+        };
+        let left = file.len()?.saturating_sub(offset).min(length);
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
+        let filled = file.read_full_at(&mut bytes, offset)?;
+        bytes.truncate(filled);
+        Ok(Some(bytes.into()))
+    }
+
+    fn put(&self, name: &str, bytes: Bytes) -> Result<bool, Refusal> {
+        let path = self.path(name);
+        self.make_room(&path)?;
+        let fresh = beside(&path);
+        if let Err(error) = RealFs.write_new(&fresh, &bytes) {
+            let _ = RealFs.remove_file(&fresh);
+            return Err(error.into());
+        }
+        self.appear(&fresh, &path)
+    }
+
+    fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal> {
+        let path = self.path(name);
+        self.make_room(&path)?;
+        let fresh = beside(&path);
+        if let Err(error) = RealFs.copy(file, &fresh) {
+            let _ = RealFs.remove_file(&fresh);
+            return Err(error.into());
+        }
+        self.appear(&fresh, &path).map(drop)
+    }
+
+    fn size(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        match RealFs.metadata(&self.path(name)) {
+            Ok(about) if about.is_file() => Ok(Some(about.size)),
+            Ok(_) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
+        if !RealFs.exists(&self.root)? {
+            return Err(Refusal(format!("there is no folder `{}`", self.root)));
+        }
+        let mut found = Vec::new();
+        self.list_in(folder, &mut found)?;
+        Ok(found)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Refusal> {
+        match RealFs.remove_file(&self.path(name)) {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The memory of what a remote has, kept in the cache of this machine: no request is needed to know
+//! what is there already.
+
+use std::collections::{BTreeMap, HashSet};
+
+use cache::{Cache, CacheError, Digest, Table};
+use serde::{Deserialize, Serialize};
+
+use crate::index::{Found, PackIndex};
+
+/// The table of this memory in the ledger.
+pub const KNOWN: Table = Table(40);
+
+#[derive(Serialize, Deserialize)]
+enum Memory {
+    /// A complete pack, and the hashes of its records.
+    Pack { url: Digest, index: Vec<u8>, records: Vec<u64> },
+    /// The outcome under this key.
+    Outcome { url: Digest, key: Digest },
+}
+
+#[derive(Debug, Default)]
+pub struct Known {
+    packs: BTreeMap<Digest, PackIndex>,
+    /// Hashes of records that packs have.
+    records: HashSet<u64>,
+    outcomes: HashSet<Digest>,
+}
+
+/// A hash of a record with its value.
+pub fn record_hash(table: Table, key: &Digest, value: &[u8]) -> u64 {
+    let value = Digest::of(value);
+    Digest::of(&[&[table.0], &key.as_bytes()[..], &value.as_bytes()[..]].concat()).start()
+}
+
+fn memory_key(url: &Digest, of: &Digest) -> Digest {
+    Digest::of(&[url.as_bytes(), of.as_bytes()].map(|bytes| &bytes[..]).concat())
+}
+
+impl Known {
+    pub fn load(cache: &Cache, url: &Digest) -> Result<Known, CacheError> {
+        let mut known = Known::default();
+        for (_, bytes) in cache.scan(KNOWN)? {
+            match postcard::from_bytes::<Memory>(&bytes) {
+                Ok(Memory::Pack { url: of, index, records }) if of == *url => {
+                    if let Some(index) = PackIndex::decode(index.into()) {
+                        known.packs.insert(index.id, index);
+                        known.records.extend(records);
+                    }
+                }
+                Ok(Memory::Outcome { url: of, key }) if of == *url => {
+                    known.outcomes.insert(key);
+                }
+                // Of another remote, or of a newer program: it is asked for again.
+                _ => {}
+            }
+        }
+        Ok(known)
+    }
+
+    pub fn has_pack(&self, id: &Digest) -> bool {
+        self.packs.contains_key(id)
+    }
+
+    pub fn has_record(&self, hash: u64) -> bool {
+        self.records.contains(&hash)
+    }
+
+    pub fn has_outcome(&self, key: &Digest) -> bool {
+        self.outcomes.contains(key)
+    }
+
+    pub fn pack(&self, id: &Digest) -> Option<&PackIndex> {
+        self.packs.get(id)
+    }
+
+    pub fn packs(&self) -> impl Iterator<Item = &PackIndex> {
+        self.packs.values()
+    }
+
+    /// The pack of an object, and its place.
+    pub fn find(&self, digest: &Digest) -> Option<(Digest, Found)> {
+        self.packs.values().find_map(|pack| Some((pack.id, pack.find(digest)?)))
+    }
+
+    /// For this process only.
+    pub fn add_index(&mut self, index: PackIndex) {
+        self.packs.insert(index.id, index);
+    }
+
+    /// Durable with the next commit of the cache.
+    pub fn keep_pack(
+        &mut self,
+        cache: &Cache,
+        url: &Digest,
+        index: PackIndex,
+        records: Vec<u64>,
+    ) -> Result<(), CacheError> {
+        self.records.extend(&records);
+        let memory = Memory::Pack { url: *url, index: index.bytes().to_vec(), records };
+        record(cache, &memory_key(url, &index.id), &memory)?;
+        self.packs.insert(index.id, index);
+        Ok(())
+    }
+
+    pub fn keep_outcome(
+        &mut self,
+        cache: &Cache,
+        url: &Digest,
+        key: &Digest,
+    ) -> Result<(), CacheError> {
+        self.outcomes.insert(*key);
+        let memory = Memory::Outcome { url: *url, key: *key };
+        record(cache, &memory_key(url, key), &memory)
+    }
+}
+
+fn record(cache: &Cache, key: &Digest, memory: &Memory) -> Result<(), CacheError> {
+    // Serialising plain structs to memory cannot fail in postcard.
+    cache.record(KNOWN, key, postcard::to_stdvec(memory).unwrap_or_default())
+}

@@ -1,0 +1,84 @@
+//! The names in a remote. They are made of digests and numbers only.
+
+use cache::{Digest, volume_name};
+
+/// The names below the packs.
+pub const PACKS: &str = "packs";
+pub const RESULTS: &str = "results";
+pub const OBJECTS: &str = "objects";
+pub const KNOWN: &str = "known";
+pub const LOGS: &str = "logs";
+/// Says that a folder is a remote, and its format.
+pub const MARK: &str = "THROSTLE";
+pub const FORMAT: &str = "throstle remote 1\n";
+
+pub fn volume(id: &Digest, number: u32) -> String {
+    format!("{PACKS}/{id}/{}", volume_name(number))
+}
+
+/// The positions in a pack; it makes the volumes a pack.
+pub fn index(id: &Digest) -> String {
+    format!("{PACKS}/{id}/INDEX")
+}
+
+/// The index that `unpack-cache` reads.
+pub fn archive(id: &Digest) -> String {
+    format!("{PACKS}/{id}/ARCHIVE")
+}
+
+pub fn object(digest: &Digest) -> String {
+    let text = digest.to_string();
+    format!("{OBJECTS}/{}/{text}", &text[..2])
+}
+
+pub fn result(key: &Digest) -> String {
+    format!("{RESULTS}/{key}")
+}
+
+pub fn scope(scope: &Digest) -> String {
+    format!("{KNOWN}/{scope}")
+}
+
+pub fn known(scope: &Digest, pack: &Digest) -> String {
+    format!("{KNOWN}/{scope}/{pack}")
+}
+
+pub fn log(name: &str) -> String {
+    format!("{LOGS}/{name}")
+}
+
+/// The digest at the end of a listed name.
+pub fn digest_of(name: &str) -> Option<Digest> {
+    name.rsplit('/').next()?.parse().ok()
+}
+
+/// The pack that a listed name belongs to.
+pub fn pack_of(name: &str) -> Option<Digest> {
+    name.strip_prefix(PACKS)?.strip_prefix('/')?.split('/').next()?.parse().ok()
+}
+
+/// The names of logs are made here, and read back only if they look like it.
+pub fn is_log(name: &str) -> bool {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    let Some(stem) = name.strip_suffix(".jsonl") else { return false };
+    !stem.is_empty() && stem.len() <= 300 && stem.chars().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_name_is_understood_only_if_it_could_have_been_made_here() {
+        let digest = Digest::of(b"x");
+        assert_eq!(digest_of(&known(&digest, &digest)), Some(digest));
+        assert_eq!(pack_of(&volume(&digest, 3)), Some(digest));
+        for name in ["packs/../x", "packs", "packs/ABC/INDEX", "results/..", "known/a/../../etc"] {
+            assert_eq!((digest_of(name), pack_of(name)), (None, None), "{name}");
+        }
+        assert!(is_log("voice-17-ab.jsonl"));
+        for name in ["../x.jsonl", "a/b.jsonl", ".jsonl", "x.txt", "a\nb.jsonl"] {
+            assert!(!is_log(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The outcome of a stage in a remote: written once under its key, with the packs that have its
+//! objects.
+
+use bytes::Bytes;
+use cache::{Digest, Table};
+use serde::{Deserialize, Serialize};
+
+const MARK: &[u8; 16] = b"throstle result\n";
+const DIGEST: usize = 32;
+pub const MOST_BYTES: u64 = 64 << 20;
+
+/// An outcome of this machine that is not known to be in the remote.
+#[derive(Debug, Clone)]
+pub struct Fresh {
+    pub key: Digest,
+    /// For messages.
+    pub name: String,
+    pub table: Table,
+    pub value: Bytes,
+    /// Equal for outcomes that are the same.
+    pub summary: Digest,
+    /// The objects that it reaches.
+    pub objects: Vec<Digest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub key: Digest,
+    pub table: u8,
+    pub summary: Digest,
+    pub packs: Vec<Digest>,
+    pub value: Vec<u8>,
+}
+
+impl Outcome {
+    pub fn encode(&self) -> Bytes {
+        // Serialising plain structs to memory cannot fail in postcard.
+        let body = postcard::to_stdvec(self).unwrap_or_default();
+        let check = Digest::of(&body);
+        [&MARK[..], check.as_bytes(), &body].concat().into()
+    }
+
+    /// None if it is damaged, or the outcome of another key.
+    pub fn decode(bytes: &[u8], key: &Digest) -> Option<Outcome> {
+        let (check, body) = bytes.strip_prefix(MARK)?.split_at_checked(DIGEST)?;
+        if Digest::of(body).as_bytes() != check {
+            return None;
+        }
+        postcard::from_bytes::<Outcome>(body).ok().filter(|outcome| outcome.key == *key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_read_only_whole_and_under_its_own_key() {
+        let key = Digest::of(b"key");
+        let summary = Digest::of(b"summary");
+        let outcome = Outcome { key, table: 3, summary, packs: vec![key], value: vec![1, 2, 3] };
+        let bytes = outcome.encode();
+        assert_eq!(Outcome::decode(&bytes, &key), Some(outcome));
+        assert_eq!(Outcome::decode(&bytes, &summary), None, "swapped");
+        for at in 0..bytes.len() {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(Outcome::decode(&changed, &key), None, "byte {at}");
+            assert_eq!(Outcome::decode(&bytes[..at], &key), None, "cut at {at}");
+        }
+    }
+}

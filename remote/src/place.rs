@@ -1,0 +1,52 @@
+//! A place for named bytes: the few operations that a remote needs, without any meaning.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use camino::Utf8Path;
+
+/// Why an operation failed, for people. It contains no credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// A name in a listing. It comes from the remote: it is parsed, and never used as a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub name: String,
+    pub size: u64,
+    /// Seconds since 1970.
+    pub modified: i64,
+}
+
+/// Names are relative paths that the layout makes. Nothing is ever overwritten with other
+/// bytes.
+pub trait Place: Debug + Send + Sync {
+    /// All bytes; none if there is nothing. More than `most` bytes are an error, and are not read.
+    fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal>;
+
+    /// These bytes, fewer if it ends before, never more.
+    fn part(&self, name: &str, offset: u64, length: u64) -> Result<Option<Bytes>, Refusal>;
+
+    /// Writes the bytes unless there is something; false if there was. Never half-written.
+    fn put(&self, name: &str, bytes: Bytes) -> Result<bool, Refusal>;
+
+    /// The same for a file, for a name that determines the bytes.
+    fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal>;
+
+    fn size(&self, name: &str) -> Result<Option<u64>, Refusal>;
+
+    /// Everything in this folder and those below it.
+    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal>;
+
+    fn remove(&self, name: &str) -> Result<(), Refusal>;
+
+    /// False for a place that nobody can write to through it.
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    /// False for a place that cannot tell what it has.
+    fn can_list(&self) -> bool {
+        true
+    }
+}

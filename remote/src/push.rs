@@ -1,0 +1,292 @@
+//! Writing to a remote: large objects, packs of small ones with their records, and last the outcomes
+//! that refer to them. Nothing is replaced, so two machines may write at once.
+
+use std::collections::{BTreeSet, HashSet};
+
+use bytes::Bytes;
+use cache::fs::Open;
+use cache::{
+    ArchivePlaces, Archiving, CacheError, Digest, Hasher, Kept, LOOSE_SIZE, Table, archive_places,
+};
+use camino::Utf8Path;
+
+use crate::index::PackIndex;
+use crate::known::record_hash;
+use crate::layout;
+use crate::outcome::{Fresh, MOST_BYTES, Outcome};
+use crate::remote::Remote;
+use crate::trouble::Trouble;
+use crate::workers::each;
+
+/// The largest volume of a pack: it is read into memory as a whole.
+const VOLUME: u64 = 64 << 20;
+
+/// The results of this machine. What the remote has already is left out here.
+pub struct Push<'a> {
+    /// In the order in which they are packed.
+    pub objects: Vec<(Digest, u64)>,
+    pub records: Vec<(Table, Digest, Bytes)>,
+    pub outcomes: Vec<Fresh>,
+    /// Logs by name.
+    pub logs: Vec<(String, Bytes)>,
+    pub progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pushed {
+    pub objects: u64,
+    pub bytes: u64,
+    pub records: u64,
+    pub outcomes: u64,
+    pub logs: u64,
+    /// The names of outcomes that differ from those in the remote.
+    pub conflicts: Vec<String>,
+    /// Damaged objects, which were left out.
+    pub damaged: Vec<Digest>,
+}
+
+impl Pushed {
+    pub fn is_nothing(&self) -> bool {
+        *self == Pushed::default()
+    }
+}
+
+impl Remote {
+    /// True if the remote is known to have this record with this value.
+    pub fn has_record(&self, table: Table, key: &Digest, value: &[u8]) -> Result<bool, CacheError> {
+        self.with_known(|known| Ok(known.has_record(record_hash(table, key, value))))
+    }
+
+    pub fn has_outcome(&self, key: &Digest) -> Result<bool, CacheError> {
+        self.with_known(|known| Ok(known.has_outcome(key)))
+    }
+
+    /// Writes everything that the remote is not known to have. Without anything new there is no
+    /// request.
+    pub fn push(&self, push: Push) -> Result<Pushed, Trouble> {
+        let mut pushed = Pushed::default();
+        let Push { objects, records, outcomes, logs, progress } = push;
+        let objects: Vec<(Digest, u64)> = self.with_known(|known| {
+            Ok(objects.into_iter().filter(|(digest, _)| known.find(digest).is_none()).collect())
+        })?;
+        let mut fresh = Vec::new();
+        for (table, key, value) in records {
+            if !self.has_record(table, &key, &value)? {
+                fresh.push((table, key, record_hash(table, &key, &value)));
+            }
+        }
+        let mut logs_left = Vec::new();
+        for (name, bytes) in logs {
+            if layout::is_log(&name) && !self.has_outcome(&log_key(&name))? {
+                logs_left.push((name, bytes));
+            }
+        }
+        let is_new = !objects.is_empty() || !fresh.is_empty() || !outcomes.is_empty();
+        if !is_new && logs_left.is_empty() {
+            return Ok(pushed);
+        }
+        if !self.is_writable() {
+            return Err(self.refused("it can only be read"));
+        }
+        self.begin()?;
+        let (large, small): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|(_, size)| *size >= LOOSE_SIZE);
+        let large = self.push_large(large, &mut pushed)?;
+        if !small.is_empty() || !large.is_empty() || !fresh.is_empty() {
+            let small: HashSet<Digest> = small.into_iter().map(|(digest, _)| digest).collect();
+            self.push_pack(&small, large, fresh, progress, &mut pushed)?;
+        }
+        for read in each(&outcomes, |outcome| self.push_outcome(outcome)) {
+            match read? {
+                Written::New => pushed.outcomes += 1,
+                Written::Same => {}
+                Written::Conflict(name) => pushed.conflicts.push(name),
+            }
+        }
+        for (name, bytes) in logs_left {
+            pushed.logs += u64::from(self.write(&layout::log(&name), bytes)?);
+            let key = log_key(&name);
+            self.with_known(|known| known.keep_outcome(&self.cache, &self.url, &key))?;
+        }
+        self.cache.commit()?;
+        Ok(pushed)
+    }
+
+    fn write(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
+        self.place.put(name, bytes).map_err(|refusal| self.give_up(refusal))
+    }
+
+    /// Makes the place a remote if it is empty.
+    fn begin(&self) -> Result<(), Trouble> {
+        if self.is_begun()? {
+            return Ok(());
+        }
+        if !self.is_usable() {
+            return Err(self.refused("it does not answer, or is not a remote"));
+        }
+        self.write(layout::MARK, layout::FORMAT.into())?;
+        self.set_begun();
+        Ok(())
+    }
+
+    /// Large objects are files of their own; returns those that are there now.
+    fn push_large(
+        &self,
+        large: Vec<(Digest, u64)>,
+        pushed: &mut Pushed,
+    ) -> Result<Vec<(Digest, u64)>, Trouble> {
+        let mut there = Vec::new();
+        for (digest, size) in large {
+            let Some(file) = self.cache.file_of(&digest)? else { continue };
+            if !self.is_intact(&file, &digest)? {
+                pushed.damaged.push(digest);
+                continue;
+            }
+            let name = layout::object(&digest);
+            let refused = |refusal| self.give_up(refusal);
+            let found = self.place.size(&name).map_err(refused)?;
+            if found.is_some_and(|found| found != size) {
+                self.tell_wrong(&name, "it has another length; it is written again");
+                self.place.remove(&name).map_err(refused)?;
+            }
+            if found != Some(size) {
+                self.place.put_file(&name, &file, size).map_err(refused)?;
+                pushed.objects += 1;
+                pushed.bytes += size;
+            }
+            there.push((digest, size));
+        }
+        Ok(there)
+    }
+
+    fn is_intact(&self, path: &Utf8Path, digest: &Digest) -> Result<bool, CacheError> {
+        let file = match self.cache.fs().open(path, Open::Read) {
+            Err(error) if error.is_not_found() => return Ok(false),
+            other => other?,
+        };
+        let (mut hasher, mut buffer, mut offset) = (Hasher::new(), vec![0; 1 << 20], 0);
+        loop {
+            let count = file.read_at(&mut buffer, offset)?;
+            if count == 0 {
+                return Ok(hasher.finish() == *digest);
+            }
+            hasher.update(&buffer[..count]);
+            offset += count as u64;
+        }
+    }
+
+    fn push_pack(
+        &self,
+        small: &HashSet<Digest>,
+        large: Vec<(Digest, u64)>,
+        records: Vec<(Table, Digest, u64)>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+        pushed: &mut Pushed,
+    ) -> Result<(), Trouble> {
+        let kept: HashSet<(Table, Digest)> =
+            records.iter().map(|(table, key, _)| (*table, *key)).collect();
+        let staging = self.cache.staging()?;
+        let folder = staging.path().join("pack");
+        let mut places = ArchivePlaces {
+            id: pack_id(&large, self.cache.fs().now()),
+            volumes: Vec::new(),
+            objects: Vec::new(),
+            first_record: None,
+        };
+        if !small.is_empty() || !kept.is_empty() {
+            let what = Kept {
+                object: &|digest| small.contains(digest),
+                record: &|table, key| kept.contains(&(table, *key)),
+            };
+            let (bases, volume_bytes) = (&[], VOLUME);
+            let how = Archiving { folder: &folder, bases, volume_bytes, progress: &|_, _| {} };
+            let archived = self.cache.archive(&what, &how)?;
+            pushed.objects += archived.objects;
+            pushed.records += archived.records;
+            pushed.damaged.extend(archived.damaged);
+            places = archive_places(&**self.cache.fs(), &folder)?;
+        }
+        let index = PackIndex::new(&places, large)
+            .ok_or_else(|| self.refused("too many objects for one pack"))?;
+        let total: u64 = index.volumes().map(|(_, size)| size).sum();
+        let mut done = 0;
+        let fs = self.cache.fs();
+        for (number, size) in index.volumes() {
+            let path = folder.join(cache::volume_name(number));
+            let bytes = fs.read(&path).map_err(CacheError::from)?;
+            self.write(&layout::volume(&index.id, number), bytes.into())?;
+            done += size;
+            progress(done, total);
+        }
+        pushed.bytes += total;
+        if !places.volumes.is_empty() {
+            let archive = fs.read(&folder.join("ARCHIVE")).map_err(CacheError::from)?;
+            self.write(&layout::archive(&index.id), archive.into())?;
+        }
+        // Last, since it makes the volumes a pack.
+        self.write(&layout::index(&index.id), index.bytes().clone())?;
+        let scopes: Vec<Digest> = self.state().scopes.iter().copied().collect();
+        let id = index.id;
+        let labelled = each(&scopes, |scope| self.write(&layout::known(scope, &id), Bytes::new()));
+        labelled.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
+        let hashes = records.into_iter().map(|(_, _, hash)| hash).collect();
+        self.with_known(|known| known.keep_pack(&self.cache, &self.url, index, hashes))?;
+        Ok(())
+    }
+
+    fn push_outcome(&self, fresh: &Fresh) -> Result<Written, Trouble> {
+        let packs: BTreeSet<Digest> = self.with_known(|known| {
+            let found = fresh.objects.iter().filter_map(|digest| known.find(digest));
+            Ok(found.map(|(pack, _)| pack).collect())
+        })?;
+        let outcome = Outcome {
+            key: fresh.key,
+            table: fresh.table.0,
+            summary: fresh.summary,
+            packs: packs.into_iter().collect(),
+            value: fresh.value.to_vec(),
+        };
+        let name = layout::result(&fresh.key);
+        let written = match self.write(&name, outcome.encode())? {
+            true => Written::New,
+            false => self.compare(fresh, &name)?,
+        };
+        if !matches!(written, Written::Conflict(_)) {
+            self.with_known(|known| known.keep_outcome(&self.cache, &self.url, &fresh.key))?;
+        }
+        Ok(written)
+    }
+
+    /// The first outcome under a key stays.
+    fn compare(&self, fresh: &Fresh, name: &str) -> Result<Written, Trouble> {
+        let there = self.place.get(name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
+        match there.and_then(|bytes| Outcome::decode(&bytes, &fresh.key)) {
+            Some(first) if first.summary == fresh.summary => Ok(Written::Same),
+            Some(_) => Ok(Written::Conflict(fresh.name.clone())),
+            None => {
+                self.tell_wrong(name, "it is damaged, or of another key");
+                Ok(Written::Same)
+            }
+        }
+    }
+}
+
+enum Written {
+    New,
+    Same,
+    Conflict(String),
+}
+
+/// Stands for a log in the memory of what the remote has.
+fn log_key(name: &str) -> Digest {
+    Digest::of(&[b"log ", name.as_bytes()].concat())
+}
+
+fn pack_id(large: &[(Digest, u64)], now: i64) -> Digest {
+    let mut hasher = Hasher::new();
+    hasher.update(&now.to_le_bytes());
+    large.iter().for_each(|(digest, _)| {
+        hasher.update(digest.as_bytes());
+    });
+    hasher.finish()
+}

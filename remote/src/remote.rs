@@ -1,0 +1,293 @@
+//! A remote as seen by one process: what it is known to have, what it was asked, and whether it
+//! answers.
+//!
+//! A remote that does not answer is left alone for the rest of the process: it costs a warning and
+//! one time limit.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::{Cache, CacheError, Digest, Table};
+
+use crate::address::Address;
+use crate::folder::Folder;
+use crate::known::Known;
+use crate::layout;
+use crate::outcome::{self, Outcome};
+use crate::patience::Patient;
+use crate::place::{Place, Refusal};
+use crate::trouble::Trouble;
+
+/// When results are written to the remote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushing {
+    /// While the run goes on, and at its end.
+    Always,
+    End,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    pub push: Pushing,
+    /// A remote that cannot be used is an error, instead of a warning.
+    pub require: bool,
+    /// For one request.
+    pub timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let timeout = Duration::from_secs(30);
+        Settings { push: Pushing::End, require: false, timeout }
+    }
+}
+
+/// The meaning of records, which this crate does not know.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Tests if the second value of a record replaces the first, existing one.
+    pub prefers: fn(Table, &[u8], &[u8]) -> bool,
+    /// Selects the tables that are taken from packs.
+    pub takes: fn(Table) -> bool,
+}
+
+#[derive(Debug)]
+pub struct Remote {
+    pub(crate) address: Address,
+    /// Stands for the address in the memory of this machine.
+    pub(crate) url: Digest,
+    pub(crate) place: Patient,
+    pub(crate) settings: Settings,
+    pub(crate) rules: Rules,
+    pub(crate) cache: Cache,
+    /// The number of bytes that a small object is read with.
+    pub(crate) window: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    known: Option<Known>,
+    /// None before the first request; false for a remote without anything.
+    begun: Option<bool>,
+    /// The keys and scopes that it was asked for.
+    asked: HashSet<Digest>,
+    /// The scopes of the work of this process.
+    pub scopes: BTreeSet<Digest>,
+    notes_all: bool,
+    /// Objects that turned out to be wrong or missing there.
+    pub wrong: HashSet<Digest>,
+    away: bool,
+    notes: Vec<String>,
+}
+
+impl Remote {
+    pub fn open(
+        address: Address,
+        settings: Settings,
+        rules: Rules,
+        cache: Cache,
+    ) -> Result<Remote, Trouble> {
+        let place = place(&address)?;
+        Ok(Remote::at(place, address, settings, rules, cache))
+    }
+
+    /// At a place of the caller.
+    pub fn at(
+        place: Arc<dyn Place>,
+        address: Address,
+        settings: Settings,
+        rules: Rules,
+        cache: Cache,
+    ) -> Remote {
+        Remote {
+            url: Digest::of(address.as_str().as_bytes()),
+            address,
+            place: Patient::new(place, settings.timeout),
+            settings,
+            rules,
+            cache,
+            window: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The number of requests so far.
+    pub fn requests(&self) -> u64 {
+        self.place.requests.all()
+    }
+
+    /// Messages for people since the last call.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    /// False for a web server.
+    pub fn is_writable(&self) -> bool {
+        self.place.place().is_writable()
+    }
+
+    /// False after a request was not answered.
+    pub fn is_usable(&self) -> bool {
+        !self.state().away
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works with the memory of what the remote has.
+    pub(crate) fn with_known<T>(
+        &self,
+        work: impl FnOnce(&mut Known) -> Result<T, CacheError>,
+    ) -> Result<T, CacheError> {
+        let mut state = self.state();
+        let known = match state.known.take() {
+            Some(known) => known,
+            None => Known::load(&self.cache, &self.url)?,
+        };
+        work(state.known.insert(known))
+    }
+
+    /// The answer to a request; none if there is no answer, which is told once.
+    pub(crate) fn answer<T>(&self, answer: Result<T, Refusal>) -> Result<Option<T>, Trouble> {
+        let Refusal(why) = match answer {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(refusal) => refusal,
+        };
+        let trouble = Trouble::Away { url: self.address.to_string(), why };
+        if self.settings.require {
+            return Err(trouble);
+        }
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.away, true) {
+            state.notes.push(format!("{trouble}; the run goes on without it"));
+        }
+        Ok(None)
+    }
+
+    /// The remote is left alone from now on.
+    pub(crate) fn give_up(&self, Refusal(why): Refusal) -> Trouble {
+        self.state().away = true;
+        Trouble::Away { url: self.address.to_string(), why }
+    }
+
+    /// Tells of something wrong, which is not used.
+    pub(crate) fn tell_wrong(&self, name: &str, why: &str) {
+        let (url, name, why) = (self.address.to_string(), name.to_owned(), why.to_owned());
+        let told = format!("{}; it is not used", Trouble::Wrong { url, name, why });
+        let mut state = self.state();
+        if !state.notes.contains(&told) {
+            state.notes.push(told);
+        }
+    }
+
+    /// True the first time for each.
+    pub(crate) fn is_first_question(&self, about: &Digest) -> bool {
+        self.state().asked.insert(*about)
+    }
+
+    /// True if there is a remote of a known format. Asks once.
+    pub(crate) fn is_begun(&self) -> Result<bool, Trouble> {
+        let begun = {
+            let state = self.state();
+            if state.away { Some(false) } else { state.begun }
+        };
+        if let Some(begun) = begun {
+            return Ok(begun);
+        }
+        let mark = self.answer(self.place.get(layout::MARK, 64))?.flatten();
+        let begun = mark.as_ref().is_some_and(|mark| mark == layout::FORMAT);
+        if mark.is_some() && !begun {
+            let why = "it is not the mark of a remote, or of a newer one".to_owned();
+            self.answer::<()>(Err(Refusal(format!("`{}`: {why}", layout::MARK))))?;
+        }
+        self.state().begun = Some(begun);
+        Ok(begun)
+    }
+
+    pub(crate) fn set_begun(&self) {
+        self.state().begun = Some(true);
+    }
+
+    /// The outcome under a key, if the remote has one. Its objects are known afterwards, and come
+    /// when they are read.
+    pub fn outcome(&self, key: &Digest) -> Result<Option<Bytes>, Trouble> {
+        if !self.is_first_question(key) || !self.is_begun()? {
+            return Ok(None);
+        }
+        let name = layout::result(key);
+        let found = self.answer(self.place.get(&name, outcome::MOST_BYTES))?.flatten();
+        let Some(bytes) = found else { return Ok(None) };
+        let Some(outcome) = Outcome::decode(&bytes, key) else {
+            self.tell_wrong(&name, "it is damaged, or of another key");
+            return Ok(None);
+        };
+        self.learn(&outcome.packs)?;
+        if !self.is_usable() {
+            return Ok(None);
+        }
+        self.with_known(|known| known.keep_outcome(&self.cache, &self.url, key))?;
+        Ok(Some(outcome.value.into()))
+    }
+
+    /// Makes records of a scope known; true if there were new ones. The scope is one of this
+    /// process: what it pushes is found under it.
+    pub fn scope(&self, scope: &Digest) -> Result<bool, Trouble> {
+        self.state().scopes.insert(*scope);
+        if !self.place.place().can_list() || !self.is_first_question(scope) || !self.is_begun()? {
+            return Ok(false);
+        }
+        let listed = self.answer(self.place.list(&layout::scope(scope)))?.unwrap_or_default();
+        let packs: Vec<Digest> =
+            listed.iter().filter_map(|listed| layout::digest_of(&listed.name)).collect();
+        Ok(self.learn(&packs)? > 0)
+    }
+
+    /// From now on, the scopes of finished stages count too.
+    pub fn note_all_scopes(&self) {
+        self.state().notes_all = true;
+    }
+
+    /// The scope of a stage without work in this process.
+    pub fn note_finished_scope(&self, scope: &Digest) {
+        let mut state = self.state();
+        if state.notes_all {
+            state.scopes.insert(*scope);
+        }
+    }
+
+    /// Tests which objects the remote has, as far as this machine knows: asks nothing.
+    pub fn knows(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        let wrong: HashSet<Digest> = {
+            let state = self.state();
+            if state.away {
+                return Ok(vec![false; digests.len()]);
+            }
+            state.wrong.clone()
+        };
+        self.with_known(|known| {
+            let knows = |digest| !wrong.contains(digest) && known.find(digest).is_some();
+            Ok(digests.iter().map(knows).collect())
+        })
+    }
+}
+
+fn place(address: &Address) -> Result<Arc<dyn Place>, Trouble> {
+    match address.folder() {
+        Some(folder) => Ok(Arc::new(Folder::new(folder))),
+        None => Err(Trouble::NotBuilt { url: address.to_string() }),
+    }
+}

@@ -1,0 +1,20 @@
+//! The ways in which a remote can fail.
+
+use cache::CacheError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// It cannot be reached, refuses, or does not answer in time.
+    #[error("the remote `{url}` cannot be used: {why}")]
+    Away { url: String, why: String },
+    /// It has something that is not what it should be. It is not used.
+    #[error("the remote `{url}` has a wrong `{name}`: {why}")]
+    Wrong { url: String, name: String, why: String },
+    #[error(
+        "the remote `{url}` is a bucket or a server, which this program cannot use: use a folder, `file:///…`"
+    )]
+    NotBuilt { url: String },
+    /// The cache of this machine.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}

@@ -1,0 +1,47 @@
+//! Several requests at a time.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
+
+/// The number of requests at a time: latency counts, not processors.
+const AT_ONCE: usize = 16;
+
+/// Does the work for each of these, several at a time; the results are in order. Without threads,
+/// one after the other.
+pub fn each<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(all.len()));
+    let run = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(one) = all.get(at) else { return };
+            let result = work(one);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..AT_ONCE.min(all.len()) {
+            // Without a thread more, the others do its share.
+            let _ = Builder::new().name("remote".into()).spawn_scoped(scope, run);
+        }
+        run();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_done_once_and_the_results_are_in_order() {
+        let all: Vec<usize> = (0..100).collect();
+        let doubled = each(&all, |number| number * 2);
+        assert!(doubled.iter().enumerate().all(|(at, found)| *found == at * 2));
+        assert!(each(&[] as &[usize], |number| *number).is_empty());
+    }
+}

@@ -1,0 +1,149 @@
+//! A remote that lies: nothing of it is used, and nothing is written outside.
+
+use std::path::PathBuf;
+
+use throstle_tests::Project;
+
+use crate::machines::{Shared, another, first, run, run_with, warnings};
+
+/// The rest of the folder of a machine, to see that nothing else was written.
+fn around(project: &Project) -> Vec<String> {
+    let mut names = project.names(".");
+    names.retain(|name| ![".throstle", "out"].contains(&name.as_str()));
+    names
+}
+
+/// A machine ends with the right files whatever the remote has.
+fn assert_unharmed(one: &Project, shared: &Shared, what: &str) -> Vec<String> {
+    let other = another(one);
+    let before = around(&other);
+    let ran = run(&other, shared);
+    assert_eq!(ran.last()["status"], "done", "{what}: {}", ran.errors);
+    assert_eq!(other.files("out"), one.files("out"), "{what}");
+    assert_eq!(around(&other), before, "{what}");
+    let checked = other.printed(&["cache", "verify"]);
+    assert!(checked.contains("nothing is damaged"), "{what}: {checked}");
+    warnings(&ran)
+}
+
+/// The files that a machine reads, by kind.
+fn read_files(shared: &Shared) -> Vec<PathBuf> {
+    let mut files = shared.files("packs");
+    files.extend(shared.files("results"));
+    files.retain(|path| path.file_name().unwrap() != "ARCHIVE");
+    files
+}
+
+#[test]
+fn altered_and_truncated_files_are_named_and_not_used() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    // What this machine pushes meanwhile would repair the remote.
+    one.edit("pipeline.toml", |text| {
+        format!("[remote]\nurl = \"{}\"\npush = \"never\"\n{text}", shared.url())
+    });
+    for path in read_files(&shared) {
+        let whole = std::fs::read(&path).unwrap();
+        let mut altered = whole.clone();
+        let middle = altered.len() / 2;
+        altered[middle] ^= 0x20;
+        let mut zeroed = whole.clone();
+        zeroed.fill(0);
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        for (how, bytes) in
+            [("altered", altered), ("truncated", whole[..middle].to_vec()), ("zeroed", zeroed)]
+        {
+            std::fs::write(&path, bytes).unwrap();
+            let what = format!("{name} {how}");
+            let told = assert_unharmed(&one, &shared, &what);
+            // An altered byte of an object that nobody reads is not seen.
+            if how == "zeroed" {
+                assert!(told.iter().any(|note| note.contains("wrong")), "{what}: {told:?}");
+            }
+        }
+        std::fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
+fn swapped_objects_and_results_are_found() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    for kind in ["objects", "results"] {
+        let files = shared.files(kind);
+        let (first, second) =
+            (std::fs::read(&files[0]).unwrap(), std::fs::read(&files[1]).unwrap());
+        std::fs::write(&files[0], &second).unwrap();
+        std::fs::write(&files[1], &first).unwrap();
+        let other = another(&one);
+        let url = shared.url();
+        let output = other.output(&["pull", "--remote", &url]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("wrong") && told.contains(kind), "{kind}: {told}");
+        let checked = other.output(&["remote", "verify", "--remote", &url]);
+        assert_eq!(checked.status.code(), Some(1), "{kind}");
+        let found = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(found.contains("2 damaged"), "{kind}: {found}");
+        assert!(other.printed(&["cache", "verify"]).contains("nothing is damaged"));
+        std::fs::write(&files[0], &first).unwrap();
+        std::fs::write(&files[1], &second).unwrap();
+    }
+}
+
+#[test]
+fn an_endless_file_is_not_read_to_its_end() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    one.edit("pipeline.toml", |text| {
+        format!("[remote]\nurl = \"{}\"\npush = \"never\"\n{text}", shared.url())
+    });
+    for path in read_files(&shared).into_iter().chain([shared.path().join("THROSTLE")]) {
+        let whole = std::fs::read(&path).unwrap();
+        // A sparse file of four terabytes.
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(4 << 40).unwrap();
+        assert_unharmed(&one, &shared, path.to_str().unwrap());
+        std::fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
+fn a_link_out_of_the_remote_is_not_written_through() {
+    let shared = Shared::new();
+    let outside = tempfile::tempdir().unwrap();
+    for folder in ["packs", "objects", "results", "known"] {
+        std::os::unix::fs::symlink(outside.path(), shared.path().join(folder)).unwrap();
+    }
+    let project = crate::machines::machine(crate::machines::MANIFEST);
+    let ran = run(&project, &shared);
+    assert_eq!(ran.executed()["words"], 5);
+    assert!(warnings(&ran)[0].contains("is a link out of it"), "{:?}", warnings(&ran));
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn odd_names_in_a_listing_are_ignored() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    for scope in std::fs::read_dir(shared.path().join("known")).unwrap() {
+        let scope = scope.unwrap().path();
+        for name in ["..%2f..%2fetc", "con\nsole", "ABCDEF", &"f".repeat(64)] {
+            std::fs::write(scope.join(name), b"x").unwrap();
+        }
+    }
+    let other = another(&one);
+    other.write("data/wavs/c.wav", throstle_tests::wav(9_000));
+    let ran = run(&other, &shared);
+    assert_eq!(ran.executed()["voice"], 1);
+    assert!(warnings(&ran).iter().all(|note| note.contains("INDEX")), "{:?}", warnings(&ran));
+}
+
+#[test]
+fn a_file_that_is_no_mark_of_a_remote_keeps_everybody_out() {
+    let shared = Shared::new();
+    std::fs::write(shared.path().join("THROSTLE"), "throstle remote 999\n").unwrap();
+    let project = crate::machines::machine(crate::machines::MANIFEST);
+    let ran = run_with(&project, &["--remote", &shared.url()]);
+    assert_eq!(ran.executed()["words"], 5);
+    assert!(warnings(&ran)[0].contains("a newer one"), "{:?}", warnings(&ran));
+    assert_eq!(shared.files("").len(), 1);
+}

@@ -1,0 +1,8 @@
+//! The remote store, with the program: a machine is a folder of its own here.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod hostile;
+mod machines;
+mod sharing;
+mod trainings;
+mod upkeep;

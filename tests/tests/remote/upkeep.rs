@@ -1,0 +1,110 @@
+//! The commands about a remote, and a remote that is not there.
+
+use std::time::{Duration, SystemTime};
+
+use crate::machines::{MANIFEST, Shared, another, first, json, machine, run, run_with, warnings};
+
+#[test]
+fn a_remote_that_is_away_costs_a_warning_and_not_the_run() {
+    let shared = Shared::new();
+    let url = format!("{}/not-mounted", shared.url());
+    let project = machine(MANIFEST);
+    let ran = run_with(&project, &["--remote", &url]);
+    assert_eq!(ran.executed()["words"], 5);
+    let told = warnings(&ran);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("cannot be used: there is no folder"), "{told:?}");
+    assert!(!shared.path().join("not-mounted").exists());
+    run_with(&project, &["--remote", &url]).assert_nothing_done();
+}
+
+#[test]
+fn a_remote_that_is_required_and_away_fails_the_run() {
+    let shared = Shared::new();
+    let url = format!("{}/not-mounted", shared.url());
+    let project = machine(&format!("[remote]\nurl = \"{url}\"\nrequire = true\n{MANIFEST}"));
+    let output = project.output(&["run", "."]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("not-mounted") && told.contains("there is no folder"), "{told}");
+}
+
+#[test]
+fn figures_checks_and_logs_are_shown() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let remote = ["--remote", &shared.url()];
+    let stats = json(&project, &[&["remote", "stats"][..], &remote].concat());
+    assert_eq!((&stats["outcomes"], &stats["objects"]), (&5.into(), &5.into()), "{stats}");
+    let checked = project.printed(&[&["remote", "verify"][..], &remote].concat());
+    assert!(checked.contains("nothing is damaged"), "{checked}");
+    let logs = project.printed(&[&["remote", "log"][..], &remote].concat());
+    assert_eq!(logs.lines().count(), 1, "{logs}");
+    let name = logs.split_whitespace().next().unwrap();
+    let log = project.printed(&[&["remote", "log", name][..], &remote].concat());
+    assert!(log.lines().last().unwrap().contains("\"finished\""), "{log}");
+    let missing = project.output(&[&["remote", "log", "../../x.jsonl"][..], &remote].concat());
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+}
+
+#[test]
+fn commands_about_a_remote_need_one() {
+    let project = machine(MANIFEST);
+    for arguments in [&["push"][..], &["pull"], &["remote", "stats"]] {
+        let output = project.output(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("has no remote"), "{told}");
+    }
+    let secret = project.output(&["push", "--remote", "https://me:hunter2@example.org/x"]);
+    assert_eq!(secret.status.code(), Some(2));
+    assert!(!String::from_utf8_lossy(&secret.stderr).contains("hunter2"), "{secret:?}");
+}
+
+#[test]
+fn remains_of_a_push_that_broke_off_are_not_used_and_are_removed_when_they_are_old() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let packs = shared.path().join("packs");
+    let pack = std::fs::read_dir(&packs).unwrap().next().unwrap().unwrap().path();
+    std::fs::remove_file(pack.join("INDEX")).unwrap();
+    let other = another(&project);
+    let ran = run(&other, &shared);
+    assert_eq!(ran.executed()["words"], 5);
+    assert!(warnings(&ran)[0].contains("INDEX"), "{:?}", warnings(&ran));
+    assert_eq!(other.files("out"), project.files("out"));
+    let gc = ["remote", "gc", "--remote", &shared.url()];
+    assert!(project.printed(&gc).contains("nothing to remove"));
+    for file in shared.files("packs").iter().filter(|file| file.starts_with(&pack)) {
+        let old = SystemTime::now() - Duration::from_secs(2 * 24 * 3_600);
+        std::fs::File::options().write(true).open(file).unwrap().set_modified(old).unwrap();
+    }
+    let listed = project.printed(&gc);
+    assert!(listed.contains("volume-0001.pack") && listed.contains("--yes"), "{listed}");
+    project.printed(&[&gc[..], &["--yes"]].concat());
+    assert!(!pack.join("volume-0001.pack").exists());
+    let third = another(&project);
+    assert_eq!(run(&third, &shared).last()["status"], "done");
+    assert_eq!(third.files("out"), project.files("out"));
+}
+
+#[test]
+fn old_results_are_removed_with_what_only_they_need() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    for file in shared.files("") {
+        let old = SystemTime::now() - Duration::from_secs(60 * 24 * 3_600);
+        std::fs::File::options().write(true).open(file).unwrap().set_modified(old).unwrap();
+    }
+    project.replace("data/metadata.csv", "Sana a", "Sana ja toinen a");
+    run(&project, &shared);
+    let before = shared.files("").len();
+    let gc = ["remote", "gc", "--older-than", "720h", "--yes", "--remote", &shared.url()];
+    project.printed(&gc);
+    assert!(shared.files("").len() < before);
+    let other = another(&project);
+    let ran = run(&other, &shared);
+    assert_eq!(warnings(&ran), Vec::<String>::new());
+    assert_eq!(ran.reused("words"), 5, "{:?}", ran.last());
+    assert_eq!(other.files("out"), project.files("out"));
+}
