@@ -154,7 +154,7 @@ fn once_a_command_sees_all_items_as_lines() {
 /// The names of the folders for programs that are there.
 fn folders(bench: &Bench) -> Vec<String> {
     let folder = bench.scratch.as_ref().unwrap().path();
-    let entries = std::fs::read_dir(folder).unwrap();
+    let entries = folder.read_dir().unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
