@@ -110,6 +110,8 @@ fn what_others_have_written_stays_text() {
             .replace("Lause numero 0", &format!("{hostile}\u{202e}"))
             .replace("|aino", &format!("|{hostile}"))
     });
+    let columns = "[stage.clips]\ncolumns = [\"file\", \"text\", \"speaker\"]";
+    project.replace("pipeline.toml", "[stage.clips]", columns);
     project.replace("pipeline.toml", "CC-BY-NC-SA-4.0", "<b onload=x>licence</b>");
     run(&project);
     let page = without_recordings(&report(&project, &[]));
