@@ -55,7 +55,7 @@ impl Reading<'_> {
     }
 
     fn clip(&self, item: &Item, context: &mut dyn Context) -> Result<Clip, StageError> {
-        let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
+        let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let blob = item.fields.blob("tokens").ok_or_else(|| missing("tokens"))?;
         let codes = npy::read(&context.read(blob)?);

@@ -162,6 +162,19 @@ impl<C: Trainable> Clips<C> {
     }
 }
 
+/// A clip lacks what the stage reads of it.
+pub fn missing(item: &Item, field: &str) -> StageError {
+    let message = format!("the clip `{}` has no `{field}`", item.id);
+    let help = match field {
+        "tokens" => {
+            "read the clips from the stage that makes their tokens: `vq.encode`, or \
+                     `vq.adopt` for those of another tool"
+        }
+        _ => "read the clips from a stage that has it; `throstle items STAGE` lists fields",
+    };
+    StageError::with_help(message, help)
+}
+
 /// The start of a text, long enough to identify it.
 pub fn begin(text: &str) -> String {
     text.chars().take(40).collect()

@@ -27,6 +27,23 @@ fn a_tokenizer_of_another_model_is_refused() {
 }
 
 #[test]
+fn a_clip_without_tokens_is_named_with_advice() {
+    let mut bench = Bench::default();
+    let base = base(&mut bench);
+    let mut clips = clips(&mut bench, 3);
+    if let PortInput::Dataset { items, .. } = &mut clips {
+        items[4].fields.remove("tokens");
+    }
+    let input = vec![("input", clips), ("base", artifact_of(&base))];
+    let (message, help) = refusal(gather(&fish::FINETUNE, &quick(), input, &mut bench));
+    assert!(
+        message.starts_with("the clip `") && message.ends_with("` has no `tokens`"),
+        "{message}"
+    );
+    assert!(help.contains("`vq.encode`"), "{help}");
+}
+
+#[test]
 fn clips_and_codecs_of_another_shape_are_refused() {
     let mut bench = Bench::default();
     let base = base(&mut bench);

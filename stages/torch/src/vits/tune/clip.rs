@@ -71,7 +71,7 @@ impl Reading<'_> {
         notes: &mut Notes,
         context: &mut dyn Context,
     ) -> Result<Result<Clip, Reject>, StageError> {
-        let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
+        let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let blob = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
         let tokens = match self.tokens(text, notes) {

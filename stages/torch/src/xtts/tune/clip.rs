@@ -80,7 +80,7 @@ impl Reading<'_> {
         item: &Item,
         context: &mut dyn Context,
     ) -> Result<Result<(Clip, String), Reject>, StageError> {
-        let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
+        let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let audio = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
         let tokens = item.fields.blob("tokens").ok_or_else(|| missing("tokens"))?;
