@@ -4,6 +4,7 @@
 //! value: the current task fails with the last lines of its stderr, and the next task starts
 //! another process.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -317,21 +318,38 @@ impl Host {
                     }
                     Ok(Some(reply)) => return Ok(reply),
                     Ok(None) => return Err(self.died("it closed the pipe")),
+                    Err(error) if error.kind() == ErrorKind::InvalidData => {
+                        return Err(self.noisy(&error));
+                    }
                     Err(error) => return Err(self.died(&error.to_string())),
                 }
             }
         }
     }
 
+    /// The worker is alive, but its messages cannot be told from something else.
+    fn noisy(&mut self, error: &std::io::Error) -> Failure {
+        self.gone(|worker| {
+            let words = worker.end().1;
+            format!(
+                "the standard output of the worker has something else than its messages \
+                 ({error}), so it was ended: nothing else may print there{words}"
+            )
+        })
+    }
+
     fn died(&mut self, why: &str) -> Failure {
+        self.gone(|worker| worker.last_words(why))
+    }
+
+    /// The process is gone or is ended now, which the function tells.
+    fn gone(&mut self, tell: impl FnOnce(Worker) -> String) -> Failure {
         if self.handle.is_abandoned() {
             self.end();
             return Failure::Stage(StageError::Stopped);
         }
-        let mut message = match self.worker.take() {
-            Some(worker) => worker.last_words(why),
-            None => why.to_owned(),
-        };
+        let gone = "there is no worker".to_owned();
+        let mut message = self.worker.take().map_or(gone, tell);
         if let Some(said) = self.last_said.take() {
             message.push_str(&format!("; it had come to {said}"));
         }

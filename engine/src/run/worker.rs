@@ -74,7 +74,13 @@ impl Worker {
     }
 
     /// Ends the process and returns how it ended.
-    pub fn last_words(mut self, why: &str) -> String {
+    pub fn last_words(self, why: &str) -> String {
+        let (status, words) = self.end();
+        format!("the worker ended ({status}): {why}{words}")
+    }
+
+    /// Ends the process and returns its status and its last output.
+    pub fn end(mut self) -> (String, String) {
         let status = self.program.end();
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
@@ -82,12 +88,12 @@ impl Worker {
         let status =
             status.map_or_else(|error| error.to_string(), |ended| ended.status.to_string());
         let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut message = format!("the worker ended ({status}): {why}");
-        if !lines.is_empty() {
-            message.push_str("; its last output: ");
-            message.push_str(&lines.iter().cloned().collect::<Vec<_>>().join(" | "));
-        }
-        message
+        let lines: Vec<String> = lines.iter().cloned().collect();
+        let words = match lines.is_empty() {
+            true => String::new(),
+            false => format!("; its last output: {}", lines.join(" | ")),
+        };
+        (status, words)
     }
 }
 

@@ -153,7 +153,9 @@ pub fn receive<M: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<
     }
     let length = u32::from_le_bytes(length);
     if length > MAX_FRAME {
-        return Err(invalid(format!("a frame of {length} bytes")));
+        let head = length.to_le_bytes();
+        let begin = String::from_utf8_lossy(&head);
+        return Err(invalid(format!("{begin:?} in place of the start of a message")));
     }
     let mut body = Vec::new();
     // Grows as bytes arrive, so that a false length costs nothing.
@@ -211,9 +213,10 @@ mod tests {
 
     #[test]
     fn a_frame_over_the_limit_is_refused_unread() {
-        let mut input: &[u8] = &u32::MAX.to_le_bytes();
+        let mut input: &[u8] = b"loading the model";
         let error = receive::<Request>(&mut input).unwrap_err();
-        assert_eq!(error.to_string(), "a frame of 4294967295 bytes");
+        assert_eq!(error.to_string(), "\"load\" in place of the start of a message");
+        assert_eq!(input, b"ing the model");
     }
 
     proptest! {
