@@ -156,9 +156,6 @@ impl Verdict {
         let (message, help) = match failure {
             Failure::Stage(error) | Failure::Open(error) => (error.to_string(), error.help()),
             Failure::Died { message } => (message.clone(), None),
-            Failure::TimedOut { seconds } => {
-                (format!("it took longer than {}", units::seconds(*seconds)), None)
-            }
         };
         let help = help.map_or_else(String::new, |help| format!("\n  help: {}", clean(help)));
         let text = format!("{}{help}", clean_lines(&message));

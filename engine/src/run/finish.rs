@@ -29,6 +29,10 @@ use crate::record::{
 use crate::settled::settled_key;
 use crate::tables::close_dataset;
 
+/// The time in seconds that work may take beyond its limit: a stage that ends its program itself also
+/// tells what the program said.
+const OVERTIME: f64 = 1.0;
+
 impl Schedule<'_> {
     /// Starts every stage with known work, and then passes known outputs on.
     pub fn activate_all(&mut self, works: Vec<(StageId, Work)>) -> Result<(), EngineError> {
@@ -386,10 +390,6 @@ impl Schedule<'_> {
             }
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
-            Failure::TimedOut { seconds } => StageError::with_help(
-                format!("not done after {seconds} s"),
-                "raise `timeout` if it needs more",
-            ),
         };
         self.fail(id, &error)?;
         let own: Vec<_> = self.board[id].aside.clone().into_iter().collect();
@@ -456,12 +456,13 @@ impl Schedule<'_> {
             .filter_map(|(ticket, task)| {
                 let limit = self.pipeline.stage(task.stage).policy.timeout_seconds?;
                 let limit = limit * task.items.len().max(1) as f64;
-                (task.started.elapsed().as_secs_f64() > limit).then_some((*ticket, limit))
+                let is_overdue = task.started.elapsed().as_secs_f64() > limit + OVERTIME;
+                is_overdue.then_some((*ticket, limit))
             })
             .collect();
         for (ticket, seconds) in overdue {
             self.hands.abandon(ticket).map_err(EngineError::Thread)?;
-            let failure = Failure::TimedOut { seconds };
+            let failure = Failure::Stage(StageError::timed_out(seconds));
             let count = self.in_flight.get(&ticket).map_or(0, |task| task.items.len());
             let outcome = match count {
                 0 => Outcome::Gather(Err(failure)),

@@ -83,9 +83,6 @@ pub enum Failure {
     Died {
         message: String,
     },
-    TimedOut {
-        seconds: f64,
-    },
 }
 
 impl Failure {

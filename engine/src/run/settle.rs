@@ -309,13 +309,11 @@ impl Schedule<'_> {
                 let message = format!("{error}, with this item of {weight} B alone in its batch");
                 self.give_up(id, queued, "out-of-memory", message)?;
             }
+            (Failure::Stage(error @ StageError::TimedOut { .. }), _) => {
+                self.give_up(id, queued, "timed-out", error.with_advice())?;
+            }
             (Failure::Stage(error), _) => {
                 self.give_up(id, queued, "failed", error.to_string())?;
-            }
-            (Failure::TimedOut { seconds }, _) => {
-                let message =
-                    format!("not done after {seconds} s: raise `timeout` if it needs more");
-                self.give_up(id, queued, "timed-out", message)?;
             }
         }
         Ok(())

@@ -66,9 +66,33 @@ pub enum StageError {
     /// if that does not help the run stops, and continues from here later.
     #[error("{message}")]
     Machine { message: String },
+    /// It took longer than the `timeout` of its stage. It is not tried again by this run.
+    #[error("not done after {seconds} s{said}")]
+    TimedOut {
+        seconds: String,
+        /// The output of a program as [`SAID`] introduces it, or nothing.
+        said: String,
+    },
 }
 
+/// The advice where a `timeout` has passed.
+const TIMEOUT: &str = "raise `timeout` if it needs more";
+
 impl StageError {
+    pub fn timed_out(seconds: f64) -> StageError {
+        StageError::TimedOut { seconds: seconds.to_string(), said: String::new() }
+    }
+
+    /// The message and its advice in one line, for one item.
+    pub fn with_advice(&self) -> String {
+        match self {
+            StageError::TimedOut { seconds, said } => {
+                format!("not done after {seconds} s: {TIMEOUT}{said}")
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// The message is one line: external names in it are escaped.
     pub fn failed(message: impl Into<String>) -> StageError {
         StageError::Failed { message: cleaned(message.into()), help: None }
@@ -121,6 +145,7 @@ impl StageError {
     pub fn help(&self) -> Option<&str> {
         match self {
             StageError::Failed { help, .. } | StageError::Unable { help, .. } => help.as_deref(),
+            StageError::TimedOut { .. } => Some(TIMEOUT),
             _ => None,
         }
     }
@@ -129,6 +154,16 @@ impl StageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_advice_of_a_time_limit_comes_before_the_output_of_the_program() {
+        let said = format!("{SAID}waiting");
+        let error = StageError::TimedOut { seconds: "2.5".to_owned(), said };
+        assert_eq!(error.to_string(), "not done after 2.5 s; it said: waiting");
+        let whole = "not done after 2.5 s: raise `timeout` if it needs more; it said: waiting";
+        assert_eq!(error.with_advice(), whole);
+        assert_eq!(error.help(), Some(TIMEOUT));
+    }
 
     #[test]
     fn a_name_cannot_forge_a_line_of_a_message() {

@@ -96,6 +96,18 @@ fn a_missing_program_is_no_verdict_on_the_item() {
 }
 
 #[test]
+fn a_program_that_exceeds_the_timeout_is_told_alike_silent_or_not() {
+    let mut bench = Bench { timeout_seconds: Some(0.2), ..Bench::default() };
+    let clip = clip(&mut bench);
+    for (line, said) in [("sleep 60", ""), ("echo busy >&2; yes", "; it said: busy")] {
+        let clip = std::slice::from_ref(&clip);
+        let error = bench.process("command", &declared(line, &[]), clip).unwrap_err();
+        assert_eq!(error.to_string(), format!("not done after 0.2 s{said}"));
+        assert_eq!(error.help(), Some("raise `timeout` if it needs more"));
+    }
+}
+
+#[test]
 fn places_are_checked_before_the_first_item() {
     let mut bench = Bench::default();
     let error = bench.process("command", &declared("cat {secret}", &[]), &[]).unwrap_err();

@@ -116,8 +116,14 @@ impl Declared {
             timeout: Some(VERSION_TIMEOUT),
             said: None,
         };
-        let finished =
-            Room::of(folder, &[]).judge(run(&spec, || context.stopping())).map_err(fatal)?;
+        let judged = Room::of(folder, &[]).judge(run(&spec, || context.stopping()));
+        let finished = judged.map_err(|error| match error {
+            // This is not the limit of the stage.
+            CommandError::Timeout { .. } => {
+                StageError::failed(format!("`version_command`: {error}"))
+            }
+            error => fatal(error),
+        })?;
         let said = format!("{}{}", finished.stdout, finished.stderr);
         let wanted = if parameters.is_set("version") { parameters.text("version")? } else { "" };
         match said.contains(wanted) {
@@ -277,11 +283,13 @@ fn fatal(error: CommandError) -> StageError {
         CommandError::NoRoom { .. } => StageError::NoSpace { message },
         CommandError::NoProcess { .. } => StageError::Machine { message },
         CommandError::Killed { .. }
-        | CommandError::Timeout { .. }
         | CommandError::LittleRoom { .. }
         | CommandError::Machine { .. } => StageError::Transient { message },
         CommandError::Start(error) | CommandError::Io { error, .. } => {
             StageError::of_io(message, error)
+        }
+        CommandError::Timeout { seconds, end } => {
+            StageError::TimedOut { seconds: seconds.to_string(), said: end.to_string() }
         }
         CommandError::NotFound { .. } => unable(&error),
         _ => StageError::failed(message),

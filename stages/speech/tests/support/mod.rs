@@ -25,6 +25,8 @@ pub struct Bench {
     /// Blobs that are too large for memory: they can be opened but not read.
     pub large: HashMap<Digest, Arc<Zeros>>,
     pub is_stopping: bool,
+    /// The time limit of an item.
+    pub timeout_seconds: Option<f64>,
     /// Quarantined items, by port and position.
     pub aside: Vec<(String, usize, Reject)>,
     pub scratch: Option<tempfile::TempDir>,
@@ -140,7 +142,9 @@ impl Bench {
         items: &[Item],
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
         let parameters = parameters(stage(name).kind(), written);
-        let Job::Item(job) = self.open(name, Setup { parameters, ..Setup::default() })? else {
+        let timeout_seconds = self.timeout_seconds;
+        let setup = Setup { parameters, timeout_seconds, ..Setup::default() };
+        let Job::Item(job) = self.open(name, setup)? else {
             panic!("`{name}` works on no items");
         };
         job.process(items, self)
