@@ -126,6 +126,8 @@ pub enum Reason {
         old: String,
         new: String,
     },
+    /// Files of a source changed, and what they were before is known no more.
+    FilesChanged,
 }
 
 impl fmt::Display for Reason {
@@ -197,6 +199,9 @@ impl fmt::Display for Reason {
                 write!(formatter, "{items} items were left undone by an earlier run")
             }
             ObjectLost { digest } => write!(formatter, "object {digest} was damaged or lost"),
+            FilesChanged => {
+                write!(formatter, "its files changed; which of them did is no longer known")
+            }
             ResultGone => write!(formatter, "its result is no longer in the cache"),
             WaitsFor { stages } => write!(formatter, "waits for {}", stages.join(", ")),
             TooManyQuarantined { quarantined, items } => write!(

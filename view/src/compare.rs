@@ -6,7 +6,8 @@ use cache::CacheError;
 use cache::Digest;
 use engine::history;
 use engine::pipeline::Reads;
-use engine::plan::{Keyed, compare_datasets, compare_keys};
+use engine::plan::{DatasetDiff, Keyed, compare_datasets, compare_keys};
+use engine::reason::Reason;
 use engine::record::{LastRecord, PortValue, Previous, RunRecord, StageRecord};
 use engine::runlog;
 use engine::store::{ReadError, Store};
@@ -139,7 +140,17 @@ impl StageChange {
         new: &StageRecord,
     ) -> Result<(), ReadError> {
         self.gives_the_same = old.outputs == new.outputs && old.rejects == new.rejects;
-        self.items = items(store, old, new)?;
+        if let Some(diff) = first_data_sets(store, old, new)? {
+            self.items = Some(ItemCounts::of(&diff));
+            // The key of a source says that its files changed, and its items say which.
+            if self.reasons.as_ref().is_some_and(Vec::is_empty) {
+                let reasons = match self.gives_the_same {
+                    true => vec![Reason::FilesChanged],
+                    false => diff.examples("output"),
+                };
+                self.reasons = Some(reasons.iter().map(ToString::to_string).collect());
+            }
+        }
         let aside = |record: &StageRecord| Some(record.rejects.len() as f64);
         let quarantined = Change { old: aside(old), new: aside(new) };
         self.quarantined = quarantined.is_one().then_some(quarantined);
@@ -170,12 +181,23 @@ impl Measure {
     }
 }
 
+impl ItemCounts {
+    fn of(diff: &DatasetDiff) -> ItemCounts {
+        ItemCounts {
+            added: diff.added.len() as u64,
+            removed: diff.removed.len() as u64,
+            changed: diff.changed_items,
+            same: diff.same,
+        }
+    }
+}
+
 /// Compares the first data sets, as far as both still exist.
-fn items(
+fn first_data_sets(
     store: &Store,
     old: &StageRecord,
     new: &StageRecord,
-) -> Result<Option<ItemCounts>, ReadError> {
+) -> Result<Option<DatasetDiff>, ReadError> {
     let port = |name: &String| Some((old.outputs.get(name)?, new.outputs.get(name)?));
     let roots = |(old, new): (&PortValue, &PortValue)| match (old, new) {
         (PortValue::Dataset { root: old, .. }, PortValue::Dataset { root: new, .. }) => {
@@ -189,11 +211,6 @@ fn items(
     match compare_datasets(store, &before, &now, &Reads::All) {
         Err(ReadError::Lost(_)) => Ok(None),
         Err(error) => Err(error),
-        Ok(diff) => Ok(Some(ItemCounts {
-            added: diff.added.len() as u64,
-            removed: diff.removed.len() as u64,
-            changed: diff.changed_items,
-            same: diff.same,
-        })),
+        Ok(diff) => Ok(Some(diff)),
     }
 }

@@ -101,7 +101,9 @@ impl DatasetDiff {
         }
     }
 
-    fn reasons(&self, port: &str, reasons: &mut Vec<Reason>) {
+    /// The first items of each sort.
+    pub fn examples(&self, port: &str) -> Vec<Reason> {
+        let mut reasons = Vec::new();
         let named = |item: &Arc<str>| (port.to_owned(), item.to_string());
         for item in self.added.iter().take(EXAMPLES) {
             let (port, item) = named(item);
@@ -121,6 +123,11 @@ impl DatasetDiff {
                 new: shown(change.new.as_ref()),
             });
         }
+        reasons
+    }
+
+    fn reasons(&self, port: &str, reasons: &mut Vec<Reason>) {
+        reasons.extend(self.examples(port));
         let (added, removed) = (self.added.len() as u64, self.removed.len() as u64);
         if added + removed + self.changed_items > 0 {
             reasons.push(Reason::ItemsDiffer {

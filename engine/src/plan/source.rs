@@ -167,6 +167,11 @@ pub fn plan(
         {
             add_file_reasons(old, new, &mut reasons);
         }
+        if last.is_some_and(|last| last.key.inputs != keyed.key.inputs) {
+            // The stat index is lost, so that no file can be named.
+            let gone = reasons.iter_mut().filter(|reason| **reason == Reason::ResultGone);
+            gone.for_each(|reason| *reason = Reason::FilesChanged);
+        }
     }
     if let Some(record) = known {
         return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });

@@ -42,6 +42,17 @@ fn a_changed_parameter_is_why_an_item_is_done_again() {
 }
 
 #[test]
+fn without_its_stat_index_a_source_still_says_that_files_changed() {
+    let project = done();
+    let index = project.names(".throstle").into_iter().find(|name| name.contains("stat"));
+    project.remove(&format!(".throstle/{}", index.unwrap()));
+    project.replace("data/metadata.csv", "Sana a.", "Toinen sana a.");
+    let why = project.why(&["clips"]);
+    assert!(why.contains("its files changed; which of them did is no longer known"), "{why}");
+    assert!(!why.contains("no longer in the cache"), "{why}");
+}
+
+#[test]
 fn an_item_that_changed_together_with_a_parameter_has_both_reasons() {
     let project = done();
     project.replace("pipeline.toml", "| wc -w >", "| wc -c >");

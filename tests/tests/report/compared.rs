@@ -36,6 +36,7 @@ fn two_runs_differ_in_what_was_changed_and_what_it_led_to() {
     let told = printed(&twice(), &["diff", "1", "2"]);
     for expected in [
         "\nclips\n",
+        "\n  field `text` of item `clip00001` on `output` changed from \"Lause numero 1,",
         "gives 0 items added, 0 removed, 1 changed, 4 the same",
         "parameter `steps` changed from 60 to 80",
         "best held-out loss: 2.5 -> 2.3 (-8.0 %)",
