@@ -56,7 +56,9 @@ pub fn answer(stages: &[Arc<dyn Stage>]) -> Option<u8> {
 /// What has been typed so far: the script passes it after `--`.
 fn words() -> Vec<String> {
     let typed = std::env::args_os().skip_while(|word| word != "--").skip(2);
-    typed.filter_map(|word: OsString| word.into_string().ok()).collect()
+    let words = typed.filter_map(|word: OsString| word.into_string().ok());
+    // The word that is just begun names nothing, and no manifest either.
+    words.filter(|word| !word.is_empty()).collect()
 }
 
 /// The command with what its arguments can be.

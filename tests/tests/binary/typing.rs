@@ -49,6 +49,20 @@ fn commands_stages_kinds_templates_and_fields_are_completed() {
 }
 
 #[test]
+fn an_empty_word_is_completed_by_all_that_fits() {
+    let project = done();
+    let stages = offered(&project, &["why", ""]);
+    for stage in ["clips", "words", "summary"] {
+        assert!(stages.iter().any(|offer| offer == stage), "{stages:?}");
+    }
+    assert!(offered(&project, &[""]).iter().any(|offer| offer == "history"));
+    let fields = offered(&project, &["items", "words", "--fields", ""]);
+    assert!(fields.iter().any(|offer| offer == "speaker"), "{fields:?}");
+    let kinds = offered(&project, &["stages", ""]);
+    assert!(kinds.iter().any(|offer| offer == "audio.resample"), "{kinds:?}");
+}
+
+#[test]
 fn fields_are_known_before_the_first_run_as_far_as_the_manifest_says() {
     assert_eq!(offered(&project(), &["items", "clips", "--fields", "te"]), ["text"]);
 }
