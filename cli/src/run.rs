@@ -6,7 +6,8 @@ use engine::engine::{Engine, RunOptions, StopFlag};
 use engine::estimate::estimate_here;
 use engine::gauge::{self, Gauge};
 use engine::mirror;
-use engine::runlog::RunLog;
+use engine::runlog::{self, RunLog};
+use engine::units;
 use remote::Pushing;
 use stage_core::event::{Event, Status};
 use std::io::{self, Write};
@@ -74,7 +75,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         stop: stop.clone(),
         ..RunOptions::default()
     };
-    let mut feed = Feed { display, output: Some(output), stop, closed: None, finished: false };
+    let mut feed = Feed::new(display, Some(output), stop);
     let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
     if !feed.finished {
         let status =
@@ -82,6 +83,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         let seconds = start.elapsed().as_secs_f64();
         feed.pass(Event::Finished { status, stages: [].into(), seconds });
     }
+    let late = limit.filter(|limit| start.elapsed().as_secs_f64() >= *limit && !feed.has_done);
     // From here on, ending the process loses nothing.
     options.stop.begin_reading();
     let status = result?;
@@ -93,6 +95,9 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         }
     }
     feed.end();
+    if let (Status::Paused, Some(seconds)) = (status, late) {
+        program.warn(&nothing_done(seconds));
+    }
     let exit = match status {
         Status::Done => Exit::Done,
         Status::Failed => Exit::Failed,
@@ -106,6 +111,14 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(exit),
     }
+}
+
+fn nothing_done(limit: f64) -> String {
+    format!(
+        "nothing was done within the time limit of {}, and a run as short as this one gets no \
+         further: raise the limit",
+        units::seconds(limit)
+    )
 }
 
 /// The log of the run is complete only now. A run without requests has nothing to add.
@@ -140,11 +153,23 @@ struct Feed {
     /// The error that closed the display.
     closed: Option<io::Error>,
     finished: bool,
+    /// Something was done that the next run need not do.
+    has_done: bool,
 }
 
 impl Feed {
+    fn new(display: Shared, output: Option<Outlet>, stop: StopFlag) -> Feed {
+        Feed { display, output, stop, closed: None, finished: false, has_done: false }
+    }
+
     /// If the display is gone, so is the person who wanted the run: stop cleanly.
     fn pass(&mut self, event: Event) {
+        self.has_done |= match &event {
+            Event::CheckpointKept { .. } => true,
+            Event::Exported { written, .. } => *written > 0,
+            Event::Finished { stages, .. } => stages.values().any(|counts| counts.executed > 0),
+            _ => false,
+        };
         self.finished |= matches!(event, Event::Finished { .. });
         let mut display = self.display.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = display.event(&event);
@@ -204,6 +229,11 @@ fn display(
 ) -> Result<Shared, CliError> {
     let mut reporters = Reporters::default();
     if let Some(cache) = cache {
+        let folder = runlog::folder(cache.dir());
+        if cache.fs().metadata(&folder).is_ok_and(|found| !found.is_dir()) {
+            program
+                .warn(&format!("`{folder}` is no folder, so this run keeps no log: move it away"));
+        }
         reporters.add(RunLog::new(cache));
     }
     let terminal = &program.terminal;
@@ -261,8 +291,7 @@ mod tests {
     fn a_run_that_nobody_reads_any_more_is_asked_to_stop_once() {
         let stop = StopFlag::default();
         let display: Shared = Arc::new(Mutex::new(Broken));
-        let output = None;
-        let mut feed = Feed { display, output, stop: stop.clone(), closed: None, finished: false };
+        let mut feed = Feed::new(display, None, stop.clone());
         for _ in 0..3 {
             feed.pass(Event::Waiting { what: "x".into() });
         }

@@ -78,6 +78,18 @@ fn give_away(path: &Path) {
 }
 
 #[test]
+fn a_file_in_place_of_the_logs_is_told_and_hinders_nothing() {
+    let project = done();
+    std::fs::remove_dir_all(project.file(".throstle/runs")).unwrap();
+    project.write(".throstle/runs", "in the way");
+    project.replace("data/metadata.csv", "Sana a.", "Toinen a.");
+    let output = project.output(&["run"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("runs` is no folder, so this run keeps no log: move it away"), "{told}");
+}
+
+#[test]
 fn folders_that_a_program_closes_to_its_owner_are_removed() {
     let project = Project::new(CLOSING);
     write_clips(&project, &["a", "b", "c"]);
