@@ -217,3 +217,73 @@ fn a_port_beside_the_parameter_in_its_place_is_a_mistake() {
     assert_eq!(messages("input = \"clips\"\n"), [""; 0]);
     assert_eq!(messages("speaker = \"Aino\"\n"), [""; 0]);
 }
+
+/// The messages about stages behind a model, its trainings and sentences.
+fn messages_of_speech(stages: &str) -> Vec<String> {
+    let head = r#"
+[stage.base]
+use = "xtts.init"
+
+[stage.coded]
+use = "vq.encode"
+input = "clips"
+codec = "base"
+
+[stage.trained]
+use = "xtts.finetune"
+input = "coded"
+base = "base"
+steps = 100
+
+[stage.adapted]
+use = "xtts.lora"
+input = "coded"
+base = "base"
+steps = 100
+
+[stage.sentences]
+use = "corpus.sentences"
+sentences = ["Hei."]
+
+[stage.known]
+use = "xtts.voice"
+model = "base"
+speaker = "Anna"
+"#;
+    match load_text(&format!("{CORPUS}{head}{stages}")) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(|one| one.message().to_owned()).collect(),
+    }
+}
+
+#[test]
+fn a_voice_without_references_or_a_speaker_is_a_mistake() {
+    let messages = messages_of_speech("[stage.voice]\nuse = \"xtts.voice\"\nmodel = \"base\"\n");
+    let message =
+        "stage `voice` has no `input` or `reference` or `speaker`, and `xtts.voice` needs one";
+    assert!(messages.iter().any(|one| one == message), "{messages:?}");
+}
+
+#[test]
+fn sentences_that_bring_no_whole_model_need_one() {
+    let speaking = |input: &str, rest: &str| {
+        let messages = messages_of_speech(&format!(
+            "[stage.tuned]\nuse = \"model.audition\"\ninput = \"sentences\"\n\
+             checkpoints = \"trained.checkpoints\"\n\
+             [stage.few]\nuse = \"dataset.filter\"\ninput = \"adapted.checkpoints\"\n\
+             where = [{{ field = \"step\", min = 5 }}]\n\
+             [stage.low]\nuse = \"model.audition\"\ninput = \"sentences\"\ncheckpoints = \"few\"\n\
+             [stage.spoken]\nuse = \"xtts.synthesize\"\ninput = \"{input}\"\nvoice = \"known\"\n\
+             language = \"fi\"\n{rest}"
+        ));
+        messages.into_iter().find(|one| one.contains("`spoken`")).unwrap_or_default()
+    };
+    let bare = "stage `spoken` has no `model`, and items of `sentences` bring none";
+    assert_eq!(speaking("sentences", ""), bare);
+    let low = "stage `spoken` has no `model`, and items of `low` bring only `xtts-lora`";
+    assert_eq!(speaking("low", ""), low);
+    assert_eq!(speaking("tuned", ""), "");
+    for input in ["low", "sentences", "tuned"] {
+        assert_eq!(speaking(input, "model = \"base\"\n"), "");
+    }
+}
