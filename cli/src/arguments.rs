@@ -106,14 +106,15 @@ pub enum Command {
     /// Everything is checked. Damaged entries are named and left out, everything else is unpacked,
     /// and the exit code is 1. The next run recreates what is missing.
     UnpackCache(UnpackCache),
-    /// Write results to the remote that it lacks.
+    /// Write missing results to the remote.
     ///
-    /// Writes what `throstle cache gc` would keep. A stage with another result in the remote is
-    /// named, the first result stays there, and the exit code is 1.
+    /// Writes everything that `throstle cache gc` would keep. If the remote has another result of a
+    /// stage, that one is kept, the stage is named, and the exit code is 1.
     Push(Push),
-    /// Bring the results of stages from the remote, without running anything.
+    /// Fetch the results of stages from the remote without running anything.
     ///
-    /// A run brings only what it reads; this brings everything, for work without a network.
+    /// A run fetches only the objects that it reads; this fetches all of them, for work without a
+    /// network.
     Pull(Pull),
     /// Inspect and clean up the remote.
     #[command(subcommand)]
@@ -148,8 +149,8 @@ pub struct Settings {
     /// Can be repeated.
     #[arg(long, value_name = "A.B=C")]
     pub set: Vec<String>,
-    /// The folder to share results with other machines in, such as `file:///shared/cache`;
-    /// overrides `url` in `[remote]`. `none`: no remote.
+    /// The folder that machines share, such as `file:///shared/cache`; overrides `url` in
+    /// `[remote]`. `none`: no remote.
     #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
     pub remote: Option<String>,
 }
@@ -507,11 +508,11 @@ pub enum RemoteCommand {
     Stats(RemoteStats),
     /// Read everything in the remote and compare it with its digest.
     Verify(RemoteVerify),
-    /// Show what nothing in the remote refers to; with `--yes`, remove it.
+    /// List unused files in the remote; with `--yes`, remove them.
     ///
-    /// Finds remains of pushes that broke off. With `--older-than` also results and logs that were
-    /// written before, and what only they refer to. Younger remains than a day are kept, since they
-    /// may belong to a push that has not ended.
+    /// Finds leftovers of interrupted pushes and, with `--older-than`, old results and logs with
+    /// the files that only they need. Leftovers younger than a day are kept, since they may belong
+    /// to a push that is still running.
     Gc(RemoteGc),
     /// List the logs of runs in the remote, or print one.
     Log(RemoteLog),

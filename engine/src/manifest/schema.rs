@@ -110,7 +110,7 @@ fn sections() -> Value {
             "additionalProperties": false,
             "properties": {
                 "url": described(
-                    "Where it is, such as `file:///shared/cache`.",
+                    "Its address, such as `file:///shared/cache`.",
                     or_param(json!({
                         "type": "string",
                         "pattern": "^(file:///|(s3|az|gs|https|http)://)",
@@ -121,7 +121,7 @@ fn sections() -> Value {
                     or_param(json!({ "enum": PUSHING })),
                 ),
                 "require": described(
-                    "Fail if it cannot be used, instead of going on without it. Default: false.",
+                    "Fail if it cannot be used, instead of continuing without it. Default: false.",
                     or_param(json!({ "type": "boolean" })),
                 ),
                 "timeout": described(

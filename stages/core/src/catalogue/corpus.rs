@@ -61,10 +61,11 @@ pub static TABLE: Kind = Kind {
     summary: "Reads clips from a table with bars, commas or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text) if \
         the two texts are alike; else file, text and speaker, with the speaker on either side: it \
-        repeats or has fewer words than the text. A table with another third column, or too short \
-        to tell, needs a header or `columns`, as do more columns.\n\nThe id of a clip is its `id` column, or \
-        its path without the extension of audio. A path without extension is looked up as .wav, \
-        .flac, .mp3, .ogg and .m4a. Unusable rows are quarantined with their line and byte.",
+        repeats or has fewer words than the text. A table with another third column, or with too \
+        few rows to decide, needs a header or `columns`; so does one with more columns.\n\nThe id \
+        of a clip is its `id` column, or its path without the extension of audio. A path without \
+        extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. Unusable rows are quarantined \
+        with their line and byte.",
     parameters: &[
         source_path("table", "The table, in UTF-8."),
         AUDIO_FOLDER,

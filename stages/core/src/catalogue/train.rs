@@ -240,7 +240,7 @@ pub const TRAINING: [Parameter; COUNT] = [
         "Number format of the computation. Weights stay in f32, and fp16 uses loss scaling. `tf32` \
             is f32 with matrix products and convolutions of ten bits of precision, which no other \
             format uses. `auto`: bf16 if the GPU supports it, fp16 on older ones, f32 on the CPU; \
-            the result is also that of the format that it came to. Unsupported formats are refused.",
+            the result is also found under the selected format. Unsupported formats are refused.",
     ),
     choice(
         "attention",

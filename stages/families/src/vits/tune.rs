@@ -158,7 +158,7 @@ static PARAMETERS: [Parameter; 42] = [
         parameter_type: ParameterType::Choice(&["auto", "f32", "bf16", "fp16"]),
         doc: "The compute type of convolutions. Weights, spectrograms, likelihoods, durations and \
             losses are in f32, and fp16 has its loss scaled. `auto`: bf16 if the GPU supports it, \
-            fp16 on older ones, f32 on the CPU; the result is also that of the type that it came to. \
+            fp16 on older ones, f32 on the CPU; the result is also found under the selected type. \
             Unsupported types are refused.",
         ..shared("precision")
     },
