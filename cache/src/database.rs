@@ -1,5 +1,5 @@
-//! The file of the index as a database: opening, changing and replacing it. Every failure is either
-//! that of a file, or means that the index has to be rebuilt.
+//! The file of the index as a database: opening, changing and replacing it. A failure either
+//! concerns a file, or means that the index has to be rebuilt.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -40,8 +40,8 @@ pub fn outlive(message: &'static str, code: u8) {
     if END.set(End { message, code }).is_err() {
         return;
     }
-    // It stays in place: threads that are without memory at once are aborted at once. After an abort
-    // for another reason the C library takes it away.
+    // The handler stays installed, since several threads may run out of memory and abort at the
+    // same time. After an abort for another reason the C library removes it.
     let flags = SaFlags::SA_ONSTACK;
     let action = SigAction::new(SigHandler::Handler(on_abort), flags, SigSet::empty());
     // SAFETY: the handler calls only what a signal handler may call. The call fails only for

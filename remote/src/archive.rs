@@ -1,4 +1,4 @@
-//! Reading packs: their indexes and records as soon as they are known, all of it for a pull.
+//! Reading packs: their indexes and records as soon as a pack is known, and all of it for a pull.
 
 use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, Table, archive_entries, record_parts};
@@ -62,7 +62,7 @@ impl Remote {
         Ok(Some((index, records)))
     }
 
-    /// The valid entries of a part; damage is told.
+    /// The valid entries of a part; damage is reported.
     pub(crate) fn entries(
         &self,
         pack: &Digest,
@@ -137,8 +137,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Takes all objects of these that are in packs and not here: whole volumes where most of one is
-    /// wanted. Returns the number of objects and of bytes that came.
+    /// Fetches those of these objects that are in packs and not in the cache, by whole volumes
+    /// where most of one is wanted. Returns the number of fetched objects and bytes.
     pub fn pull(
         &self,
         wanted: &[Digest],
@@ -184,7 +184,7 @@ impl Remote {
         Ok(counts)
     }
 
-    /// The parts of volumes with these objects. Small gaps are read too.
+    /// The parts of volumes with these objects. Small gaps between them are read too.
     fn spans(&self, wanted: &[Digest]) -> Result<Vec<Span>, Trouble> {
         const GAP: u64 = 64 << 10;
         let mut places = Vec::new();

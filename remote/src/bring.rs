@@ -1,8 +1,8 @@
-//! Brings objects from the remote into the cache when they are read.
+//! Fetches objects from the remote into the cache when they are read.
 //!
-//! A small object comes with its neighbours in the pack, and with more of them the longer this goes
-//! on: they were written one after the other, and are read in about the same order. A large object
-//! goes on where an earlier attempt ended.
+//! A small object is fetched with its neighbours in the pack, and each request fetches more of
+//! them: objects were written one after the other, and are read in about the same order. The
+//! transfer of a large object resumes where an earlier attempt ended.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::remote::Remote;
 use crate::trouble::Trouble;
 use crate::workers::each;
 
-/// The first and the largest number of bytes that a small object is read with.
+/// The first and the largest size of a request for small objects.
 const FIRST_WINDOW: u64 = 256 << 10;
 const LAST_WINDOW: u64 = PIECE;
 /// The pieces of a large object that are read at a time.
@@ -28,7 +28,7 @@ const AT_ONCE: usize = 8;
 const INCOMING: &str = "incoming";
 
 impl Remote {
-    /// Brings an object into the cache; false if the remote does not have it as it should be.
+    /// Fetches an object into the cache; false if the remote lacks it or has it damaged.
     pub fn bring(&self, digest: &Digest) -> Result<bool, Trouble> {
         if self.cache.contains(digest)? {
             return Ok(true);
@@ -92,7 +92,7 @@ impl Remote {
         let _claim = loop {
             match self.cache.claim(&right)? {
                 Some(claim) => break claim,
-                // Another process or thread brings it.
+                // Another process or thread is fetching it.
                 None => {
                     self.cache.wait_for(&right, PATIENCE)?;
                     self.cache.refresh()?;
@@ -141,13 +141,13 @@ impl Remote {
     }
 
     fn discard(&self, path: &Utf8PathBuf, name: &str, why: &str) {
-        // What stays behind is compared with the digest at the end.
+        // The bytes of an earlier attempt are compared with the digest at the end.
         let _ = self.cache.fs().remove_file(path);
         self.tell_wrong(name, why);
     }
 }
 
-/// The hash of what an earlier attempt has left, and its length.
+/// The hash and the length of the bytes that an earlier attempt left.
 fn resumed(file: &dyn FsFile, size: u64) -> Result<(Hasher, u64), CacheError> {
     let (mut hasher, mut offset) = (Hasher::new(), 0);
     let length = file.len()?;

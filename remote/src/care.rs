@@ -1,4 +1,4 @@
-//! Looking after a remote: its size, its integrity, and what nothing refers to.
+//! Maintenance of a remote: its size, its integrity, and its unused files.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,7 +12,7 @@ use crate::place::Listed;
 use crate::remote::Remote;
 use crate::trouble::Trouble;
 
-/// The numbers and sizes of things in a remote.
+/// The numbers and sizes of files in a remote, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
     pub packs: u64,
@@ -26,21 +26,21 @@ pub struct Figures {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// The number of things that were read.
+    /// The number of files that were read.
     pub read: u64,
     pub bytes: u64,
-    /// The names of wrong things, each with a reason.
+    /// The names of damaged files, each with a reason.
     pub wrong: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// The names of things that nothing refers to.
+    /// The names of unused files.
     pub unused: Vec<String>,
     pub bytes: u64,
 }
 
-/// Younger things may belong to a push that has not ended.
+/// Younger files may belong to a push that is still running.
 const GRACE: i64 = 24 * 3_600;
 
 impl Remote {
@@ -96,7 +96,7 @@ impl Remote {
         }
     }
 
-    /// Reads everything and compares it with its digest.
+    /// Reads all files and compares them with their digests.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<Verified, Trouble> {
         let all = self.everything()?;
         let total = all.iter().map(|listed| listed.size).sum();
@@ -200,8 +200,8 @@ impl Remote {
         Ok((!is_whole || lacks).then(|| "an entry in it is damaged".to_owned()))
     }
 
-    /// Finds what nothing refers to: remains of pushes that broke off, and, with an age in seconds,
-    /// outcomes and logs that are older, with the packs and objects of those outcomes alone.
+    /// Finds unused files: leftovers of interrupted pushes, and, with an age in seconds, older
+    /// outcomes and logs with the packs and objects that only those outcomes need.
     pub fn garbage(&self, older_than: Option<i64>) -> Result<Collected, Trouble> {
         let now = self.cache.fs().now() / 1_000_000_000;
         let all = self.everything()?;
@@ -267,7 +267,8 @@ impl Remote {
         }
         let bytes = all.iter().filter(|listed| unused.contains(listed.name.as_str()));
         let bytes = bytes.map(|listed| listed.size).sum();
-        // Outcomes go first, and an index before its volumes: nothing refers to what is gone.
+        // Outcomes are removed first, and an index before its volumes: so nothing refers to a
+        // removed file.
         let rank = |name: &str| match name.split('/').next().unwrap_or_default() {
             layout::RESULTS => 0,
             layout::KNOWN => 1,

@@ -1,5 +1,5 @@
-//! A shared folder as a place. Works on any file system with hard links, or else without the
-//! promise that a name appears complete.
+//! A shared folder as a place. On a file system without hard links, a file may be visible before it
+//! is complete.
 
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, Open, RealFs, beside};
@@ -31,7 +31,8 @@ impl Folder {
     /// Creates the folder of a name. A link out of the remote is refused.
     fn make_room(&self, path: &Utf8Path) -> Result<(), Refusal> {
         let Some(folder) = path.parent() else { return Ok(()) };
-        // The remote itself is made by people: a share that is not mounted is not created here.
+        // People create the folder of the remote: a share that is not mounted must not be created
+        // here.
         if !RealFs.exists(&self.root)? {
             return Err(Refusal(format!("there is no folder `{}`", self.root)));
         }
@@ -59,8 +60,8 @@ impl Folder {
         let appeared = match linked {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            // Without hard links, a copy: another machine may see a part of it, which no check lets
-            // pass.
+            // Without hard links, a copy: another machine may see a part of it, which every check
+            // rejects.
             Err(error) if error.is_unsupported() || error.is_denied() => {
                 match RealFs.copy(fresh, path) {
                     Ok(_) => Ok(true),
@@ -114,7 +115,7 @@ impl Place for Folder {
     fn part(&self, name: &str, offset: u64, length: u64) -> Result<Option<Bytes>, Refusal> {
         let file = match RealFs.open(&self.path(name), Open::Read) {
             Err(error) if error.is_not_found() => {
-                // A share that is not mounted has nothing, which says nothing about the remote.
+                // An empty answer may only mean that the share is not mounted.
                 return match RealFs.exists(&self.root)? {
                     true => Ok(None),
                     false => Err(Refusal(format!("there is no folder `{}`", self.root))),

@@ -1,8 +1,8 @@
 //! The index of a pack: the position of every object in its volumes, and the large objects that
 //! came with it.
 //!
-//! Binary, with a checksum at the end. Objects are sorted, so they are looked up in the bytes as they
-//! are.
+//! Binary, with a checksum at the end. Objects are sorted, so lookups search the bytes without
+//! decoding them.
 
 use bytes::Bytes;
 use cache::{ArchivePlaces, Digest, ENTRY_HEADER, FIRST_ENTRY, ObjectPlace};

@@ -1,5 +1,5 @@
-//! The memory of what a remote has, kept in the cache of this machine: no request is needed to know
-//! what is there already.
+//! The known contents of a remote, recorded in the cache of this machine: no request is needed for
+//! them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::{Found, PackIndex};
 
-/// The table of this memory in the ledger.
+/// The table of these records in the ledger.
 pub const KNOWN: Table = Table(40);
 
 #[derive(Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl Known {
                 Ok(Memory::Outcome { url: of, key }) if of == *url => {
                     known.outcomes.insert(key);
                 }
-                // Of another remote, or of a newer program: it is asked for again.
+                // Of another remote, or of a newer program: it is requested again.
                 _ => {}
             }
         }

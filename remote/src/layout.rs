@@ -16,7 +16,7 @@ pub fn volume(id: &Digest, number: u32) -> String {
     format!("{PACKS}/{id}/{}", volume_name(number))
 }
 
-/// The positions in a pack; it makes the volumes a pack.
+/// The positions in a pack; without it, volumes are no pack.
 pub fn index(id: &Digest) -> String {
     format!("{PACKS}/{id}/INDEX")
 }
@@ -57,7 +57,7 @@ pub fn pack_of(name: &str) -> Option<Digest> {
     name.strip_prefix(PACKS)?.strip_prefix('/')?.split('/').next()?.parse().ok()
 }
 
-/// The names of logs are made here, and read back only if they look like it.
+/// The name of a log is accepted only in the form that this program writes.
 pub fn is_log(name: &str) -> bool {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     let Some(stem) = name.strip_suffix(".jsonl") else { return false };

@@ -1,9 +1,9 @@
 //! The remote store: objects and outcomes of stages that several machines share.
 //!
-//! It knows nothing of stages and pipelines. Small objects travel in the volumes of `pack-cache`
-//! archives, each with an index; outcomes are written once. The layout is described in
-//! `docs/remote.md`. Nothing that a remote says is trusted: every object is compared with its
-//! digest, and names are never taken from it.
+//! This crate knows neither stages nor pipelines. Small objects travel in the volumes of
+//! `pack-cache` archives, each with an index; outcomes are written once. `docs/remote.md` describes
+//! the layout. Contents are not trusted: every object is compared with its digest, and no name in a
+//! remote becomes a path.
 
 mod address;
 mod archive;

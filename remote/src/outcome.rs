@@ -9,7 +9,7 @@ const MARK: &[u8; 16] = b"throstle result\n";
 const DIGEST: usize = 32;
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// An outcome of this machine that is not known to be in the remote.
+/// An outcome of this machine that the remote is not known to have.
 #[derive(Debug, Clone)]
 pub struct Fresh {
     pub key: Digest,
@@ -17,9 +17,9 @@ pub struct Fresh {
     pub name: String,
     pub table: Table,
     pub value: Bytes,
-    /// Equal for outcomes that are the same.
+    /// The same for equal outcomes.
     pub summary: Digest,
-    /// The objects that it reaches.
+    /// The objects that it refers to, directly or not.
     pub objects: Vec<Digest>,
 }
 

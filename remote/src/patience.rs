@@ -1,5 +1,5 @@
-//! A place with a time limit for each operation, which also counts them: the share of a server that
-//! is gone may block a reader for ever.
+//! A place with a time limit for each operation, which also counts operations: a network share may
+//! block a reader for ever when its server is down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub struct Patient {
     pub requests: Requests,
 }
 
-/// Beside its time limit, an operation gets a second for this many bytes.
+/// In addition to its time limit, an operation gets a second for this many bytes.
 const BYTES_A_SECOND: u64 = 1 << 20;
 
 impl Patient {
@@ -48,7 +48,7 @@ impl Patient {
         &*self.place
     }
 
-    /// An operation that does not end is left to itself.
+    /// An operation that does not end in time is abandoned.
     fn within<T: Send + 'static>(
         &self,
         bytes: u64,

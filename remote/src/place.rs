@@ -18,16 +18,17 @@ pub struct Listed {
     pub modified: i64,
 }
 
-/// Names are relative paths that the layout makes. Nothing is ever overwritten with other
-/// bytes.
+/// Names are relative paths that the layout makes. A file is never overwritten with other bytes.
 pub trait Place: Debug + Send + Sync {
-    /// All bytes; none if there is nothing. More than `most` bytes are an error, and are not read.
+    /// All bytes; none if there is no such file. More than `most` bytes are an error, and are not
+    /// read.
     fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal>;
 
-    /// These bytes, fewer if it ends before, never more.
+    /// The bytes in this range: fewer if the file ends before, never more.
     fn part(&self, name: &str, offset: u64, length: u64) -> Result<Option<Bytes>, Refusal>;
 
-    /// Writes the bytes unless there is something; false if there was. Never half-written.
+    /// Writes the bytes unless the name is taken; false if it was. Readers see all bytes or none,
+    /// if the place can promise that.
     fn put(&self, name: &str, bytes: Bytes) -> Result<bool, Refusal>;
 
     /// The same for a file, for a name that determines the bytes.

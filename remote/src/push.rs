@@ -1,5 +1,6 @@
-//! Writing to a remote: large objects, packs of small ones with their records, and last the outcomes
-//! that refer to them. Nothing is replaced, so two machines may write at once.
+//! Writing to a remote: large objects, packs of small ones with their records, and last the
+//! outcomes that refer to them. Only a large object of the wrong length is replaced, so two
+//! machines may write at once.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,7 +22,7 @@ use crate::workers::each;
 /// The largest volume of a pack: it is read into memory as a whole.
 const VOLUME: u64 = 64 << 20;
 
-/// The results of this machine. What the remote has already is left out here.
+/// The results of this machine. A push leaves out those that the remote is known to have.
 pub struct Push<'a> {
     /// In the order in which they are packed.
     pub objects: Vec<(Digest, u64)>,
@@ -61,7 +62,7 @@ impl Remote {
         self.with_known(|known| Ok(known.has_outcome(key)))
     }
 
-    /// Writes everything that the remote is not known to have. Without anything new there is no
+    /// Writes everything that the remote is not known to have. If nothing is new, there is no
     /// request.
     pub fn push(&self, push: Push) -> Result<Pushed, Trouble> {
         let mut pushed = Pushed::default();
@@ -116,7 +117,7 @@ impl Remote {
         self.place.put(name, bytes).map_err(|refusal| self.give_up(refusal))
     }
 
-    /// Makes the place a remote if it is empty.
+    /// Turns an empty place into a remote.
     fn begin(&self) -> Result<(), Trouble> {
         if self.is_begun()? {
             return Ok(());
@@ -277,7 +278,7 @@ enum Written {
     Conflict(String),
 }
 
-/// Stands for a log in the memory of what the remote has.
+/// The key of a log among the known contents of the remote.
 fn log_key(name: &str) -> Digest {
     Digest::of(&[b"log ", name.as_bytes()].concat())
 }

@@ -1,8 +1,7 @@
-//! A remote as seen by one process: what it is known to have, what it was asked, and whether it
-//! answers.
+//! A remote as seen by one process: its known contents, the requests so far, and its state.
 //!
-//! A remote that does not answer is left alone for the rest of the process: it costs a warning and
-//! one time limit.
+//! A remote that does not answer is not asked again by this process: it costs a warning and one
+//! time limit.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -24,7 +23,7 @@ use crate::trouble::Trouble;
 /// When results are written to the remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushing {
-    /// While the run goes on, and at its end.
+    /// During the run, and at its end.
     Always,
     End,
     Never,
@@ -58,13 +57,13 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct Remote {
     pub(crate) address: Address,
-    /// Stands for the address in the memory of this machine.
+    /// The key of the address among the records of this machine.
     pub(crate) url: Digest,
     pub(crate) place: Patient,
     pub(crate) settings: Settings,
     pub(crate) rules: Rules,
     pub(crate) cache: Cache,
-    /// The number of bytes that a small object is read with.
+    /// The present size of a request for small objects.
     pub(crate) window: AtomicU64,
     state: Mutex<State>,
 }
@@ -74,12 +73,12 @@ pub(crate) struct State {
     known: Option<Known>,
     /// None before the first request; false for a remote without anything.
     begun: Option<bool>,
-    /// The keys and scopes that it was asked for.
+    /// The keys and scopes that were requested.
     asked: HashSet<Digest>,
     /// The scopes of the work of this process.
     pub scopes: BTreeSet<Digest>,
     notes_all: bool,
-    /// Objects that turned out to be wrong or missing there.
+    /// Objects that are damaged or missing in the remote.
     pub wrong: HashSet<Digest>,
     away: bool,
     notes: Vec<String>,
@@ -148,7 +147,7 @@ impl Remote {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works with the memory of what the remote has.
+    /// Gives access to the known contents of the remote.
     pub(crate) fn with_known<T>(
         &self,
         work: impl FnOnce(&mut Known) -> Result<T, CacheError>,
@@ -161,7 +160,7 @@ impl Remote {
         work(state.known.insert(known))
     }
 
-    /// The answer to a request; none if there is no answer, which is told once.
+    /// The answer to a request; none if there is no answer, which is reported once.
     pub(crate) fn answer<T>(&self, answer: Result<T, Refusal>) -> Result<Option<T>, Trouble> {
         let Refusal(why) = match answer {
             Ok(answer) => return Ok(Some(answer)),
@@ -178,13 +177,13 @@ impl Remote {
         Ok(None)
     }
 
-    /// The remote is left alone from now on.
+    /// The remote is not asked from now on.
     pub(crate) fn give_up(&self, Refusal(why): Refusal) -> Trouble {
         self.state().away = true;
         Trouble::Away { url: self.address.to_string(), why }
     }
 
-    /// Tells of something wrong, which is not used.
+    /// Reports a damaged file, which is not used.
     pub(crate) fn tell_wrong(&self, name: &str, why: &str) {
         let (url, name, why) = (self.address.to_string(), name.to_owned(), why.to_owned());
         let told = format!("{}; it is not used", Trouble::Wrong { url, name, why });
@@ -256,7 +255,7 @@ impl Remote {
         Ok(self.learn(&packs)? > 0)
     }
 
-    /// From now on, the scopes of finished stages count too.
+    /// From now on, the scopes of finished stages are included.
     pub fn note_all_scopes(&self) {
         self.state().notes_all = true;
     }

@@ -4,10 +4,10 @@ use cache::CacheError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// It cannot be reached, refuses, or does not answer in time.
+    /// It cannot be reached, refuses the request, or does not answer in time.
     #[error("the remote `{url}` cannot be used: {why}")]
     Away { url: String, why: String },
-    /// It has something that is not what it should be. It is not used.
+    /// A file in it is damaged, and is not used.
     #[error("the remote `{url}` has a wrong `{name}`: {why}")]
     Wrong { url: String, name: String, why: String },
     #[error(

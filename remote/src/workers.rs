@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
-/// The number of requests at a time: latency counts, not processors.
+/// The number of requests at a time. Latency limits them, not the number of processors.
 const AT_ONCE: usize = 16;
 
 /// Does the work for each of these, several at a time; the results are in order. Without threads,
@@ -23,7 +23,7 @@ pub fn each<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R
     };
     std::thread::scope(|scope| {
         for _ in 1..AT_ONCE.min(all.len()) {
-            // Without a thread more, the others do its share.
+            // If a thread cannot start, the others do its work.
             let _ = Builder::new().name("remote".into()).spawn_scoped(scope, run);
         }
         run();

@@ -1,5 +1,5 @@
-//! The places of objects in the volumes of an archive, and its entries decoded from parts of them:
-//! for archives that are read in parts, without unpacking them.
+//! The positions of objects in the volumes of an archive, and entries decoded from parts of
+//! volumes, for reading single objects without unpacking the archive.
 
 use bytes::Bytes;
 use camino::Utf8Path;
@@ -62,7 +62,7 @@ pub fn volume_name(number: u32) -> String {
     volume_path("".into(), number).into_string()
 }
 
-/// The places in an archive, from the headers of its entries.
+/// The positions in an archive, from the headers of its entries.
 pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, CacheError> {
     let index = Index::read(fs, folder)?;
     let volumes = index.volumes.iter().map(|volume| volume.bytes).collect();
@@ -92,8 +92,8 @@ pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, C
     Ok(places)
 }
 
-/// The valid entries in a part of a volume that begins with an entry. The part may end in the middle
-/// of one. False if something in it is damaged; nothing behind that place is read.
+/// The valid entries in a part of a volume that begins with an entry. The part may end in the
+/// middle of one. False if an entry is damaged; nothing after it is read.
 pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEntry>, bool) {
     let mut entries = Vec::new();
     let mut at = 0;
@@ -138,7 +138,7 @@ impl Cache {
         self.whole(written)
     }
 
-    /// Takes in records of an archive with the values as written; returns the number of new ones.
+    /// Adds records of an archive with the values as written; returns the number of new ones.
     pub fn take_records(
         &self,
         records: impl IntoIterator<Item = (Table, Digest, Bytes)>,

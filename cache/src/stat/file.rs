@@ -44,7 +44,7 @@ struct Stored {
     sections: Sections,
 }
 
-/// The file, and what this process knows of it.
+/// The file, and the state in which this process last saw it.
 #[derive(Debug)]
 pub(crate) struct StatFile {
     fs: Arc<dyn Fs>,
