@@ -249,8 +249,7 @@ impl Project {
         self.pipeline.find(name).ok_or_else(|| self.unknown_stage(name))
     }
 
-    /// A stage and an item in the order of their command, or in the other one if only the second
-    /// name can be a stage.
+    /// A stage and an item in the given order, or swapped if only the second name can be a stage.
     pub fn in_order<'a>(
         &self,
         (stage, item): (&'a str, Option<&'a str>),

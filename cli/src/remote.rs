@@ -32,7 +32,7 @@ impl Program {
         verify: bool,
     ) -> Result<Engine, CliError> {
         let mut engine = self.engine(threads, verify);
-        // What comes from a remote has to be stored.
+        // Objects from a remote have to be stored.
         if let (Some(spec), false) = (&project.pipeline.remote, cache.is_read_only()) {
             engine.remote = Some(Arc::new(open(spec, cache)?));
         }
@@ -50,7 +50,7 @@ fn failed(trouble: Trouble) -> CliError {
         Trouble::Cache(error) => CliError::Cache(error),
         trouble => CliError::failed(
             trouble.to_string(),
-            "check the address, the network and the credentials in the environment",
+            "check the address, and that its folder is mounted",
         ),
     }
 }
@@ -84,7 +84,7 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
     let mut engine = program.engine(None, false);
     remote.note_all_scopes();
     engine.remote = Some(Arc::clone(&remote));
-    // Tells under which scopes results are found.
+    // This finds the scopes of all results.
     make(program, &engine, &project, &cache, &[])?;
     let meter = Meter::new(program.terminal.errors_are_seen, "pushing");
     let pushed = mirror::push(&cache, &remote, &|done, total| meter.tell(done, total));
@@ -209,7 +209,7 @@ fn verify(
     writeln!(output, "{read} files were read, {bytes}")?;
     match verified.wrong.len() {
         0 => writeln!(output, "nothing is damaged")?,
-        many => writeln!(output, "{} damaged: nothing of them is used", units::count(many as u64))?,
+        many => writeln!(output, "{} damaged, not used", units::count(many as u64))?,
     }
     Ok(if verified.wrong.is_empty() { Exit::Done } else { Exit::Failed })
 }
@@ -255,7 +255,8 @@ fn log(program: &Program, arguments: &RemoteLog, output: &mut dyn Write) -> Resu
     Ok(Exit::Done)
 }
 
-/// Lines of JSON have no control characters; others are not for a terminal.
+/// Lines of JSON have no control characters; a damaged log may have some, which must not reach a
+/// terminal.
 fn clean_log(log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log);
     text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()

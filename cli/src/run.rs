@@ -121,7 +121,8 @@ fn nothing_done(limit: f64) -> String {
     )
 }
 
-/// The log of the run is complete only now. A run without requests has nothing to add.
+/// Pushes the log of the run, which is complete only now. A run without requests has nothing to
+/// add.
 fn push_log(program: &Program, engine: &Engine, cache: &Cache) {
     let Some(remote) = &engine.remote else { return };
     let is_busy = remote.requests() > 0 && remote.is_usable() && remote.is_writable();
@@ -129,7 +130,7 @@ fn push_log(program: &Program, engine: &Engine, cache: &Cache) {
         return;
     }
     if let Err(trouble) = mirror::push_logs(cache, remote) {
-        program.warn(&format!("the log of the run is not pushed: {trouble}"));
+        program.warn(&format!("failed to push the log of the run: {trouble}"));
     }
 }
 

@@ -234,8 +234,8 @@ impl Money {
         self.interval.began.checked_add(left)
     }
 
-    /// True if work that takes this long does not fit any more. A tenth of what this run may use is
-    /// held back at most.
+    /// True if work that takes this long no longer fits. At most a tenth of the budget of this run
+    /// is held back for it.
     fn is_nearly_used_up(&self, work: Duration) -> bool {
         let Some(deadline) = self.deadline() else { return false };
         let whole = deadline.saturating_duration_since(self.interval.began);

@@ -29,8 +29,9 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
     cache.archive(&kept, how)
 }
 
-/// Exported files, GPUs and the memory of remotes belong to one machine. Such records are not read from an archive either:
-/// an export would take back files here that another machine wrote.
+/// Exported files, GPUs and the known contents of remotes belong to one machine. Such records are
+/// not read from an archive either: otherwise an export would remove files here that another
+/// machine wrote.
 fn travels(table: Table) -> bool {
     ![EXPORT, EXPORTS, LIMIT, STEP_TIMES, remote::KNOWN].contains(&table)
 }

@@ -29,7 +29,7 @@ pub struct Engine {
     pub environment: BTreeMap<String, String>,
     /// The value of an environment variable that a secret parameter names.
     pub secret: fn(&str) -> Option<String>,
-    /// Read through on a miss, and written to after a run.
+    /// Results are read from it on a miss, and written to it after a run.
     pub remote: Option<Arc<Remote>>,
 }
 

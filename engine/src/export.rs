@@ -445,7 +445,7 @@ impl One<'_> {
 
     fn materialise(&self, digest: &Digest, target: &Utf8Path) -> Result<(), CacheError> {
         let cache = self.store.cache();
-        // What the remote does not have is looked for below.
+        // An object that neither has is looked for below.
         if cache.contains(digest)? || self.store.bring(digest).unwrap_or(false) {
             match cache.materialise(digest, target, self.export.link) {
                 // A file of the user may have the same bytes.

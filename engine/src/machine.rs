@@ -78,7 +78,7 @@ impl Machine {
     }
 }
 
-/// The GPUs that a worker has found since the machine was started, if one was asked.
+/// The GPUs that a worker has found since the machine was started; none if no worker was asked.
 pub fn found(cache: &Cache) -> Option<Devices> {
     let found = cache.get(DEVICES, &devices_key()).ok().flatten()?;
     decode(&found)

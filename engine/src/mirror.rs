@@ -1,5 +1,5 @@
-//! What of a cache goes to a remote, and what its records mean there. The remote itself knows neither
-//! stages nor records.
+//! Exchange between a cache and a remote: selects results to push, and interprets records. The
+//! remote itself knows neither stages nor records.
 //!
 //! Outcomes of whole stages are written once under their keys. Outcomes of items and buckets, parts of
 //! gathers and checkpoints travel in packs, and are found under the scope of their stage.
@@ -37,7 +37,7 @@ pub fn rules() -> Rules {
     Rules { prefers: is_newer, takes: |table| TABLES.contains(&table) }
 }
 
-/// The scope of what a stage on whole data sets remembers, its checkpoints included.
+/// The scope of the records of a stage on whole data sets, its checkpoints included.
 pub fn scope_of(pipeline: &str, stage: &str) -> Digest {
     let mut sink = HashSink::default();
     sink.text("scope of pipeline", pipeline);
@@ -133,7 +133,7 @@ fn reach(table: Table, value: &[u8], reached: &mut HashSet<Digest>) {
     }
 }
 
-/// Everything that these outcomes of stages reach and that is not here. Their tables are brought.
+/// All objects that these outcomes of stages reach and that this cache lacks. Fetches their tables.
 pub fn wanted(
     cache: &Cache,
     remote: &Remote,
@@ -172,7 +172,7 @@ pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
     let mut logs = Vec::new();
     for run in history::runs(cache)? {
         let Ok(bytes) = cache.fs().read(&runlog::path(cache.dir(), run.run)) else { continue };
-        // The same log has the same name, and two machines have different ones.
+        // Equal logs have equal names, and two machines have different logs.
         let digest = Digest::of(&bytes).short();
         let name = format!("{}-{}-{digest}.jsonl", run.pipeline, run.started);
         logs.push((name, Bytes::from(bytes)));
@@ -182,7 +182,7 @@ pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
     Ok(remote.push(push)?.logs)
 }
 
-/// Passes on what the remote has to say.
+/// Passes on the messages of the remote.
 pub fn tell_notes(remote: Option<&Arc<Remote>>, sink: Sink) {
     for message in remote.map(|remote| remote.take_notes()).unwrap_or_default() {
         sink(Event::Note { stage: None, message });
@@ -201,7 +201,7 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
         Err(trouble @ Trouble::Cache(_)) => return Err(trouble),
         Err(trouble) if remote.settings().require => return Err(trouble),
         Err(trouble) => {
-            let message = format!("{trouble}; results are not pushed: `throstle push` later");
+            let message = format!("{trouble}; results are not pushed: run `throstle push` later");
             sink(Event::Note { stage: None, message });
             return Ok(());
         }
@@ -237,7 +237,7 @@ pub fn conflicts(pushed: &Pushed) -> Vec<String> {
     names.into_keys().map(told).collect()
 }
 
-/// Pushes while a run goes on, on a thread of its own.
+/// Pushes during a run, on a thread of its own.
 pub struct Pusher {
     ends: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -261,12 +261,12 @@ impl Pusher {
             let mut pause = EVERY;
             while !waited(&told, pause) && remote.is_usable() {
                 let started = Instant::now();
-                // What fails is pushed at the end of the run, which tells of it.
+                // After a failure, the push at the end of the run tries again and reports it.
                 let _ = push(&cache, &remote, &|_, _| {});
                 pause = EVERY.max(started.elapsed() * SHARE);
             }
         };
-        // Without a thread, everything is pushed at the end.
+        // If the thread cannot start, everything is pushed at the end.
         let thread = Builder::new().name("push".into()).spawn(work).ok();
         Some(Pusher { ends, thread })
     }

@@ -232,7 +232,7 @@ pub struct KnownFields {
     pub fields: BTreeMap<String, FieldType>,
     /// There may be further fields.
     pub open: bool,
-    /// The kinds of the artifacts that items bring in `weights`; empty: unknown.
+    /// The kinds of the artifacts that items carry in `weights`; empty: unknown.
     pub brings: &'static [&'static str],
 }
 

@@ -1,15 +1,15 @@
 //! Parameters that are left to the machine, such as `precision = "auto"`.
 //!
-//! A key has such a parameter as it was written, so that a training goes on from its checkpoint on
-//! another machine, and a finished one is not made again there. A finished one is also known under
-//! the key with what the parameter came to, so that writing this value finds it.
+//! A key has such a parameter as it was written, so that a training resumes from its checkpoint on
+//! another machine, and a finished one is not repeated there. A finished training is also recorded
+//! under the key with the selected value, so that writing this value finds it.
 
 use std::collections::BTreeMap;
 
 use stage_core::ParameterValue;
 use stage_core::key::StageKey;
 
-/// The key with what the parameters came to; None if nothing was left to the machine.
+/// The key with the selected values; None if nothing was left to the machine.
 pub fn settled_key(key: &StageKey, settled: &BTreeMap<String, String>) -> Option<StageKey> {
     let mut other = key.clone();
     for (name, value) in settled {

@@ -67,7 +67,7 @@ impl ReadError {
     }
 }
 
-/// Only a remote that is required fails.
+/// Errors come only from a remote with `require`.
 impl From<Trouble> for ReadError {
     fn from(trouble: Trouble) -> ReadError {
         match trouble {
@@ -197,7 +197,7 @@ impl Store {
         })
     }
 
-    /// Brings an object from the remote into the cache, if it is there.
+    /// Fetches an object from the remote into the cache, if the remote has it.
     pub fn bring(&self, digest: &Digest) -> Result<bool, ReadError> {
         Ok(match &self.0.remote {
             Some(remote) => remote.bring(digest)?,
@@ -205,7 +205,7 @@ impl Store {
         })
     }
 
-    /// The outcome of a stage in the remote, which is recorded here.
+    /// The outcome of a stage in the remote. Records it in the cache.
     pub fn outcome_elsewhere(&self, key: &Digest) -> Result<Option<Bytes>, ReadError> {
         let Some(remote) = &self.0.remote else { return Ok(None) };
         let outcome = remote.outcome(key)?;
@@ -216,7 +216,7 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Makes what the remote has of a scope known here.
+    /// Adds the records of a scope in the remote to the cache.
     pub fn scope_elsewhere(&self, scope: &Digest) -> Result<(), ReadError> {
         match &self.0.remote {
             Some(remote) => Ok(remote.scope(scope).map(drop)?),

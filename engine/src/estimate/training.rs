@@ -67,8 +67,8 @@ impl Plan<'_> {
         self.model.memory(&Setting { rows, ..self.setting.clone() })
     }
 
-    /// The peak of a step in batches of this size. The allocator of a processor seldom has room for
-    /// gradients where activations were freed; that of a GPU has.
+    /// The peak of a step in batches of this size. On a GPU, gradients reuse the memory of freed
+    /// activations; the allocator of the CPU seldom allows that.
     fn peak(&self, rows: i64, is_gpu: bool) -> f64 {
         let memory = self.memory(rows);
         match is_gpu && rows >= self.setting.rows * self.accumulation {

@@ -1,5 +1,5 @@
-//! NVIDIA GPUs by NVML, the library of the driver, which is opened when a display wants to know and
-//! is there. Nothing links it, and a machine without it has no readings.
+//! NVIDIA GPUs by NVML, the library of the driver. It is opened for the first reading of a display.
+//! Nothing links it, and a machine without it has no readings.
 //!
 //! NVML numbers the GPUs of the machine. A worker may see fewer, in another order: a reading has the
 //! number that CUDA shows to the worker, found by the UUID of the device.
@@ -10,7 +10,7 @@ use stage_core::device::Devices;
 
 use super::{Gauge, Reading};
 
-/// What NVML says of one device.
+/// The readings of NVML for one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     pub model: String,
@@ -32,7 +32,7 @@ pub trait Library: Send {
     fn load_of(&self, uuid: &str) -> Option<Load>;
 }
 
-/// The devices that a worker has found, once it has.
+/// The devices that a worker has found; none before.
 pub type Found = Box<dyn FnMut() -> Option<Devices> + Send>;
 
 /// The GPUs that workers may use.
@@ -40,7 +40,7 @@ pub struct Nvml {
     /// None before the first reading; then `Some(None)` on a machine without the library.
     library: Option<Option<Box<dyn Library>>>,
     found: Found,
-    /// The caller has selected GPUs, so that the numbers of NVML mean nothing here.
+    /// The caller has selected GPUs, so the numbers of NVML are not those of the worker.
     is_selected: bool,
 }
 

@@ -331,7 +331,7 @@ impl Draft {
         self.ports.contains_key(port.name).then_some(Mistake { parameter, message, help })
     }
 
-    /// Neither a parameter nor any of the ports in its place is given.
+    /// The mistake that neither a parameter nor one of the ports that it replaces is given.
     fn without_replacement(&self, parameters: &Parameters, unknown: &[&str]) -> Option<Mistake> {
         let replacing = |port: &InputPort| port.replaced_by;
         let parameter = self.kind.inputs.iter().find_map(replacing)?;

@@ -151,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports a port that is not given, although these items do not bring its artifact.
+    /// Reports a port that is not given, although these items do not carry its artifact.
     pub fn check_brought(
         &self,
         port: &InputPort,

@@ -48,7 +48,7 @@ pub fn remote(
     match url.parse::<Address>() {
         Ok(address) => Some(RemoteSpec { address, settings }),
         Err(error) => {
-            let message = format!("`url` is no place for a remote: {error}");
+            let message = format!("`url` is not the address of a remote: {error}");
             problems.add(Problem::new("wrong_value", node.span, message));
             None
         }

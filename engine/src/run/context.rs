@@ -61,7 +61,7 @@ const IN_PARTS: u64 = LOOSE_SIZE;
 const SHARE: usize = 16;
 
 impl EngineContext {
-    /// True if the run was asked to stop. At the end of its time, a training may still owe a step.
+    /// True if the run was asked to stop. A training may still owe a step at the end of the time.
     fn is_stopping(&self) -> bool {
         let owes = self.training.as_ref().is_some_and(|training| training.pace.owes_step());
         self.stop.is_pressing() || (self.stop.is_requested() && !owes)

@@ -69,7 +69,8 @@ impl Cost {
         self.taken.bytes += bytes as f64;
     }
 
-    /// Adds the figures of a training step: the time since the previous report belongs to the steps between.
+    /// Adds the figures of a training step: the time since the previous report belongs to the steps
+    /// between the two.
     pub fn step(&mut self, step: u64, values: &BTreeMap<String, f64>) {
         let tally = &mut self.unwritten;
         if let Some(vram) = values.get(VRAM) {

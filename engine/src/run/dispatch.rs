@@ -182,8 +182,8 @@ impl Schedule<'_> {
         }))
     }
 
-    /// A run that has done nothing else by the end of its time owes a step of its training: the next
-    /// run would get no further. What is paid for by the hour is not exceeded.
+    /// A run that has done nothing else by the end of its time owes a step of its training: the
+    /// next run would get no further. A budget is not exceeded for that.
     fn owed(&self, spec: &StageSpec, first: Option<(Limit, Instant)>) -> Owed {
         let is_of_time = first.is_some_and(|(limit, _)| limit == Limit::Time);
         let has_done = self.board.runs().iter().any(|run| run.counts.executed > 0);

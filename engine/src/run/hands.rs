@@ -34,7 +34,7 @@ pub struct Hands {
     devices: BTreeMap<String, Device>,
     /// The GPUs, asked of a worker when the first task has to know them.
     found: OnceCell<Devices>,
-    /// The question is on its way.
+    /// A worker has been asked and has not answered yet.
     is_asking: Cell<bool>,
     lanes: BTreeMap<u64, String>,
     /// The other devices of trainings on several, by ticket: they get no other work.
@@ -117,7 +117,7 @@ impl Hands {
         self.shared.spare.ask(&self.shared.engine, &self.shared.messages)
     }
 
-    /// Asks by a thread, which sends the answer: a broken driver may take its time.
+    /// Asks on a thread, which sends the answer: a broken driver may answer late.
     fn ask_aside(&self) {
         let shared = self.shared.clone();
         let work = move || {
@@ -130,8 +130,8 @@ impl Hands {
         }
     }
 
-    /// Tests if the GPUs are known, as far as this device depends on them; else asks for them. Other
-    /// work goes on meanwhile.
+    /// Tests if the GPUs are known, in case this device depends on them; if not, asks for them.
+    /// Other work goes on meanwhile.
     fn knows(&self, device: &str) -> bool {
         if !matches!(device, "auto" | "cuda") || self.found.get().is_some() {
             return true;
@@ -149,7 +149,7 @@ impl Hands {
 
     pub fn learn(&mut self, found: Devices) {
         self.is_asking.set(false);
-        // Somebody who could not wait may have asked too.
+        // A caller that could not wait may have asked too.
         let _ = self.found.set(found);
     }
 

@@ -116,15 +116,15 @@ pub struct Pace {
     owed: Owed,
 }
 
-/// A step that is made even after the deadline, so that runs with less time than it takes to load a
-/// model get somewhere.
+/// A step that is made even after the deadline: otherwise runs that are shorter than the loading of
+/// a model would make no progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Owed {
     #[default]
     Nothing,
-    /// The next step, of a stage that reports each. It may look for a stop before that.
+    /// The next step of a stage that reports each step. The stage may look for a stop before it.
     Step,
-    /// The time up to the second look for a stop, of a stage that only looks.
+    /// The time up to the second look for a stop, for a stage that does not report steps.
     Look,
     /// The step has begun.
     Begun,

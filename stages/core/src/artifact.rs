@@ -16,7 +16,7 @@ pub const FILES: &str = "files";
 /// The fields of one item.
 pub const ITEM: &str = "item";
 
-/// The field by which an item brings an artifact: a file with its fields.
+/// The field in which an item carries an artifact: a file with its fields.
 pub const WEIGHTS: &str = "weights";
 
 /// Every kind except models, with its description for the documentation.

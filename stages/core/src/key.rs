@@ -1,9 +1,9 @@
 //! Keys: the identity of work.
 //!
-//! One traversal, [`StageKey::parts`], gives the parts of a key. They are written into a [`Sink`]: the
-//! hasher is one, the text of `why` another. The differences between two keys are those of their
-//! parts, so hash, text and reasons cannot disagree. A stage gets an item as a [`Seen`], which also
-//! writes its key, so that it sees nothing outside its key.
+//! One traversal, [`StageKey::parts`], gives the parts of a key. They are written into a [`Sink`]:
+//! the hasher is one, the text of `why` another. Two keys are compared part by part, so hash, text
+//! and reasons cannot disagree. A stage gets an item as a [`Seen`], which also writes its key, so
+//! the stage sees nothing outside the key.
 //!
 //! The byte encoding that is hashed: for every part a type tag of one byte, then for texts and
 //! bytes the length as 8 bytes little-endian and the contents; numbers by their bits,

@@ -121,10 +121,10 @@ pub struct InputPort {
     pub takes: &'static [&'static str],
     /// For training stages with the parameter `on_change`.
     pub parent_needs: ParentNeeds,
-    /// The parameter that takes the place of this port and of others: either it or one of these ports
-    /// must be given, and not both.
+    /// The parameter that replaces this port and others: either it or one of these ports must be
+    /// given, and not both.
     pub replaced_by: Option<&'static str>,
-    /// The field by which items bring this artifact; where they do not, the port must be given.
+    /// The field in which items carry this artifact; if they do not, the port must be given.
     pub brought_by: Option<&'static str>,
     pub doc: &'static str,
 }
@@ -166,7 +166,7 @@ pub struct OutputPort {
     pub gives: &'static [&'static str],
     /// The parameter that selects one of them, if its value is one.
     pub given_by: Option<&'static str>,
-    /// The kinds of the artifacts that the items of a data set bring in `weights`; empty: unknown.
+    /// The kinds of the artifacts that the items of a data set carry in `weights`; empty: unknown.
     pub brings: &'static [&'static str],
     pub doc: &'static str,
 }

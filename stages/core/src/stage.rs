@@ -319,8 +319,8 @@ pub enum PortOutput {
 pub struct GatherOutput {
     pub ports: BTreeMap<String, PortOutput>,
     pub notes: Vec<(String, u64)>,
-    /// Content parameters that were left to the machine, and what they came to. The output is known
-    /// under the key with these values as well.
+    /// Content parameters that were left to the machine, with the selected values. The output is
+    /// also recorded under the key with these values.
     pub settled: BTreeMap<String, String>,
 }
 

@@ -1,23 +1,23 @@
-//! The structure of a line for `sh`: places in quotes, and programs before a bar.
+//! The structure of a line for `sh`: placeholders in quotes, and programs on the left of a pipe.
 //!
-//! This reads as much of the language as these two questions need: quotes, substitutions,
-//! here-documents, `case` and comments. Where shells differ, or where the line is too odd, nothing
-//! is reported.
+//! This reads as much of the language as these two need: quotes, substitutions, here-documents,
+//! `case` and comments. Where shells differ, or where constructs are nested too deeply, nothing is
+//! reported.
 
 use super::{Piece, Unclosed, pieces};
 
 /// Facts about a line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shell<'a> {
-    /// The places inside quotes or here-documents of the line. A value is quoted already: there,
-    /// its own quotes would end them, and the shell would run what it says.
+    /// The placeholders inside quotes or here-documents of the line. A value is quoted already:
+    /// there its quotes would end the outer ones, and the shell would run its text.
     pub quoted: Vec<&'a str>,
-    /// The programs on the left of a bar, as far as they are plain names: a pipeline ends with the
+    /// The programs on the left of a pipe, as far as they are plain names: a pipeline ends with the
     /// status of its last program, so the shell does not report that one of these is missing.
     pub piped: Vec<String>,
 }
 
-/// The number of constructs inside one another from which a line is too odd.
+/// The nesting depth from which a line is not read.
 const MAX_DEPTH: usize = 64;
 
 /// Words that are followed by a command.
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
         Word { plain: (is_plain && !(is_number && is_redirected)).then_some(text), variable }
     }
 
-    /// What begins with one of the characters that keep their meaning inside a word.
+    /// A construct that begins with a character that keeps its meaning inside a word.
     fn special(&mut self, letter: char) {
         match letter {
             '\'' => self.single(),

@@ -205,9 +205,9 @@ pub fn run(
     }
 }
 
-/// An error if the program at the start of a line or one on the left of a bar does not exist: so this
-/// is detected once and not by every item, and also where the shell goes on without the program.
-/// Lines that begin with more than a name are left to the shell.
+/// An error if the program at the start of a line or one on the left of a pipe does not exist. So
+/// this is detected once and not by every item, and also where the shell goes on without the
+/// program. Lines that begin with more than a name are left to the shell.
 pub fn check_programs(
     line: &str,
     folder: &Utf8Path,
