@@ -52,7 +52,7 @@ bench-training: build
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
 
-# The programs that measure, beside `throstle`, where `tools/gpu.sh` looks for them.
+# The benchmark programs, beside `throstle`, where `tools/gpu.sh` looks for them.
 bench-programs:
 	@$(LIBTORCH_ENV) bash tools/bench_programs.sh release
 

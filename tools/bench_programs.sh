@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the programs that measure (`training`, `speech`, `fish_dac`) and puts them beside `throstle`,
+# Builds the benchmark programs (`training`, `speech`, `fish_dac`) and puts them beside `throstle`,
 # where `tools/gpu.sh` looks for them.
 #
 #     tools/bench_programs.sh [debug|release]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What there is to know about a machine with a GPU, by one command: the devices, the models against
+# Everything to know about a machine with a GPU, by one command: the devices, the models against
 # their reference fixtures in each precision, the demo, a training that is killed and goes on, lack of
 # memory, memory against the plan, and the speed of each model with each switch alone, beside the
 # original code where its packages are.

@@ -408,7 +408,7 @@ static AUTO: Kind = Kind {
     ..TRAIN
 };
 
-/// Trains at once; a machine decides what `auto` comes to, if it is the same to the end.
+/// Trains immediately; the machine resolves `auto`, unless the precision changes on the way.
 #[derive(Clone, Copy)]
 struct Auto(Option<&'static str>);
 
@@ -440,8 +440,8 @@ impl GatherJob for AutoJob {
     }
 }
 
-/// Trains with these precisions, one after the other, on machines where `auto` comes to another
-/// one; the number of trainings of each run.
+/// Trains with these precisions, one after the other, on machines that resolve `auto` differently;
+/// returns the number of trainings of each run.
 fn trainings(runs: &[(&str, Option<&'static str>)]) -> Vec<u64> {
     let mut lab = lab();
     let executed = |(written, machine): &(&str, Option<&'static str>)| {
@@ -461,7 +461,7 @@ fn a_finished_training_is_known_under_what_its_parameters_came_to() {
     let (t4, a100) = (Some("fp16"), Some("bf16"));
     let written = [("auto", a100), ("bf16", a100), ("auto", a100), ("fp16", a100), ("f32", t4)];
     assert_eq!(trainings(&written), [1, 0, 0, 1, 1]);
-    // It is carried to another machine, and not made again.
+    // On another machine it is found, and not trained again.
     assert_eq!(trainings(&[("auto", a100), ("auto", t4), ("fp16", t4)]), [1, 0, 1]);
     // The precision changed on the way: it is the result of no single one.
     assert_eq!(

@@ -102,10 +102,10 @@ class Lab:
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, timeout=max(1, self.left()), **more)
         except subprocess.TimeoutExpired as error:
-            raise Failed(f"`{pathlib.Path(words[0]).name}` was ended: the time was over") from error
+            raise Failed(f"`{pathlib.Path(words[0]).name}` was stopped: time limit reached") from error
 
     def program(self, name):
-        """A program that measures, which a build may lack."""
+        """A benchmark program, which a build may lack."""
         program = self.programs / name
         if not os.access(program, os.X_OK):
             raise NotRun(f"there is no `{name}` beside `throstle`: `make bench-programs` makes it")

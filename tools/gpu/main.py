@@ -53,7 +53,7 @@ def arguments():
 
 
 def write(path, value):
-    """A file under its name is always whole."""
+    """Writes a file so that it is never incomplete under its name."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(value, indent=1) + "\n")
     part.replace(path)
@@ -62,7 +62,7 @@ def write(path, value):
 def outcome(lab, name):
     """Does a part. Its state is `done`, `failed`, or `not run`."""
     if lab.left() <= 0:
-        return {"state": "not run", "reason": "the time was over; the next call does it"}
+        return {"state": "not run", "reason": "time limit reached; the next call runs it"}
     begin = time.monotonic()
     try:
         result = {"state": "done", "figures": PARTS[name](lab)}
@@ -70,7 +70,7 @@ def outcome(lab, name):
         result = {"state": "not run", "reason": str(reason)}
     except Failed as failed:
         result = {"state": "failed", "reason": str(failed), "figures": failed.figures}
-    # A part that is broken must not take the others with it.
+    # An error in one part must not end the others.
     except Exception as error:
         traceback.print_exc()
         result = {"state": "failed", "reason": f"{type(error).__name__}: {error}", "figures": None}

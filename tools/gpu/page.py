@@ -34,9 +34,9 @@ def gigabytes(number):
 
 
 def fixtures(found):
-    """How near each fixture is to its tolerance: 1 is at it."""
+    """The largest difference of each fixture, divided by its tolerance."""
     precisions = list(next(iter(found.values())))
-    lines = ["The worst difference of each fixture as a share of its tolerance "
+    lines = ["The largest difference of each fixture, divided by its tolerance "
              "(`throstle-torch --help` has the tolerances).", "",
              f"| fixture | {' | '.join(precisions)} |", "|---" * (len(precisions) + 1) + "|"]
     for name, row in found.items():

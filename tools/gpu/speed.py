@@ -5,7 +5,7 @@ import os
 
 from lab import BENCHES, Failed, NotRun
 
-# What a Python must be able to import to run the original code of a family.
+# The packages that the original code of a family needs.
 PACKAGES = {
     "dual_ar": ["torch", "safetensors", "fish_speech"],
     "vits": ["torch", "safetensors", "transformers"],
@@ -15,7 +15,7 @@ PACKAGES = {
 
 
 def without_original(lab, family):
-    """None where the original code can run, else the reason why it does not."""
+    """None if the original code can run, else the reason why it cannot."""
     program = ("import importlib.util, sys; "
                "missing = [name for name in sys.argv[1:] if not importlib.util.find_spec(name)]; "
                "sys.exit(', '.join(missing) or 0)")

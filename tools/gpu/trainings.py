@@ -117,7 +117,7 @@ def difference(one, other):
 
 
 def resume(lab):
-    """Trainings that are killed after their first checkpoint go on as if they never were."""
+    """Trainings that are killed after their first checkpoint go on as if they had not been killed."""
     work, results = lab.folder("resume"), {}
     for family, sizes in TINY.items():
         changes = dict(steps=8, save_every=3, precision="f32")
@@ -151,9 +151,9 @@ def out_of_memory(lab):
     told = limited.problem()
     results = {"limit_bytes": limit, "code": limited.code, "told": told}
     if limited.code == 0:
-        raise Failed("the training fits into the memory that was meant to be too little", results)
+        raise Failed("the training fits into the memory that should be too small", results)
     if limited.code not in (1, 75) or "memory" not in told:
-        raise Failed(f"no word about memory, exit code {limited.code}: {told}", results)
+        raise Failed(f"no message about memory, exit code {limited.code}: {told}", results)
     # The whole model takes minutes; a small one with the same cache shows that the next run works.
     project(folder, "fish", TINY["fish"], steps=2)
     again = lab.run(folder).check()
@@ -199,7 +199,7 @@ def memory(lab):
     kind = "ram_bytes" if lab.on_cpu else "vram_bytes"
     for number, (name, (family, sizes, changes)) in enumerate(memory_sizes(lab).items()):
         if lab.left() <= 0:
-            raise Failed("the time was over", results)
+            raise Failed("time limit reached", results)
         ran = lab.run(project(work / str(number), family, sizes, **changes)).check()
         planned = ran.all("estimated")[0]["stages"]["trained"].get(kind)
         measured = [event for event in ran.all("measured") if event["stage"] == "trained"]

@@ -144,7 +144,7 @@ fn to_owned(patterns: Vec<&str>) -> Vec<String> {
 
 pub(crate) const F32: f64 = 4.0;
 
-/// Bytes of a step, by purpose, without those of the program itself. Gradients are made in the
+/// Bytes of a step by purpose, without the memory of the program itself. Gradients are made in the
 /// backward pass, which frees activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {

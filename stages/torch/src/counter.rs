@@ -1,9 +1,9 @@
-//! The numbers of [`Random`](crate::random::Random), computed on a device from their places in the
-//! sequence: nothing is drawn on the host, and nothing is copied to the device.
+//! The numbers of [`Random`](crate::random::Random), computed on a device from their positions in
+//! the sequence: nothing is drawn on the host, and nothing is copied to the device.
 //!
-//! Integers are exact, so that fractions are the same bits on every device. Logarithms and cosines
-//! of a device may differ from those of the host in the last digit of f64, which is beyond the
-//! digits of the f32 that remains, except where it rounds the other way.
+//! Integers are exact, so fractions have the same bits on every device. Logarithms and cosines of a
+//! device may differ from those of the host in the last digit of f64. The result is rounded to f32,
+//! so it differs only where that digit decides the rounding.
 
 use std::f64::consts::TAU;
 
@@ -11,19 +11,19 @@ use tch::{Device, Kind, Tensor};
 
 use crate::random::GAMMA;
 
-/// The states of some sequences on a device: [n, 1]. Each is filled by a kernel, which takes the
-/// number as an argument.
+/// The states of some sequences on a device: [n, 1]. A kernel fills each one, and takes the number
+/// as an argument.
 pub fn states(states: &[u64], device: Device) -> Tensor {
     let one = |state: &u64| Tensor::full([1, 1], *state as i64, (Kind::Int64, device));
     Tensor::cat(&states.iter().map(one).collect::<Vec<_>>(), 0)
 }
 
-/// The places from 0 on: [1, count].
+/// The positions from 0 on: [1, count].
 pub fn places(count: i64, device: Device) -> Tensor {
     Tensor::arange(count, (Kind::Int64, device)).unsqueeze(0)
 }
 
-/// The draws at these places of the sequences, place 0 being the next one: [n, 1] and [n or 1,
+/// The draws at these positions of the sequences; position 0 is the next one: [n, 1] and [n or 1,
 /// count] to [n, count], as the bits of signed numbers.
 pub fn draws(states: &Tensor, places: &Tensor) -> Tensor {
     scrambled((places + 1) * GAMMA as i64 + states)
@@ -57,7 +57,7 @@ pub fn scrambled(numbers: Tensor) -> Tensor {
     mixed.bitwise_xor_tensor(&shifted(&mixed, 31))
 }
 
-/// The bits shifted to the right, with zeros from the left.
+/// The bits shifted to the right, filled with zeros.
 fn shifted(numbers: &Tensor, bits: i64) -> Tensor {
     let mask = (u64::MAX >> bits) as i64;
     numbers.bitwise_right_shift_tensor_scalar(bits).bitwise_and(mask)

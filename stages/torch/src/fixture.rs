@@ -2,8 +2,8 @@
 //!
 //! A fixture is a folder with `fixture.json` ([`Fixture`]) and the files that it names. The tensors
 //! are `input.*`, passed to the model, and `expected.*`, compared with its outputs; the largest
-//! absolute difference of each must stay within its tolerance. [`Setup`] has the tolerances of other
-//! devices and number formats than the reference had.
+//! absolute difference of each must stay within its tolerance. [`Setup`] has the tolerances for
+//! other devices and number formats.
 
 pub mod parts;
 pub mod setup;
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// Refuses what the stages of a model do not offer either.
+    /// Refuses a setup that the stages of the model do not offer either.
     pub fn check(self, setup: &Setup) -> Result<(), TorchError> {
         let refuse = |what: &str| Err(TorchError::Input(format!("this model {what}")));
         if self == Model::MelRvq && setup.device != Device::Cpu {
@@ -162,7 +162,7 @@ fn expected(tensors: &SafeTensors, group: &str) -> Result<Vec<String>, TorchErro
     let mut names: Vec<String> = names.filter(is_own).map(str::to_owned).collect();
     names.sort();
     match names.is_empty() {
-        true => Err(TorchError::Input(format!("there is nothing expected of `{group}`"))),
+        true => Err(TorchError::Input(format!("`{group}` has no expected outputs"))),
         false => Ok(names),
     }
 }

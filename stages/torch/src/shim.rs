@@ -143,19 +143,20 @@ pub fn empty_cache() -> Result<(), TorchError> {
     outcome(unsafe { throstle_empty_cache() })
 }
 
-/// A copy in pinned memory; the tensor itself if it is in it.
+/// A copy in pinned memory; the tensor itself if it is pinned already.
 pub fn pinned(tensor: &Tensor) -> Result<Tensor, TorchError> {
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
     made(|to| unsafe { throstle_pinned(tensor.as_ptr(), to) })
 }
 
-/// A copy on a GPU, made in its turn; the host does not wait.
+/// A copy on a GPU, in the order of the current stream; the host does not wait.
 pub fn to_gpu(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
     made(|to| unsafe { throstle_to_gpu(tensor.as_ptr(), gpu as c_int, to) })
 }
 
-/// The same while the GPU goes on with its work; what is computed with the copy waits for it.
+/// The same on another stream, while the GPU goes on with its work; computations with the copy wait
+/// for it.
 pub fn to_gpu_aside(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
     made(|to| unsafe { throstle_to_gpu_aside(tensor.as_ptr(), gpu as c_int, to) })

@@ -51,11 +51,11 @@ pub fn spread<O: Send>(
     Ok((0..count).filter_map(|place| columns[place % threads].next()).collect())
 }
 
-/// The numbers in one piece of work of [`spread_here`].
+/// The count of numbers in one piece of work of [`spread_here`].
 const PIECE: usize = 1 << 14;
 
-/// Fills numbers, each by its place alone: `fill` gets the place of the first number of a part. The
-/// threads that libtorch may use share the parts.
+/// Fills numbers that depend only on their positions: `fill` gets the position of the first number
+/// of a part. The threads of libtorch share the parts.
 pub fn spread_here(values: &mut [f32], fill: impl Fn(usize, &mut [f32]) + Sync) {
     let threads = tch::get_num_threads().max(1) as usize;
     let parts = values.len().div_ceil(PIECE);

@@ -1,8 +1,8 @@
 //! Copies between the host and a device.
 //!
-//! An ordinary copy to a GPU waits until the GPU has done all the work before it. [`upload`] does not
-//! wait: the copy is from pinned memory and takes its turn on the GPU. [`read`] waits by its nature.
-//! Both are counted, so that a test notices a loop that waits more often than it has to.
+//! An ordinary copy to a GPU waits until the GPU has done all the work before it. [`upload`] does
+//! not wait: the copy comes from pinned memory, in the order of the stream. [`read`] always waits.
+//! Both are counted, so a test notices a loop that waits more often than necessary.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -23,12 +23,12 @@ thread_local! {
     static COPIES: Cell<Copies> = const { Cell::new(Copies { uploads: 0, reads: 0 }) };
 }
 
-/// The copies of this thread up to now, those between the memory of a CPU and itself included.
+/// The copies of this thread so far, copies within the memory of a CPU included.
 pub fn copies() -> Copies {
     COPIES.get()
 }
 
-/// A tensor on a device. A copy to a GPU takes its turn there, and the host goes on.
+/// A tensor on a device. A copy to a GPU joins the current stream, and the host does not wait.
 pub fn upload(tensor: &Tensor, device: Device) -> Result<Tensor, TorchError> {
     COPIES.set(Copies { uploads: COPIES.get().uploads + 1, ..COPIES.get() });
     match device {

@@ -29,13 +29,14 @@ usage: throstle-torch                serve stages to `throstle` over stdin and s
 
 DEVICE is `cpu` (default) or `cuda:0`; PRECISION is `f32` (default), `tf32`, `bf16` or `fp16`.
 
-Differences are absolute or relative, as the fixture says. Except for f32 on the CPU the
-tolerance of a tensor is ten times that of the fixture, and at least, relative to its
-largest value (for values; for losses, gradients and trained weights):
+In f32 on the CPU, the fixture states tolerances, absolute or relative. Otherwise the
+tolerance is ten times that of the fixture, relative to the largest value of the tensor
+(or to 1), and at least (for values; for losses, gradients and trained weights):
     f32 1e-4; 1e-3    tf32, fp16 0.02; 0.3    bf16 0.1; 0.6
-Codes, durations and drawn tokens must be equal in f32; else they are not compared.";
+Codes, durations and sampled tokens must be equal in f32; in other formats they are not
+compared.";
 
-/// A precision that a model or a device does not have.
+/// The exit code for a precision that a model or a device does not have.
 const NOT_OFFERED: u8 = 2;
 
 /// As that of `throstle` for work that the next run goes on with.

@@ -1,5 +1,5 @@
-//! The whole build of libtorch for CUDA on a machine without a GPU. `tools/libtorch.sh --cuda` fetches
-//! it, 3 GB, to `.libtorch-cuda`.
+//! The complete build of libtorch for CUDA on a machine without a GPU. `tools/libtorch.sh --cuda`
+//! fetches it, 3 GB, to `.libtorch-cuda`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

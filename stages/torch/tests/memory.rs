@@ -19,7 +19,7 @@ use tch::{Kind, Tensor};
 /// A plan may be off by this share.
 const OFF: f64 = 0.15;
 
-/// Memory that is freed goes back to the system, so that the memory of the process is what is in use.
+/// Freed memory returns to the system, so the memory of the process is the memory in use.
 fn return_freed_memory() {
     // SAFETY: sets options of the allocator and touches nothing else.
     unsafe {
@@ -174,7 +174,7 @@ fn a_step_takes_what_the_plan_says() {
     return_freed_memory();
     tch::manual_seed(1);
     tch::set_num_threads(1);
-    // What libtorch loads for its first products is counted elsewhere.
+    // Memory that libtorch loads for its first products is counted elsewhere.
     xtts(setting(false, true, &[]));
     let mut off = Vec::new();
     for (adapters, checkpointing) in [(false, false), (false, true), (true, false), (true, true)] {

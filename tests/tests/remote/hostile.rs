@@ -1,4 +1,4 @@
-//! A remote that lies: nothing of it is used, and nothing is written outside.
+//! A remote with wrong contents: none of them are used, and nothing is written outside.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use throstle_tests::Project;
 
 use crate::machines::{Shared, another, first, run, run_with, warnings};
 
-/// The rest of the folder of a machine, to see that nothing else was written.
+/// The rest of a machine's folder, to show that nothing else was written.
 fn around(project: &Project) -> Vec<String> {
     let mut names = project.names(".");
     names.retain(|name| ![".throstle", "out"].contains(&name.as_str()));
@@ -38,7 +38,7 @@ fn read_files(shared: &Shared) -> Vec<PathBuf> {
 fn altered_and_truncated_files_are_named_and_not_used() {
     let shared = Shared::new();
     let one = first(&shared);
-    // What this machine pushes meanwhile would repair the remote.
+    // A push of this machine would repair the remote meanwhile.
     one.edit("pipeline.toml", |text| {
         format!("[remote]\nurl = \"{}\"\npush = \"never\"\n{text}", shared.url())
     });

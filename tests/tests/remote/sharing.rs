@@ -1,4 +1,4 @@
-//! What is known on one machine is not done again on another.
+//! Results of one machine are not computed again on another.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn a_machine_that_never_pushes_writes_nothing_until_it_is_told_to() {
     let pushed = json(&one, &["push"]);
     assert_eq!((&pushed["outcomes"], &pushed["logs"]), (&5.into(), &1.into()), "{pushed}");
     assert!(one.printed(&["push"]).contains("has everything"));
-    // What was pushed by itself is found item by item too.
+    // Results that were pushed alone are also found item by item.
     let other = machine(MANIFEST);
     other.write("data/wavs/c.wav", wav(9_000));
     assert_eq!(run(&other, &shared).executed()["voice"], 1);

@@ -1,4 +1,4 @@
-//! A training that goes on on another machine.
+//! A training that continues on another machine.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The commands about a remote, and a remote that is not there.
+//! The commands about a remote, and a remote that is missing.
 
 use std::time::{Duration, SystemTime};
 

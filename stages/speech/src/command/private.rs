@@ -1,7 +1,7 @@
 //! The private folder of a program: inputs in `in`, outputs in `out`, and temporary files.
 //!
-//! When nothing of a program is left, its folder is emptied, renamed, and given to the next one.
-//! Removing a folder frees a block, and some file systems tell the device of it at once, which
+//! When no process of a program is left, its folder is emptied, renamed, and given to the next
+//! program. Removing a folder frees a block, and some file systems tell the device at once, which
 //! takes longer than a small program. After a failure, and whenever a process may still use the
 //! folder, it is removed.
 // The private folder of a program has no value for anyone else.
@@ -30,7 +30,7 @@ const KEPT: &str = "command";
 const MODE: u32 = 0o700;
 const PERMISSIONS: u32 = 0o777;
 
-/// Empty folders of this process, by the folder that they are in. They are removed with it.
+/// Empty folders of this process, by their parent folder. They are removed with it.
 static IDLE: Mutex<BTreeMap<Utf8PathBuf, Vec<Utf8PathBuf>>> = Mutex::new(BTreeMap::new());
 /// The number of names so far: none is used twice.
 static NAMES: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +46,7 @@ fn idle_in(above: &Utf8Path) -> Option<Utf8PathBuf> {
 fn keep_idle(above: &Utf8Path, folder: &Utf8Path) {
     let mut idle = idle();
     if !idle.contains_key(above) {
-        // Those of earlier runs of this process are gone.
+        // The folders of earlier runs of this process are gone.
         idle.retain(|above, _| above.exists());
     }
     idle.entry(above.to_owned()).or_default().push(folder.to_owned());
@@ -68,7 +68,7 @@ impl Private {
         }
         let above = absolute(&context.scratch()?)?;
         let path = above.join(format!("command-{}", NAMES.fetch_add(1, Ordering::Relaxed)));
-        // A process out of reach must not find it under the old name.
+        // A process that left the group must not find it under the old name.
         if idle_in(&above).is_some_and(|old| fs::rename(old, &path).is_ok()) {
             return Ok(Private { path, stays: false });
         }
@@ -84,13 +84,13 @@ impl Private {
         &self.path
     }
 
-    /// Gives it to the next program. Only after a program that left no process behind.
+    /// Gives it to the next program. Requires that the program left no process behind.
     pub fn give_back(mut self) {
         if self.stays {
             return;
         }
         note_disk(&self.path);
-        // If it is not as it was made, it is removed.
+        // If it differs from a new one, it is removed.
         if let (Ok(true), Some(above)) = (empty(&self.path), self.path.parent()) {
             keep_idle(above, &self.path);
             self.stays = true;

@@ -23,7 +23,7 @@ const TEMPORARY: &str = "/tmp";
 const PLENTY: u64 = 1 << 30;
 /// With less free space than this, a failure is no verdict on the input.
 const LITTLE: u64 = 64 << 20;
-/// The time in which everything is gone after the folders of a program are.
+/// The time after the folders of a program are removed in which the rest must be gone.
 const REMOVAL: Duration = Duration::from_secs(2);
 
 /// The last time at which a disk was seen in each state.

@@ -51,7 +51,7 @@ TASKS = {
         "sentences": ("eight sentences", ["import", "texts"]),
     },
 }
-# Rows that are followed by a strict load by the original.
+# After these rows the original loads the result, strictly.
 CHECKED = "export"
 GIGABYTE = 1e9
 

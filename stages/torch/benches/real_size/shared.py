@@ -1,4 +1,4 @@
-"""What the original code of all families needs here: the clips of the demo, and the choice of a task."""
+"""Shared by the original code of all families: the clips of the demo, and the choice of a task."""
 
 import argparse
 import itertools

@@ -1,5 +1,5 @@
-//! The draws of a frame, for all rows at once. Noise and penalty are on the device: a GPU computes its
-//! noise itself, and a CPU gets it in one piece.
+//! The draws of a frame, for all rows at once. Noise and penalty are on the device: a GPU computes
+//! its noise itself; on a CPU, the host draws it and uploads it in one piece.
 
 use tch::{Device, Kind, Tensor};
 
@@ -59,7 +59,7 @@ impl Draws {
         self.sampling.draw(&logits, repeated.as_ref(), noise)
     }
 
-    /// Draws the noise of the next frame, each row's from its own source.
+    /// Draws the noise of the next frame, for each row from its own source.
     pub(super) fn begin<P>(
         &mut self,
         rows: &mut [Row<'_, P>],

@@ -61,7 +61,7 @@ pub trait Memory {
     fn keep(&mut self, rows: &Staying);
 }
 
-/// The rows of a batch that continue, by their places in it.
+/// The rows of a batch that continue, by their positions in it.
 pub struct Staying {
     pub places: Vec<usize>,
     /// The same on the device.

@@ -12,8 +12,8 @@ pub trait Noise {
     /// contiguous.
     fn exponentials(&mut self, count: i64, places: Option<&[i64]>) -> Vec<f32>;
 
-    /// The state of the generator before the first number, if the numbers are those of [`Random`]
-    /// and a device may compute them.
+    /// The state of the generator before the first number, if the numbers are those of [`Random`],
+    /// which a device can compute.
     fn state(&self) -> Option<u64> {
         None
     }
@@ -48,8 +48,8 @@ pub(super) struct OnDevice {
     states: Tensor,
     drawn: Tensor,
     least: Tensor,
-    /// The place of each entry among the numbers of a frame, and the number of ends before it, which
-    /// need no number while they are not allowed: [1, entries].
+    /// The position of each entry among the numbers of a frame, and the count of end tokens before
+    /// it, which take no number while they are not allowed: [1, entries].
     places: Tensor,
     ends_before: Tensor,
     ends: i64,

@@ -1,5 +1,5 @@
-//! AdamW in one pass over memory, instead of nine for the composed update, and in one call for all
-//! parameters of a group: those with weight decay, and those without.
+//! AdamW in one pass over memory, instead of nine for the composed update, and with one call for
+//! each group of parameters: those with weight decay, and those without.
 //!
 //! The kernel rounds in another order than the composed update: results agree up to rounding, not
 //! to the bit.

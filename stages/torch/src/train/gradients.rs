@@ -25,8 +25,8 @@ pub fn sum_in_f32(parameters: &[(String, Tensor)]) -> Result<(), TorchError> {
     half.try_for_each(|(_, parameter)| shim::sum_in_f32(parameter))
 }
 
-/// Frees the gradients, so that the next step starts from none. Zeros would take as much memory
-/// through its forward pass, and be read and written once more for each sum.
+/// Frees the gradients, so that the next step starts from none. Zeros would keep the memory
+/// occupied during its forward pass, and each sum would read and write them once more.
 pub fn clear(parameters: &[(String, Tensor)]) {
     parameters.iter().for_each(|(_, parameter)| shim::drop_gradient(parameter));
 }

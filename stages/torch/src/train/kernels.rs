@@ -11,8 +11,9 @@ use crate::shim::{self, AttentionKernels};
 /// as a mask with the flash kernel, the plain one is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attention {
-    /// The fastest kernel that libtorch selects. Never that of cuDNN, which libtorch prefers on some
-    /// GPUs: it plans anew for each shape, and rows differ in length with every frame and every batch.
+    /// The fastest kernel that libtorch selects, but never that of cuDNN, which libtorch prefers on
+    /// some GPUs: it plans again for each shape, and the length of rows changes with every frame
+    /// and batch.
     #[default]
     Auto,
     Flash,

@@ -38,7 +38,7 @@ impl Outcome<'_> {
     }
 }
 
-/// What `precision = "auto"` came to; nothing if it changed on the way.
+/// The precision that `auto` selected; none if it changed on the way.
 fn settled<K>(parameters: &Parameters, trained: &Trained<K>) -> BTreeMap<String, String> {
     let is_auto = parameters.text(PRECISION).is_ok_and(|precision| precision == "auto");
     let name = trained.precision.name().to_owned();

@@ -43,8 +43,7 @@ impl Batch {
         Batch { clips, hop, staged: None }
     }
 
-    /// With its sound in the form that the device takes; a GPU takes it while it goes on with its
-    /// work.
+    /// With its sound in the form for the device: a GPU copies it while it goes on with its work.
     pub fn staged(mut self, config: &Config, is_for_gpu: bool) -> Result<Batch, TorchError> {
         self.staged = Some(self.stage(config, is_for_gpu)?);
         Ok(self)

@@ -1,7 +1,7 @@
 //! The model's noise: from a seed for each text, or recorded.
 //!
-//! A number follows from the seed, the draw and its place, so that a GPU computes it by itself, and
-//! several threads of a CPU share the work, with the same bits as one.
+//! A number follows from the seed, the draw and its position. So a GPU computes it by itself, and
+//! several threads of a CPU share the work, with the same bits as one thread.
 
 use std::collections::VecDeque;
 use std::f64::consts::TAU;

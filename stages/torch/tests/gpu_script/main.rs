@@ -1,4 +1,5 @@
-//! `tools/gpu.sh` on a machine with two GPUs that is not there, and with the real programs on this one.
+//! `tools/gpu.sh` with programs that act like a machine with two GPUs, and with the real programs
+//! on this machine.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +30,7 @@ const PARTS: [&str; 12] = [
     "codec",
 ];
 
-/// A machine with two GPUs, and the folder of the results.
+/// Programs of a machine with two GPUs, and the folder of the results.
 struct Fake {
     folder: TempDir,
 }

@@ -18,7 +18,7 @@ const SPEAKER_FIRST: Names = ["file", "speaker", "text"];
 /// The mean similarity from which two columns are the same text, written in two ways. Numbers and
 /// abbreviations in words leave LJSpeech above 0.9; names and sentences stay below 0.15.
 const SAME_TEXT: f64 = 0.3;
-/// The number of rows up to which each clip may have its own speaker.
+/// Up to this number of rows, each clip may have its own speaker.
 const FEW_ROWS: usize = 8;
 
 pub(super) fn names(lines: &[Line]) -> Result<Names, CorpusError> {
@@ -48,7 +48,7 @@ fn cells(line: &Line) -> Option<[String; 2]> {
     (line.cells.len() == 3).then(|| [second.trim().to_owned(), third.trim().to_owned()])
 }
 
-/// Facts about one column. Empty cells count nowhere.
+/// Facts about one column. Empty cells are ignored.
 struct Evidence {
     filled: usize,
     distinct: usize,
@@ -83,8 +83,8 @@ impl Evidence {
         speaks_for && !speaks_against && self.may_be_speaker() && text.has_sentences()
     }
 
-    /// Speakers come again, at least in every fourth clip of a longer table. Numbers of seconds are
-    /// no speakers.
+    /// Speakers repeat: in a longer table, at least a quarter of the clips repeat one. Numbers of
+    /// seconds are no speakers.
     fn may_be_speaker(&self) -> bool {
         let comes_again = self.distinct * 4 <= self.filled * 3;
         (comes_again || self.filled <= FEW_ROWS) && self.fractions * 2 <= self.filled

@@ -12,7 +12,7 @@ pub enum Purpose {
     HeldOut,
 }
 
-/// Makes batches of clips: those of a step by a thread of their own, while the step before it
+/// Makes batches of clips: a separate thread makes those of a step while the previous step
 /// computes.
 pub trait Data<B>: Sync {
     /// The clips of each row share one row of the batch.

@@ -1,9 +1,8 @@
-//! The batches of the next step, made by a thread of their own while a step computes.
+//! The batches of the next step, made by a separate thread while a step computes.
 //!
 //! The thread is one step ahead at most, which bounds the memory for batches. It has no state: a
-//! batch follows from its rows and its seed. So a training that stops loses nothing by a batch that
-//! was made ahead, and a batch that turns out not to be wanted, because micro-batches became
-//! smaller, is dropped.
+//! batch follows from its rows and its seed. So a training that stops loses nothing, and a batch
+//! that is no longer wanted, because micro-batches became smaller, is dropped.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope};
@@ -37,8 +36,8 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
         Loader { data, is_for_gpu, thread: None, ahead: None }
     }
 
-    /// Starts the thread, which ends with [`Self::end`], or when this is dropped. Without one
-    /// nothing is made ahead.
+    /// Starts the thread, which ends with [`Self::end`] or on drop. If it cannot start, nothing is
+    /// made ahead.
     pub fn start<'scope>(&mut self, scope: &'scope Scope<'scope, '_>)
     where
         B: 'scope,
@@ -47,7 +46,8 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
         let (requests, wanted) = channel::<Wanted>();
         let (results, made) = channel();
         let (data, is_for_gpu) = (self.data, self.is_for_gpu);
-        // A new thread begins with libtorch's default, which may round in another way.
+        // A new thread starts with libtorch's default number of threads, which may round
+        // differently.
         let threads = tch::get_num_threads();
         let work = move || {
             tch::set_num_threads(threads);
@@ -77,7 +77,7 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
     /// The batches, made ahead or now.
     pub fn take(&mut self, wanted: &Wanted) -> Made<B> {
         if let (Some(ahead), Some((_, made))) = (self.ahead.take(), &self.thread) {
-            // Waits for the thread also if its batches are not wanted, so that it is one step ahead
+            // Waits for the thread even if its batches are not wanted, so that it is one step ahead
             // at most.
             match made.recv() {
                 Ok(made) if ahead == *wanted => return made,
