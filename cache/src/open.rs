@@ -1,5 +1,5 @@
-//! Opening a cache: checks its mark, removes what dead processes left, and compares the packs with
-//! the index.
+//! Opening a cache: checks its mark, removes files that dead processes left, and compares the packs
+//! with the index.
 
 use std::sync::Arc;
 

@@ -267,7 +267,7 @@ fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) ->
     mixed.ge(threshold as i64)
 }
 
-/// A number for each place: the low half of 64 scrambled bits.
+/// A number for each position: the low half of 64 scrambled bits.
 fn numbers_here(count: i64, seed: u64, _: Device) -> Tensor {
     let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;
     Tensor::from_slice(&(0..count).map(draw).collect::<Vec<i32>>())

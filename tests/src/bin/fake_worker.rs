@@ -6,7 +6,7 @@
 //! `garbage`: writes what is no message. `holds FILE`: notes in FILE how many jobs are open whenever
 //! one works, and after one was closed.
 //! `gpus N FILE`: the same with this number of GPUs. `problem TEXT`: a GPU cannot be used.
-//! `slow-driver FILE`: says that there are none once this file exists.
+//! `slow-driver FILE`: answers that there are no GPUs once this file exists.
 //! `environment FILE`: writes its environment.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 

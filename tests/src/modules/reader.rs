@@ -19,14 +19,14 @@ pub struct Module {
     pub items: BTreeSet<String>,
     /// The paths in its code, of two names or more.
     pub paths: BTreeSet<Names>,
-    /// The names that are imported for others.
+    /// The names that are re-exported.
     exports: BTreeSet<String>,
     /// The words in its code.
     words: BTreeSet<String>,
 }
 
 impl Module {
-    /// The paths that it uses. An import for others alone is none.
+    /// The paths that it uses. A re-export is no use.
     pub fn uses(&self) -> impl Iterator<Item = &Names> {
         let is_own = |name: &String| !self.exports.contains(name) || self.words.contains(name);
         let imports = self.imports.iter().filter(move |(name, _)| is_own(name));

@@ -95,9 +95,9 @@ pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -
     }
 }
 
-/// Mistakes in the parameters of every training: names in `devices` that are no devices, a GPU named
-/// twice, devices without work, moments that never move, and a division by nothing where a gradient
-/// is 0.
+/// Mistakes in the parameters of every training: names in `devices` that are no devices, a GPU
+/// named twice, devices without work, moments that never move, and a division by zero where a
+/// gradient is 0.
 pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let names = match given(parameters, unknown, "devices") {
         true => parameters.texts("devices").unwrap_or_default(),

@@ -26,7 +26,7 @@ impl Config {
         let piece = tokens.min(PIECE);
         let is_whole = setting.adapters.is_none();
         let logits = |positions: f64, entries: i64| LOGITS * positions * entries as f64 * F32;
-        // The gradient of the output layer is there from then on.
+        // The gradient of the output layer exists from then on.
         let output = if is_whole { (self.vocab_size * self.slow.dim) as f64 * F32 } else { 0.0 };
         let codes = piece * self.num_codebooks as f64;
         let inputs = |block: &str| self.adapted_inputs(block, setting);

@@ -1,12 +1,12 @@
 """Runs each task of a family at its published size with random weights on a CPU, with our programs and
 with the original code, and prints a table in Markdown: seconds, processor seconds and the largest
-resident size of each process from its start to its end, beside the figures of `plan`. Of a training
-also the processor seconds of a step after the first one.
+resident size of each process from its start to its end, beside the figures of `plan`. For a training
+it also prints the processor seconds of a step after the first one.
 
     compare.py PROGRAM FOLDER [--only fish.lora,vits.step] [--threads 2] [--rounds 1] [--json FILE]
 
 FOLDER gets 40 GB of files, which later runs reuse. `--only fish` takes all rows of a family. With
-several rounds both sides take turns; a figure is the median, of memory the largest.
+several rounds both sides take turns; a figure is the median, for memory the largest.
 """
 
 import argparse
@@ -57,7 +57,7 @@ GIGABYTE = 1e9
 
 
 def processor_seconds(process):
-    """Of a process and its children until now."""
+    """The processor time of a process and its children so far."""
     children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
     ticks = 0
     for one in [process, *children]:
@@ -107,8 +107,8 @@ def middle(rounds):
 def prepare(folder, family):
     (folder / "data").mkdir(parents=True, exist_ok=True)
     shutil.copytree(DEMO / "wavs", folder / "data/wavs", dirs_exist_ok=True)
-    # One clip of the demo is cut off on purpose. The small vocabularies have ASCII only, letter by
-    # letter: the texts have as many letters as others have tokens.
+    # One clip of the demo is cut off on purpose. The small vocabularies have only ASCII letters as
+    # tokens: the texts have as many letters as usual texts have tokens.
     rows = [line.split("|") for line in (DEMO / "metadata.csv").read_text().splitlines()]
     text = "the boat came"
     lines = [f"{name}|{text}|{speaker}" for name, _, speaker in rows if name != "eero_10.wav"]
@@ -130,8 +130,8 @@ def planned(program, folder, threads, task):
 
 
 def ready(program, folder, threads, task, before):
-    """Does what a task needs, and returns its plan. Without such needs, or where the task is done
-    already, all begins anew."""
+    """Runs the tasks that a task needs, and returns its plan. Starts from an empty cache if it needs
+    none, or if it is done already."""
     for is_new in (not before, True):
         if is_new:
             shutil.rmtree(folder / ".throstle", ignore_errors=True)

@@ -1,5 +1,5 @@
 """openaudio-s1-mini at its published size by fish-speech 0.1.0: makes its files with random weights, and
-does each task as the original code does.
+runs each task with the original code.
 
     fish.py make FOLDER                  the files, in FOLDER/original
     fish.py TASK FOLDER [--threads 2]    see `TASKS`

@@ -1,6 +1,6 @@
 """VITS of MMS at its published size, with a discriminator, by transformers 4.57.6 and the step of
-finetune-hf-vits as `make_vits.py` writes it out: makes its files with random weights, and does each
-task as the original code does.
+finetune-hf-vits as `make_vits.py` writes it out: makes its files with random weights, and runs each
+task with the original code.
 
     vits.py make FOLDER                  the files, in FOLDER/original
     vits.py TASK FOLDER [--threads 2]    see `TASKS`

@@ -1,5 +1,5 @@
-"""The sizes of the models and made-up clips for them, in plain Python: a machine needs neither torch
-nor the original code to make the folder that our program reads. Without weights in it, our program
+"""The sizes of the models and synthetic clips for them, in plain Python: making the folder that our
+program reads needs neither torch nor the original code. If the folder has no weights, our program
 draws them.
 
     data.py FAMILY FOLDER SIZE
