@@ -114,7 +114,7 @@ impl Setting {
         })
     }
 
-    /// Whether a tensor is trained, or has an adapter beside it.
+    /// True if a tensor is trained or has an adapter.
     pub(crate) fn is_trained(&self, name: &str) -> bool {
         match &self.adapters {
             Some(adapters) => {

@@ -25,7 +25,7 @@ fn preloaded(command: &mut Command) -> &mut Command {
     let libtorch = whole();
     let libraries = libtorch.join("lib");
     command.env("LD_PRELOAD", libraries.join("libtorch_cuda.so"));
-    // The devices of a machine that has some are hidden.
+    // If the machine has GPUs, they are hidden.
     command.env("LIBTORCH", &libtorch).env("LD_LIBRARY_PATH", libraries);
     command.env("CUDA_VISIBLE_DEVICES", "")
 }

@@ -42,7 +42,7 @@ fn one_changed_clip_on_the_second_machine_is_all_of_its_work() {
     let alone = another(&other);
     run_with(&alone, &[]);
     assert_eq!(other.files("out"), alone.files("out"));
-    // The change comes back.
+    // The first machine gets the changed results.
     one.write("data/wavs/c.wav", wav(9_000));
     assert_eq!(run(&one, &shared).executed(), BTreeMap::new());
     assert_eq!(one.files("out"), alone.files("out"));

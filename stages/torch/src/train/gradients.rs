@@ -175,7 +175,8 @@ mod tests {
         assert_eq!(sum_of_micro_batches(false), 256.0);
     }
 
-    /// Zeros would be read and written again for each sum, and take memory in each forward pass.
+    /// Zeros would be read and written again for each sum, and occupy memory during each forward
+    /// pass.
     #[test]
     fn a_cleared_gradient_takes_no_memory_and_the_next_one_is_not_a_sum() {
         let parameter = tensor(&[1.0], Kind::Float).set_requires_grad(true);
