@@ -64,7 +64,9 @@ extern "C" fn on_abort(_: c_int) {
 
 /// Tests if the system refuses memory now: the C library also aborts by itself without it.
 fn is_exhausted() -> bool {
-    let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // A limit on the data of a process counts pages that may be written.
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: it maps fresh pages, which nobody uses; the process ends soon.
     let given = unsafe { libc::mmap(std::ptr::null_mut(), SPARE, access, kind, -1, 0) };
     given == libc::MAP_FAILED
