@@ -83,6 +83,7 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let mut engine = program.engine(None, false);
     remote.note_all_scopes();
+    remote.look_again().map_err(failed)?;
     engine.remote = Some(Arc::clone(&remote));
     // This finds the scopes of all results.
     make(program, &engine, &project, &cache, &[])?;

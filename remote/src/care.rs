@@ -44,11 +44,22 @@ pub struct Collected {
 const GRACE: i64 = 24 * 3_600;
 
 impl Remote {
-    fn everything(&self) -> Result<Vec<Listed>, Trouble> {
+    /// All files of the remote; none if it has not begun. Another folder is refused: its files are
+    /// not ours.
+    pub(crate) fn everything(&self) -> Result<Vec<Listed>, Trouble> {
         if !self.place.place().can_list() {
             return Err(self.refused("it cannot list what it has"));
         }
-        self.place.list("").map_err(|refusal| self.give_up(refusal))
+        let all = self.place.list("").map_err(|refusal| self.give_up(refusal))?;
+        let is_file_of_others = |listed: &Listed| !layout::is_unfinished(&listed.name);
+        if !self.is_begun()?
+            && !all.iter().any(|listed| listed.name == layout::MARK)
+            && all.iter().any(is_file_of_others)
+        {
+            let why = format!("it has files but no `{}`, so it is not a remote", layout::MARK);
+            return Err(self.refused(&why));
+        }
+        Ok(all)
     }
 
     pub fn figures(&self) -> Result<Figures, Trouble> {
@@ -77,7 +88,8 @@ impl Remote {
 
     /// The names and contents of logs of runs.
     pub fn logs(&self) -> Result<Vec<Listed>, Trouble> {
-        let mut logs = self.place.list(layout::LOGS).map_err(|refusal| self.give_up(refusal))?;
+        let mut logs = self.everything()?;
+        logs.retain(|log| log.name.split('/').next() == Some(layout::LOGS));
         logs.iter_mut().for_each(|log| {
             log.name = log.name.rsplit('/').next().unwrap_or_default().to_owned();
         });
@@ -213,11 +225,12 @@ impl Remote {
             let is = |folder: &str| {
                 listed.name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
             };
-            if (is(layout::RESULTS) || is(layout::LOGS)) && is_old(listed) {
+            let key = is(layout::RESULTS).then(|| layout::digest_of(&listed.name)).flatten();
+            let last = listed.name.rsplit('/').next().unwrap_or_default();
+            let is_log = is(layout::LOGS) && layout::is_log(last);
+            if (key.is_some() || is_log) && is_old(listed) {
                 unused.insert(&listed.name);
-            } else if is(layout::RESULTS)
-                && let Some(key) = layout::digest_of(&listed.name)
-            {
+            } else if let Some(key) = key {
                 let found = self.place.get(&listed.name, outcome::MOST_BYTES);
                 let found = found.map_err(|refusal| self.give_up(refusal))?;
                 let outcome = found.and_then(|bytes| Outcome::decode(&bytes, &key));
@@ -255,13 +268,11 @@ impl Remote {
                 layout::PACKS => layout::pack_of(name).is_none_or(|id| is_kept(&id)),
                 layout::KNOWN => layout::digest_of(name).is_none_or(|id| is_kept(&id)),
                 layout::OBJECTS => {
-                    is_young || layout::digest_of(name).is_some_and(|id| live.contains(&id))
+                    is_young || layout::digest_of(name).is_none_or(|id| live.contains(&id))
                 }
                 _ => true,
             };
-            let is_rest =
-                name.rsplit('/').next().is_some_and(|last| last.starts_with(".throstle-"));
-            if !is_used || (is_rest && !is_young) {
+            if !is_used || (layout::is_unfinished(name) && !is_young) {
                 unused.insert(name);
             }
         }

@@ -19,6 +19,19 @@ enum Memory {
     Outcome { url: Digest, key: Digest },
 }
 
+/// The files that a remote was seen to have.
+#[derive(Debug, Default)]
+pub struct There {
+    /// Packs with an index.
+    pub packs: HashSet<Digest>,
+    /// Volumes with their number and size.
+    pub volumes: HashSet<(Digest, (u32, u64))>,
+    /// Large objects with their size.
+    pub objects: HashSet<(Digest, u64)>,
+    /// Outcomes and logs, by their keys.
+    pub outcomes: HashSet<Digest>,
+}
+
 #[derive(Debug, Default)]
 pub struct Known {
     packs: BTreeMap<Digest, PackIndex>,
@@ -81,6 +94,33 @@ impl Known {
     /// The pack of an object, and its place.
     pub fn find(&self, digest: &Digest) -> Option<(Digest, Found)> {
         self.packs.values().find_map(|pack| Some((pack.id, pack.find(digest)?)))
+    }
+
+    /// Forgets what the remote lacks: packs and outcomes that are not among these, and packs with
+    /// a large object that is not.
+    pub fn keep_only(
+        &mut self,
+        cache: &Cache,
+        url: &Digest,
+        there: &There,
+    ) -> Result<(), CacheError> {
+        let is_there = |pack: &PackIndex| {
+            there.packs.contains(&pack.id)
+                && pack.volumes().all(|volume| there.volumes.contains(&(pack.id, volume)))
+                && pack.large().all(|large| there.objects.contains(&large))
+        };
+        let lost_packs: Vec<Digest> =
+            self.packs.values().filter(|pack| !is_there(pack)).map(|pack| pack.id).collect();
+        let lost: Vec<Digest> =
+            self.outcomes.iter().filter(|key| !there.outcomes.contains(key)).copied().collect();
+        if lost_packs.is_empty() && lost.is_empty() {
+            return Ok(());
+        }
+        for of in lost_packs.iter().chain(&lost) {
+            cache.forget(KNOWN, &memory_key(url, of))?;
+        }
+        *self = Known::load(cache, url)?;
+        Ok(())
     }
 
     /// For this process only.

@@ -47,6 +47,11 @@ pub fn log(name: &str) -> String {
     format!("{LOGS}/{name}")
 }
 
+/// A file that is being written, or that was when a push broke off.
+pub fn is_unfinished(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| last.starts_with(".throstle-"))
+}
+
 /// The digest at the end of a listed name.
 pub fn digest_of(name: &str) -> Option<Digest> {
     name.rsplit('/').next()?.parse().ok()
@@ -55,6 +60,13 @@ pub fn digest_of(name: &str) -> Option<Digest> {
 /// The pack that a listed name belongs to.
 pub fn pack_of(name: &str) -> Option<Digest> {
     name.strip_prefix(PACKS)?.strip_prefix('/')?.split('/').next()?.parse().ok()
+}
+
+/// The number of a volume of this pack.
+pub fn volume_number(id: &Digest, name: &str) -> Option<u32> {
+    let last = name.rsplit('/').next()?;
+    let number = last.strip_prefix("volume-")?.strip_suffix(".pack")?.parse().ok()?;
+    (volume(id, number) == name).then_some(number)
 }
 
 /// The name of a log is accepted only in the form that this program writes.

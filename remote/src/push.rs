@@ -12,9 +12,10 @@ use cache::{
 use camino::Utf8Path;
 
 use crate::index::PackIndex;
-use crate::known::record_hash;
+use crate::known::{There, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
+use crate::place::Listed;
 use crate::remote::Remote;
 use crate::trouble::Trouble;
 use crate::workers::each;
@@ -66,6 +67,15 @@ impl Remote {
     /// request.
     pub fn push(&self, push: Push) -> Result<Pushed, Trouble> {
         let mut pushed = Pushed::default();
+        if !self.has_new(&push)? {
+            return Ok(pushed);
+        }
+        if !self.is_writable() {
+            return Err(self.refused("it can only be read"));
+        }
+        self.begin()?;
+        // An outcome must not refer to what somebody has removed meanwhile.
+        self.look_again()?;
         let Push { objects, records, outcomes, logs, progress } = push;
         let objects: Vec<(Digest, u64)> = self.with_known(|known| {
             Ok(objects.into_iter().filter(|(digest, _)| known.find(digest).is_none()).collect())
@@ -82,14 +92,6 @@ impl Remote {
                 logs_left.push((name, bytes));
             }
         }
-        let is_new = !objects.is_empty() || !fresh.is_empty() || !outcomes.is_empty();
-        if !is_new && logs_left.is_empty() {
-            return Ok(pushed);
-        }
-        if !self.is_writable() {
-            return Err(self.refused("it can only be read"));
-        }
-        self.begin()?;
         let (large, small): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|(_, size)| *size >= LOOSE_SIZE);
         let large = self.push_large(large, &mut pushed)?;
@@ -113,14 +115,62 @@ impl Remote {
         Ok(pushed)
     }
 
+    /// Tests if there is anything that the remote is not known to have: asks nothing.
+    fn has_new(&self, push: &Push) -> Result<bool, CacheError> {
+        self.with_known(|known| {
+            let is_known = |digest| known.find(digest).is_some();
+            let has = |(table, key, value): &(Table, Digest, Bytes)| {
+                known.has_record(record_hash(*table, key, value))
+            };
+            let is_there = |name: &str| !layout::is_log(name) || known.has_outcome(&log_key(name));
+            Ok(!push.outcomes.is_empty()
+                || !push.objects.iter().all(|(digest, _)| is_known(digest))
+                || !push.records.iter().all(has)
+                || !push.logs.iter().all(|(name, _)| is_there(name)))
+        })
+    }
+
     fn write(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
         self.place.put(name, bytes).map_err(|refusal| self.give_up(refusal))
+    }
+
+    /// Forgets what the remote was known to have and has no longer: somebody may have removed files.
+    pub fn look_again(&self) -> Result<(), Trouble> {
+        if !self.place.place().can_list() {
+            return Ok(());
+        }
+        let all = self.everything()?;
+        let mut there = There::default();
+        for Listed { name, size, .. } in &all {
+            let (folder, last) = (name.split('/').next(), name.rsplit('/').next());
+            let last = last.unwrap_or_default();
+            match (folder, layout::digest_of(name), layout::pack_of(name)) {
+                (Some(layout::RESULTS), Some(key), _) => _ = there.outcomes.insert(key),
+                (Some(layout::OBJECTS), Some(digest), _) => {
+                    there.objects.insert((digest, *size));
+                }
+                (Some(layout::LOGS), ..) => _ = there.outcomes.insert(log_key(last)),
+                (Some(layout::PACKS), _, Some(id)) if last == "INDEX" => {
+                    there.packs.insert(id);
+                }
+                (Some(layout::PACKS), _, Some(id)) => {
+                    if let Some(number) = layout::volume_number(&id, name) {
+                        there.volumes.insert((id, (number, *size)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(self.with_known(|known| known.keep_only(&self.cache, &self.url, &there))?)
     }
 
     /// Turns an empty place into a remote.
     fn begin(&self) -> Result<(), Trouble> {
         if self.is_begun()? {
             return Ok(());
+        }
+        if self.place.place().can_list() {
+            self.everything()?;
         }
         if !self.is_usable() {
             return Err(self.refused("it does not answer, or is not a remote"));

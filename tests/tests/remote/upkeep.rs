@@ -108,3 +108,60 @@ fn old_results_are_removed_with_what_only_they_need() {
     assert_eq!(ran.reused("words"), 5, "{:?}", ran.last());
     assert_eq!(other.files("out"), project.files("out"));
 }
+
+#[test]
+fn a_push_writes_again_what_somebody_has_removed() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let push = ["push", "--remote", &shared.url()];
+    assert!(project.printed(&push).contains("has everything"));
+    std::fs::remove_dir_all(shared.path()).unwrap();
+    std::fs::create_dir(shared.path()).unwrap();
+    assert!(project.printed(&push).contains("pushed to"));
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    assert!(project.printed(&verify).contains("nothing is damaged"));
+    let other = another(&project);
+    run(&other, &shared).assert_nothing_done();
+    assert_eq!(other.files("out"), project.files("out"));
+}
+
+#[test]
+fn an_outcome_refers_to_nothing_that_was_removed() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    std::fs::remove_dir_all(shared.path().join("packs")).unwrap();
+    project.edit("data/metadata.csv", |table| table.replacen('|', "|X ", 1));
+    run(&project, &shared);
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    project.printed(&[&["push"][..], &verify[2..]].concat());
+    let other = another(&project);
+    run(&other, &shared).assert_nothing_done();
+}
+
+#[test]
+fn a_folder_of_others_is_not_taken_for_a_remote() {
+    let shared = Shared::new();
+    let project = machine(MANIFEST);
+    let name = format!("objects/{}", "ab".repeat(32));
+    for file in ["objects/mine.txt", "logs/my.log", &name] {
+        let file = shared.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "x").unwrap();
+        let old = SystemTime::now() - Duration::from_secs(9 * 24 * 3_600);
+        std::fs::File::options().write(true).open(file).unwrap().set_modified(old).unwrap();
+    }
+    for command in [
+        &["remote", "gc", "--yes"][..],
+        &["remote", "gc", "--older-than", "1h", "--yes"],
+        &["remote", "stats"],
+        &["remote", "verify"],
+        &["push"],
+    ] {
+        let output = project.output(&[command, &["--remote", &shared.url()]].concat());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command:?} {told}");
+        assert!(told.contains("is not a remote"), "{told}");
+    }
+    assert_eq!((shared.files("objects").len(), shared.files("logs").len()), (2, 1));
+    assert!(!shared.path().join("THROSTLE").exists());
+}

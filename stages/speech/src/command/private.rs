@@ -1,16 +1,16 @@
 //! The private folder of a program: inputs in `in`, outputs in `out`, and temporary files.
 //!
-//! When no process of a program is left, its folder is emptied, renamed, and given to the next
-//! program. Removing a folder frees a block, and some file systems tell the device at once, which
-//! takes longer than a small program. After a failure, and whenever a process may still use the
-//! folder, it is removed.
+//! When no process of a program is left, and none works in its folder, the folder is emptied,
+//! renamed, and given to the next program. Removing a folder frees a block, and some file systems
+//! tell the device at once, which takes longer than a small program. After a failure, and whenever
+//! a process may still use the folder, it is removed.
 // The private folder of a program has no value for anyone else.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,15 @@ fn keep_idle(above: &Utf8Path, folder: &Utf8Path) {
 /// Dropping it removes the folder, unless the stage is replayed.
 pub struct Private {
     path: Utf8PathBuf,
+    /// The device and the number of the folder: a program may put something else under its name.
+    identity: Option<(u64, u64)>,
     stays: bool,
+}
+
+/// None if there is no folder of that name.
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::symlink_metadata(folder).ok().filter(fs::Metadata::is_dir)?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 impl Private {
@@ -64,19 +72,21 @@ impl Private {
             let path = kept.join(KEPT);
             create(&path.join(INPUTS))?;
             create(&path.join(OUTPUTS))?;
-            return Ok(Private { path, stays: true });
+            return Ok(Private { path, identity: None, stays: true });
         }
         let above = absolute(&context.scratch()?)?;
         let path = above.join(format!("command-{}", NAMES.fetch_add(1, Ordering::Relaxed)));
         // A process that left the group must not find it under the old name.
         if idle_in(&above).is_some_and(|old| fs::rename(old, &path).is_ok()) {
-            return Ok(Private { path, stays: false });
+            let identity = identity(path.as_std_path());
+            return Ok(Private { path, identity, stays: false });
         }
-        let made = Private { path, stays: false };
+        let mut made = Private { path, identity: None, stays: false };
         for folder in [made.path.clone(), made.path.join(INPUTS), made.path.join(OUTPUTS)] {
             let built = DirBuilder::new().mode(MODE).create(&folder);
             built.map_err(|error| own_file(FsError::new(Call::CreateDir, &folder, error)))?;
         }
+        made.identity = identity(made.path.as_std_path());
         Ok(made)
     }
 
@@ -90,6 +100,10 @@ impl Private {
             return;
         }
         note_disk(&self.path);
+        let is_same = self.identity.is_some() && identity(self.path.as_std_path()) == self.identity;
+        if !is_same || is_worked_in(self.path.as_std_path()) {
+            return;
+        }
         // If it differs from a new one, it is removed.
         if let (Ok(true), Some(above)) = (empty(&self.path), self.path.parent()) {
             keep_idle(above, &self.path);
@@ -114,6 +128,17 @@ fn note_disk(folder: &Utf8Path) {
     Disks::shared().look(folder);
 }
 
+/// Tests if a process has this folder or one in it as its working directory: it may write there by
+/// relative paths, under whatever name the folder has. Processes of other users are not seen.
+fn is_worked_in(folder: &Path) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return true };
+    processes.flatten().any(|process| {
+        let is_process = process.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let work = || fs::read_link(process.path().join("cwd"));
+        is_process && work().is_ok_and(|work| work.starts_with(folder))
+    })
+}
+
 /// Removes all files. False if the folder differs from a new one in anything else.
 fn empty(folder: &Utf8Path) -> io::Result<bool> {
     let mut found = 0;
@@ -123,6 +148,9 @@ fn empty(folder: &Utf8Path) -> io::Result<bool> {
             fs::remove_file(entry.path())?;
         } else if [INPUTS, OUTPUTS].map(Some).contains(&entry.file_name().to_str()) {
             found += 1;
+            if entry.metadata()?.dev() != fs::symlink_metadata(folder)?.dev() {
+                return Ok(false);
+            }
             if !empty_below(&entry.path())? {
                 return Ok(false);
             }
@@ -225,6 +253,40 @@ mod tests {
         assert_eq!(names(&folder), [INPUTS, OUTPUTS]);
         assert!(names(&folder.join(INPUTS)).is_empty() && names(&folder.join(OUTPUTS)).is_empty());
         assert_eq!(fs::read_to_string(theirs).unwrap(), "x");
+    }
+
+    #[test]
+    fn what_is_put_under_the_name_of_a_folder_is_not_emptied() {
+        let place = Place(tempfile::tempdir().unwrap());
+        let (path, theirs) = (place.made(), place.above().join("theirs"));
+        let own = |path: &Utf8Path| Private {
+            path: path.to_owned(),
+            identity: identity(path.as_std_path()),
+            stays: false,
+        };
+        let private = own(&path);
+        for folder in [&theirs, &theirs.join(INPUTS), &theirs.join(OUTPUTS)] {
+            DirBuilder::new().mode(MODE).create(folder).unwrap();
+        }
+        fs::write(theirs.join("precious"), "x").unwrap();
+        fs::rename(&path, place.above().join("moved")).unwrap();
+        symlink(&theirs, &path).unwrap();
+        private.give_back();
+        assert_eq!(fs::read_to_string(theirs.join("precious")).unwrap(), "x");
+        assert!(!path.is_symlink() && idle_in(place.above()).is_none());
+    }
+
+    #[test]
+    fn a_folder_that_a_process_works_in_is_removed() {
+        let place = Place(tempfile::tempdir().unwrap());
+        let path = place.made();
+        let mut sleeper = std::process::Command::new("sleep");
+        let mut sleeper = sleeper.arg("60").current_dir(path.join(OUTPUTS)).spawn().unwrap();
+        let identity = identity(path.as_std_path());
+        Private { path: path.clone(), identity, stays: false }.give_back();
+        assert!(!path.exists() && idle_in(place.above()).is_none());
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     }
 
     #[test]

@@ -347,6 +347,11 @@ fn output(folder: &Utf8Path, path: &Utf8Path, stderr: &str) -> Result<Bytes, Com
     let full = folder.join(path);
     let failed =
         |error| CommandError::Io { action: "read the output", path: path.to_owned(), error };
+    // The program may have replaced a folder by a link.
+    let above = path.ancestors().skip(1).map(|above| folder.join(above));
+    if above.into_iter().any(|above| above.is_symlink()) {
+        return Err(CommandError::NotAFile { path: path.to_owned() });
+    }
     // The link itself is checked: one that leads elsewhere would read a file of the user.
     let metadata = match fs::symlink_metadata(&full) {
         Ok(metadata) => metadata,
