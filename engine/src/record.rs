@@ -137,7 +137,7 @@ pub struct StageRecord {
     #[serde(deserialize_with = "or_none")]
     pub aside: Option<Aside>,
     /// Parameters that were left to the machine, with the selected values: see
-    /// [`settled_key`](crate::settled::settled_key). Only of work that was just done.
+    /// `settled_key`. Only of work that was just done.
     #[serde(skip)]
     pub settled: BTreeMap<String, String>,
 }

@@ -20,7 +20,7 @@ impl Random {
         Random(seed)
     }
 
-    /// The state: all later numbers follow from it ([`crate::counter`]).
+    /// The state: all later numbers follow from it (`crate::counter`).
     pub fn state(&self) -> u64 {
         self.0
     }
