@@ -25,13 +25,13 @@ impl Remote {
         let fresh: Vec<Digest> = self.with_known(|known| {
             Ok(packs.iter().filter(|id| !known.has_pack(id)).copied().collect())
         })?;
-        let mut learnt = 0;
+        let mut count = 0;
         for read in each(&fresh, |id| self.read_head(id)) {
             let Some((index, records)) = read? else { continue };
             self.take_pack(index, records)?;
-            learnt += 1;
+            count += 1;
         }
-        Ok(learnt)
+        Ok(count)
     }
 
     /// The index and the records of a pack.

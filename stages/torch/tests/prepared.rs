@@ -14,7 +14,7 @@ fn a_prepared_worker_computes_without_tf32_and_with_kernels_that_repeat_their_bi
     Machine::default().prepare("cpu", 1).unwrap();
     assert_eq!(stage_torch::tf32(), Tf32::default());
     assert!(stage_torch::is_deterministic());
-    // That kernel plans anew for each shape.
+    // The attention kernel of cuDNN makes a new plan for each shape.
     let expected = AttentionKernels { flash: true, efficient: true, math: true, cudnn: false };
     assert_eq!(stage_torch::attention(), expected);
 }
