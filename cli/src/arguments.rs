@@ -79,6 +79,18 @@ pub enum Command {
     /// lists up to 20,000 clips, to be searched and sorted. The list and the recordings, samples of
     /// models first, take at most 12 MB; the page tells how many did not fit.
     Report(Report),
+    /// Speak a text with a voice: to a file, or aloud.
+    ///
+    /// Sentences are spoken one after the other, as the synthesis stage speaks them in a run: with
+    /// its parameters, after the `text.normalize` stages before it. Without `--output` the sound is
+    /// played on a terminal, and written to standard output otherwise.
+    Say(Say),
+    /// Serve voices to programs and to a page in the browser, with the speech interface of OpenAI.
+    ///
+    /// `POST /v1/audio/speech`, `GET /v1/models`, `/v1/audio/voices`, `/health` and `/metrics`; `/`
+    /// is a page to type and to hear. Only this machine can connect, unless `--listen` says
+    /// otherwise; then clients need the token that is printed. Ctrl-C ends it.
+    Serve(Serve),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
     /// List the stage kinds, or show the documentation of one.
@@ -379,6 +391,74 @@ pub struct Report {
     pub settings: Settings,
 }
 
+/// Additions to a voice.
+#[derive(Args, Clone, Debug, Default)]
+pub struct VoiceOptions {
+    /// For a folder of files: a recording of the voice, for models that need one.
+    #[arg(long, value_name = "FILE")]
+    pub reference: Option<Utf8PathBuf>,
+    /// What is said in the recording.
+    #[arg(long, value_name = "TEXT", requires = "reference")]
+    pub reference_text: Option<String>,
+    /// For a folder of files: the folder or file of the codec, for models that need one.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub codec: Option<Utf8PathBuf>,
+    /// The speaker, by name or number, for models with several.
+    #[arg(long, value_name = "NAME")]
+    pub speaker: Option<String>,
+    /// The language of the text, such as `en`, for models with several.
+    #[arg(long, value_name = "CODE")]
+    pub language: Option<String>,
+    /// The number of threads of the model. Default: the number of processors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Say {
+    /// The voice: a folder of files as `model.export` writes it, or `PIPELINE:STAGE`, a stage of a
+    /// manifest or its folder that speaks or outputs a model. Without `:STAGE` it is the only stage
+    /// that speaks.
+    pub voice: String,
+    /// The text; `-` reads it from standard input.
+    pub text: String,
+    /// The WAV file to write; `-` for standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    /// Play the sound although standard output is no terminal.
+    #[arg(long, conflicts_with = "output")]
+    pub play: bool,
+    /// The speed; 2 is twice as fast.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+    #[command(flatten)]
+    pub options: VoiceOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// The voices, as for `say`; `NAME=VOICE` gives one another name.
+    #[arg(required = true, value_name = "VOICE")]
+    pub voices: Vec<String>,
+    /// The port on this machine; 0 is any free one.
+    #[arg(long, default_value_t = 8020, conflicts_with = "listen")]
+    pub port: u16,
+    /// Serve other machines too, at this address, such as `0.0.0.0:8020`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// The token that clients have to send as their API key. Default: none on this machine, and a
+    /// new one with `--listen`.
+    #[arg(long, value_name = "TOKEN", env = "THROSTLE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// The number of requests that may wait; further ones are refused for the moment.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub queue: u16,
+    #[command(flatten)]
+    pub options: VoiceOptions,
+}
+
 #[derive(Args, Debug)]
 pub struct Export {
     #[command(flatten)]
@@ -640,6 +720,11 @@ pub struct CachePin {
 fn duration(text: &str) -> Result<f64, String> {
     engine::manifest::duration(text)
         .ok_or_else(|| "expected a time such as `90s` or `11h30m`".into())
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.05..=20.0).contains(speed));
+    speed.ok_or_else(|| "expected a number from 0.05 to 20".into())
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -30,8 +30,11 @@ mod replay;
 mod report;
 mod retry;
 mod run;
+mod say;
+mod serve;
 mod templates;
 mod terminal;
+mod voice;
 mod watch;
 mod why;
 mod worker;
@@ -141,6 +144,8 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Log(arguments) => log::log(program, arguments, output),
         Command::Diff(arguments) => diff::diff(program, arguments, output),
         Command::Report(arguments) => report::report(program, arguments, output),
+        Command::Say(arguments) => say::say(program, arguments, output),
+        Command::Serve(arguments) => serve::serve(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),

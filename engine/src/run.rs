@@ -26,6 +26,7 @@ mod schedule;
 mod scratch;
 mod settle;
 mod shared;
+pub mod standing;
 mod total;
 pub mod training;
 mod trial;

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod course;
 pub mod escape;
 pub mod estimate;
+pub mod flac;
 pub mod graph;
 pub mod items;
 pub mod json;
@@ -18,6 +19,7 @@ pub mod plan;
 pub mod report;
 pub mod summary;
 pub mod table;
+pub mod voices;
 
 use std::io;
 

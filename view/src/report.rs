@@ -26,6 +26,7 @@ use engine::pipeline::Pipeline;
 use engine::store::{ReadError, Store};
 
 use audio::{Album, ROOM};
+pub use page::STYLE;
 pub use runs::Chosen;
 use seen::Seen;
 

@@ -5,6 +5,7 @@ use stage_core::{Kind, Parameters};
 use crate::export::Exporter;
 use crate::import::{CONFIG_FILE, Importer};
 use crate::model::{Assumed, Codec, Model};
+use crate::speech::Published;
 
 /// A family of models, adapters or codecs: all artifacts with one word in their field `family`.
 pub trait Family: Sync {
@@ -63,5 +64,15 @@ pub trait Family: Sync {
     /// The exporter to files of the original project, if there is one.
     fn exporter(&self) -> Option<&dyn Exporter> {
         None
+    }
+
+    /// The manifest of a pipeline that speaks with published files, in its stage
+    /// [`SPEECH`](crate::speech::SPEECH).
+    ///
+    /// # Errors
+    ///
+    /// The reason why they cannot speak, such as a missing reference.
+    fn speech(&self, _files: &Published) -> Result<String, String> {
+        Err(format!("{} does not speak", self.title()))
     }
 }

@@ -18,6 +18,7 @@ mod mel_rvq;
 pub mod model;
 mod scope;
 mod sizes;
+pub mod speech;
 mod symbols;
 pub mod training;
 pub mod vits;

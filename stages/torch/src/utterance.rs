@@ -109,6 +109,19 @@ fn weights(item: &Item) -> Option<&Blob> {
     item.fields.blob(WEIGHTS).map(|blob| &**blob)
 }
 
+/// The factor of a sentence on the speed of all.
+///
+/// # Errors
+///
+/// A reject if nothing can be spoken at that speed.
+pub fn own_speed(item: &Item) -> Result<f64, Reject> {
+    let speed = item.fields.number("speed").unwrap_or(1.0);
+    match (0.05..=20.0).contains(&speed) {
+        true => Ok(speed),
+        false => Err(Reject::new("speed", format!("its `speed` is {speed}, expected 0.05 to 20"))),
+    }
+}
+
 /// A sentence's own random numbers: the same for the same text, independent of other sentences.
 pub fn sentence_seed(seed: u64, text: &str) -> u64 {
     scramble(scramble(seed) ^ Digest::of(text.as_bytes()).start())
@@ -125,6 +138,19 @@ mod tests {
         Utterance { text: "on aika", samples, rate: 16_000, frames: 4, pace, work }
             .output()
             .unwrap()
+    }
+
+    #[test]
+    fn a_sentence_may_have_a_speed_of_its_own() {
+        let speed = |speed: Option<f64>| {
+            let field = speed.map(|speed| ("speed", stage_core::Value::Number(speed)));
+            own_speed(&Item::new("a", field.into_iter().collect())).map_err(|reject| reject.code)
+        };
+        assert_eq!(speed(None), Ok(1.0));
+        assert_eq!(speed(Some(2.0)), Ok(2.0));
+        for bad in [0.0, -1.0, 21.0, f64::NAN] {
+            assert_eq!(speed(Some(bad)), Err("speed".to_owned()), "{bad}");
+        }
     }
 
     #[test]

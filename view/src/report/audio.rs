@@ -7,13 +7,11 @@ use std::sync::Arc;
 use base64ct::{Base64, Encoding};
 use cache::Digest;
 use engine::store::Store;
-use flacenc::bitsink::ByteSink;
-use flacenc::component::BitRepr;
-use flacenc::error::Verify;
-use flacenc::source::MemSource;
 use stage_core::Blob;
 use stage_speech::audio::clip::Clip;
 use stage_speech::audio::decode::{Limits, Options, decode};
+
+use crate::flac;
 
 /// The limit for all recordings together, in bytes as they are in the page.
 pub const ROOM: usize = 12 << 20;
@@ -114,30 +112,13 @@ impl Recording {
         let (seconds, rate) = (clip.seconds(), clip.rate);
         let (channels, samples) = (usize::from(clip.channels), pcm(clip));
         let peaks = peaks(&samples);
-        let data = Base64::encode_string(&flac(&samples, channels, rate)?);
+        let data = Base64::encode_string(&flac::encode(&samples, channels, rate)?);
         Ok(Recording { number, data, seconds, rate, peaks })
     }
 }
 
 fn pcm(clip: Clip) -> Vec<i32> {
     clip.into_pcm().0.into_iter().map(i32::from).collect()
-}
-
-fn flac(samples: &[i32], channels: usize, rate: u32) -> Result<Vec<u8>, String> {
-    const BITS: usize = 16;
-    let config =
-        flacenc::config::Encoder::default().into_verified().map_err(|(_, e)| e.to_string())?;
-    let source = MemSource::from_samples(samples, channels, BITS, rate as usize);
-    let failed = |error: String| format!("it cannot be encoded: {error}");
-    let mut stream = flacenc::encode_with_fixed_block_size(&config, source, config.block_size)
-        .map_err(|error| failed(error.to_string()))?;
-    // The shorter last block does not count: otherwise the header would declare a variable block
-    // size.
-    let sized = stream.stream_info_mut().set_block_sizes(config.block_size, config.block_size);
-    sized.map_err(|error| failed(error.to_string()))?;
-    let mut sink = ByteSink::new();
-    stream.write(&mut sink).map_err(|error| failed(error.to_string()))?;
-    Ok(sink.as_slice().to_vec())
 }
 
 fn peaks(samples: &[i32]) -> Vec<f32> {

@@ -8,7 +8,8 @@ use super::Found;
 use super::audio::Album;
 use super::view::{self, Section, text};
 
-const STYLE: &str = include_str!("page.css");
+/// The look of this page and of others.
+pub const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 pub fn render(found: &Found, album: &mut Album) -> String {

@@ -15,7 +15,11 @@ use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Model};
+use crate::speech::{Published, manifest, quoted};
 pub use config::{Config, Stack};
+
+/// The sample rate of the published codec.
+const CODEC_RATE: u32 = 44_100;
 
 pub struct DualAr;
 
@@ -59,6 +63,29 @@ impl Family for DualAr {
 
     fn exporter(&self) -> Option<&dyn Exporter> {
         Some(self)
+    }
+
+    fn speech(&self, files: &Published) -> Result<String, String> {
+        let codec = quoted(files.codec.as_ref().unwrap_or(&files.folder));
+        let mut manifest = manifest(files, artifact::DUAL_AR);
+        manifest.push_str(&format!(
+            "\n[assets.codec]\npath = {codec}\n\n[stage.codec]\nuse = \"model.import\"\n\
+             asset = \"assets.codec\"\nfamily = \"{}\"\n",
+            artifact::DAC
+        ));
+        let mut reference = "";
+        if let Some(clip) = &files.reference {
+            manifest.push_str(&clip.stages(CODEC_RATE));
+            manifest.push_str(
+                "\n[stage.tokens]\nuse = \"vq.encode\"\ninput = \"clip\"\ncodec = \"codec\"\n\n\
+                 [stage.reference]\nuse = \"dataset.item\"\ninput = \"tokens\"\nid = \"reference\"\n",
+            );
+            reference = "reference = \"reference\"\n";
+        }
+        Ok(format!(
+            "{manifest}\n[stage.speech]\nuse = \"fish.synthesize\"\ninput = \"sentences\"\n\
+             model = \"model\"\ncodec = \"codec\"\n{reference}"
+        ))
     }
 }
 

@@ -198,8 +198,13 @@ Sentences of `model.audition` carry their checkpoint; then `model` is not needed
     inputs: &[
         InputPort {
             reads: FieldSet::These(&[("text", FieldType::Text)]),
-            may_read: &[("weights", FieldType::Blob), ("speaker", FieldType::Text)],
-            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
+            may_read: &[
+                ("weights", FieldType::Blob),
+                ("speaker", FieldType::Text),
+                ("speed", FieldType::Number),
+            ],
+            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`. The \
+                  `speed` of a sentence multiplies `speaking_rate`.",
             ..InputPort::DATASET
         },
         InputPort {

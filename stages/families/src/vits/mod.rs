@@ -24,6 +24,7 @@ use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Model};
+use crate::speech::{Published, manifest};
 pub use config::Config;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
@@ -72,5 +73,10 @@ impl Family for Vits {
 
     fn exporter(&self) -> Option<&dyn Exporter> {
         Some(self)
+    }
+
+    fn speech(&self, files: &Published) -> Result<String, String> {
+        let stage = "\n[stage.speech]\nuse = \"vits.synthesize\"\ninput = \"sentences\"\nmodel = \"model\"\n";
+        Ok(manifest(files, artifact::VITS) + stage)
     }
 }

@@ -51,7 +51,10 @@ use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Codec, Model};
 pub use crate::scope::{DIRECTION, LENGTH};
+use crate::speech::{Published, manifest, quoted};
 
+/// The sample rate of references.
+const REFERENCE_RATE: u32 = 22_050;
 /// The published DVAE: 51,567,184 parameters in f32.
 const DVAE_BYTES: f64 = 51_567_184.0 * 4.0;
 
@@ -115,6 +118,32 @@ impl Family for Xtts {
 
     fn exporter(&self) -> Option<&dyn Exporter> {
         Some(self)
+    }
+
+    fn speech(&self, files: &Published) -> Result<String, String> {
+        let mut manifest = manifest(files, artifact::XTTS);
+        let source = match (&files.speaker, &files.reference) {
+            (Some(speaker), _) => format!("speaker = {}\n", quoted(speaker)),
+            (None, Some(clip)) => {
+                manifest.push_str(&clip.stages(REFERENCE_RATE));
+                "input = \"clip\"\n".to_owned()
+            }
+            (None, None) => {
+                return Err(
+                    "an XTTS model needs a reference recording, or the name of a voice that \
+                            comes with it"
+                        .to_owned(),
+                );
+            }
+        };
+        let language = files.language.as_ref();
+        let language = language.map(|code| format!("language = {}\n", quoted(code)));
+        Ok(format!(
+            "{manifest}\n[stage.voice]\nuse = \"xtts.voice\"\nmodel = \"model\"\n{source}\n\
+             [stage.speech]\nuse = \"xtts.synthesize\"\ninput = \"sentences\"\nmodel = \"model\"\n\
+             voice = \"voice\"\n{}",
+            language.unwrap_or_default()
+        ))
     }
 }
 

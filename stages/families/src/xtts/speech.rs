@@ -161,8 +161,13 @@ Adapters, of checkpoints or on `adapters`, need their base on `model`. The voice
     inputs: &[
         InputPort {
             reads: FieldSet::These(&[("text", FieldType::Text)]),
-            may_read: &[("weights", FieldType::Blob), ("language", FieldType::Text)],
-            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
+            may_read: &[
+                ("weights", FieldType::Blob),
+                ("language", FieldType::Text),
+                ("speed", FieldType::Number),
+            ],
+            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`. The \
+                  `speed` of a sentence multiplies that of the stage.",
             ..InputPort::DATASET
         },
         InputPort {

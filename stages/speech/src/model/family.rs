@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 
-use stage_core::{Fields, StageError};
+use cache::fs::{FileKind, Fs, RealFs};
+use camino::Utf8Path;
+use stage_core::{Fields, StageError, Value};
 use stage_families::import::Importer;
 use stage_families::{FAMILIES, Family};
 use stage_formats::shapes::listed;
@@ -10,6 +12,20 @@ use stage_formats::weights::{ENDINGS, WeightFile};
 
 /// The usual name of published weight files, without extension.
 const USUAL_STEM: &str = "model";
+
+/// The family of the model in a folder of published files.
+///
+/// # Errors
+///
+/// If the folder cannot be read, or has no model that is known here.
+pub fn published_family(folder: &Utf8Path) -> Result<&'static dyn Family, StageError> {
+    let entries = RealFs.read_dir(folder).map_err(StageError::of_file)?;
+    let files = entries.into_iter().filter(|entry| entry.kind != FileKind::Dir);
+    let asset: Fields = files.map(|entry| (entry.name, Value::text(""))).collect();
+    let path = weight_file(&asset, None, None)?;
+    let file = WeightFile::open(&RealFs, &folder.join(path)).map_err(|error| error.of(path))?;
+    family_of(&file, path)
+}
 
 /// The family of a file, by the names of its tensors.
 pub fn family_of(file: &WeightFile, path: &str) -> Result<&'static dyn Family, StageError> {

@@ -15,7 +15,7 @@ use crate::error::{TorchError, guarded};
 use crate::loaded::{Loaded, brought};
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
-use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_each};
+use crate::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_each};
 use crate::vits::artifact::Model;
 use crate::vits::{Form, Seeded, SynthesisSettings, Vits};
 
@@ -143,9 +143,15 @@ impl SynthesizeJob {
             Ok(tokens) => tokens,
             Err(reject) => return Ok(Err(reject)),
         };
+        let speed = match own_speed(item) {
+            Ok(speed) => speed,
+            Err(reject) => return Ok(Err(reject)),
+        };
         let begin = Instant::now();
         let name = self.speaker.as_deref().or_else(|| item.fields.text("speaker"));
-        let (samples, frames) = match self.generate(voice, text, &tokens, name) {
+        let mut settings = self.settings.of_model(&voice.net);
+        settings.speaking_rate *= speed;
+        let (samples, frames) = match self.generate(voice, text, &tokens, name, &settings) {
             Err(TorchError::Input(reason)) => return Ok(Err(Reject::new("sentence", reason))),
             spoken => spoken?,
         };
@@ -174,12 +180,12 @@ impl SynthesizeJob {
         text: &str,
         tokens: &Tokens,
         speaker: Option<&str>,
+        settings: &SynthesisSettings,
     ) -> Result<(Vec<f32>, i64), TorchError> {
         let speaker = voice.model.speaker(speaker)?.map(|number| vec![number]);
         let texts = voice.net.texts(std::slice::from_ref(&tokens.ids))?;
         let mut noise = Seeded::new(vec![sentence_seed(self.seed, text)]);
-        let settings = self.settings.of_model(&voice.net);
-        let speech = voice.net.speak(&texts, speaker.as_deref(), &settings, &mut noise)?;
+        let speech = voice.net.speak(&texts, speaker.as_deref(), settings, &mut noise)?;
         let samples = speech.waves.first().map(to_vec).transpose()?.unwrap_or_default();
         Ok((samples, speech.frames.iter().sum()))
     }

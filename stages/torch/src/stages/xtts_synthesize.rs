@@ -16,7 +16,7 @@ use crate::loaded::Loaded;
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
 use crate::tune::Source;
-use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
+use crate::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_batches};
 use crate::xtts::artifact::Model;
 use crate::xtts::decode::{Sampling, Sentence};
 use crate::xtts::decoder::WaveformDecoder;
@@ -78,6 +78,8 @@ struct Piece {
     item: usize,
     tokens: Vec<i64>,
     noise: Seeded,
+    /// The factor of its item on the speed of the stage.
+    speed: f64,
 }
 
 /// The audio of a piece, or of all pieces of an item.
@@ -236,13 +238,13 @@ impl SynthesizeJob {
             piece.chars().count() <= language.character_limit()
                 && tokens.is_ok_and(|tokens| tokens <= speaker.most_text_tokens)
         };
-        let seed = sentence_seed(self.seed, text);
+        let (seed, speed) = (sentence_seed(self.seed, text), own_speed(item)?);
         let mut all = Vec::new();
         for (at, piece) in pieces(text, &fits).iter().enumerate() {
             // A text of signs only may be empty after cleaning.
             let Ok(encoded) = speaker.tokenizer.encode(piece, &language) else { continue };
             let noise = Seeded::new(sentence_seed(seed, &at.to_string()));
-            all.push(Piece { item: place, tokens: encoded.ids, noise });
+            all.push(Piece { item: place, tokens: encoded.ids, noise, speed });
         }
         Ok(all)
     }
@@ -295,7 +297,8 @@ impl Speaker {
         for (piece, drawn) in pieces.iter().zip(drawn) {
             let hidden = self.gpt.hidden_states(&latents, &piece.tokens, &drawn.codes)?;
             let hidden = hidden.f_to_kind(tch::Kind::Float)?.f_unsqueeze(0)?;
-            let wave = self.decoder.forward(&hidden, &self.voice.vector, settings.speed)?;
+            let speed = settings.speed * piece.speed;
+            let wave = self.decoder.forward(&hidden, &self.voice.vector, speed)?;
             let is_cut = drawn.stop != Stop::End;
             spoken.push(Spoken {
                 samples: to_vec(&wave.f_view(-1)?)?,

@@ -9,6 +9,7 @@ mod project;
 mod sound;
 mod training;
 mod vits;
+mod voices;
 mod xtts;
 
 use project::{CLIPS, done, first};

@@ -1,6 +1,7 @@
 //! The demo in its own folder, before and after its first run.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use throstle_tests::{Project, RanProgram, copy_folder};
@@ -37,6 +38,14 @@ fn shorten(manifest: &Path) {
         text = text.replace(steps, &format!("{few}\npreflight = false"));
     }
     std::fs::write(manifest, text).unwrap();
+}
+
+/// The Python of `tools/players.sh`, if it can import these modules.
+pub fn players(modules: &str) -> Option<PathBuf> {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.players/bin/python");
+    let import = format!("import {modules}");
+    let has = Command::new(&python).args(["-c", &import]).output();
+    has.is_ok_and(|output| output.status.success()).then_some(python)
 }
 
 /// The lengths of the two trainings: enough steps to see every clip once, so that another clip

@@ -7,7 +7,7 @@ use throstle_tests::Project;
 use crate::project::CLIPS;
 
 /// The demo, with the manifest of the variant instead of its own and a short training.
-fn variant() -> Project {
+pub fn variant() -> Project {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pipelines/demo");
     let demo = Project::copy_of(&source, &["out", ".throstle"]);
     let manifest = demo.text("vits.toml");

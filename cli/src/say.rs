@@ -1,0 +1,92 @@
+//! `say`: speaks a text to a file, or aloud.
+
+use std::io::{Read, Write};
+
+use cache::fs::RealFs;
+use engine::engine::StopFlag;
+use engine::units;
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::interrupt;
+use super::output::is_standard;
+use super::project::Program;
+use super::voice::{self, Manner, Sound, Voices, play_bytes};
+
+/// The largest text on standard input.
+const MOST: u64 = 1 << 20;
+
+pub fn say(
+    program: &Program,
+    arguments: &arguments::Say,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let text = text(&arguments.text)?;
+    let stop = StopFlag::default();
+    interrupt::on_signals(stop.clone(), interrupt::silent())
+        .map_err(CliError::process("listen for signals"))?;
+    let places = [arguments.voice.clone()];
+    let mut voices = Voices::find(program, &places, &arguments.options, &stop)?;
+    let spoken = speak(&mut voices, &text, arguments.speed);
+    voices.end();
+    let sound = match spoken {
+        Err(_) if stop.is_requested() => return Ok(Exit::Paused),
+        spoken => spoken?,
+    };
+    let seconds = sound.seconds();
+    let wav = sound.wav().map_err(|why| CliError::Failed { message: why, help: None })?;
+    match arguments.output.as_deref() {
+        Some(file) if !is_standard(file) => {
+            RealFs.write_named(file, &wav)?;
+            program.tell(&format!("{file}: {}", units::seconds(seconds)));
+        }
+        None if arguments.play || program.terminal.data_is_seen => {
+            let played = play_bytes(&wav).map_err(CliError::process("play the sound"))?;
+            played.ok_or_else(|| {
+                let message = "no program that plays sounds was found";
+                CliError::failed(
+                    message,
+                    "install pw-play, paplay, aplay or ffplay, or use `-o FILE`",
+                )
+            })?;
+        }
+        Some(_) | None => output.write_all(&wav)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn text(given: &str) -> Result<String, CliError> {
+    if given != "-" {
+        return Ok(given.to_owned());
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().take(MOST).read_to_string(&mut text);
+    read.map_err(CliError::process("read the text from standard input"))?;
+    Ok(text)
+}
+
+fn speak(voices: &mut Voices, text: &str, speed: f64) -> Result<Sound, CliError> {
+    let sentences = voice::sentences(text);
+    if sentences.is_empty() {
+        return Err(CliError::usage("there is no text to speak", "give a text with letters"));
+    }
+    let own = &voices.voices[0];
+    let (name, batch) = (own.name.clone(), own.batch);
+    let manner = Manner { speaker: None, speed };
+    let unable = |why| CliError::Usage { message: why, help: None };
+    let items = sentences.iter().map(|sentence| own.item(sentence, &manner));
+    let items = items.collect::<Result<Vec<_>, _>>().map_err(unable)?;
+    let mut whole = Sound::default();
+    for (items, sentences) in items.chunks(batch).zip(sentences.chunks(batch)) {
+        let results = voices.speak(0, items).map_err(|error| voice::failed(&name, &error))?;
+        for (result, sentence) in results.into_iter().zip(sentences) {
+            let refused = |why: String| CliError::Failed {
+                message: format!("`{name}` cannot speak {sentence:?}: {why}"),
+                help: None,
+            };
+            let output = result.map_err(|reject| refused(reject.reason))?;
+            whole.append(&voice::sound(&output).map_err(refused)?);
+        }
+    }
+    Ok(whole)
+}

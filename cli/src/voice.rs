@@ -1,0 +1,241 @@
+//! Voices: stages that speak, with their models, wherever they are.
+
+mod place;
+mod published;
+mod sentences;
+mod sound;
+
+use cache::fs::RealFs;
+use cache::{Access, Cache};
+use engine::engine::{Engine, StopFlag};
+use engine::pipeline::{ITEMS, Pipeline, StageSpec};
+use engine::run::replay::ReplayError;
+use engine::run::standing::{Prepared, Results, Standing, prepare};
+use stage_core::{
+    Batching, FieldType, Fields, Item, Kind, NewValue, Output, ParameterValue, StageError, Value,
+};
+use stage_families::artifact::SPEAKERS;
+use std::sync::Arc;
+
+use super::arguments::VoiceOptions;
+use super::error::CliError;
+use super::project::Program;
+pub use place::Place;
+pub use sentences::sentences;
+pub use sound::{Sound, play_bytes};
+
+/// The fields of a sentence.
+const TEXT: &str = "text";
+const SPEAKER: &str = "speaker";
+const LANGUAGE: &str = "language";
+const SPEED: &str = "speed";
+/// The field of the result.
+const AUDIO: &str = "audio";
+
+/// A voice that is ready to be opened in a worker.
+#[derive(Clone, Debug)]
+pub struct Voice {
+    pub name: String,
+    /// The names of its speakers, if it has several with names.
+    pub speakers: Vec<String>,
+    pub license: Option<String>,
+    /// The fields that its sentences may have.
+    reads: &'static [(&'static str, FieldType)],
+    speaker: Option<String>,
+    language: Option<String>,
+    /// Its number in [`Voices`].
+    number: usize,
+    /// Sentences that it speaks at once.
+    pub batch: usize,
+}
+
+/// The wishes for a sentence.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    pub speaker: Option<String>,
+    pub speed: f64,
+}
+
+/// Voices in one worker.
+pub struct Voices {
+    standing: Standing,
+    pub voices: Vec<Voice>,
+}
+
+/// Tests if stages of a kind make a sound of each text, with a model.
+pub fn speaks(kind: &Kind) -> bool {
+    let reads_text = kind.input(ITEMS).is_some_and(|port| match port.reads {
+        stage_core::FieldSet::These(fields) => matches!(fields, [(TEXT, FieldType::Text)]),
+        _ => false,
+    });
+    let writes = kind.outputs.first().map_or(&[][..], |port| port.writes);
+    reads_text && writes.contains(&(AUDIO, FieldType::Blob))
+}
+
+impl Voices {
+    /// Finds voices, and prepares them; no model is loaded yet.
+    pub fn find(
+        program: &Program,
+        places: &[String],
+        options: &VoiceOptions,
+        stop: &StopFlag,
+    ) -> Result<Voices, CliError> {
+        let engine = program.engine(options.threads, false);
+        let mut voices =
+            Voices { standing: Standing::new(engine.clone(), stop.clone()), voices: Vec::new() };
+        for place in places {
+            let place = Place::find(program, place, options)?;
+            let cache =
+                Cache::open(&place.project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
+            let (pipeline, spec) = (&place.project.pipeline, place.spec()?);
+            let prepared = prepared(&engine, pipeline, &cache, spec)?;
+            if voices.voices.iter().any(|voice| voice.name == place.name) {
+                return Err(CliError::usage(
+                    format!("two voices have the name `{}`", place.name),
+                    "name one of them: `NAME=VOICE`",
+                ));
+            }
+            voices.add(place.name.clone(), spec, prepared, options);
+        }
+        Ok(voices)
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        spec: &StageSpec,
+        mut prepared: Prepared,
+        options: &VoiceOptions,
+    ) {
+        let reads = spec.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
+        // What a sentence says about itself comes before what the stage says about all of them.
+        let mut taken = |field: &str| {
+            if !reads.iter().any(|(own, _)| *own == field) {
+                return None;
+            }
+            match prepared.setup.parameters.0.insert(field.to_owned(), ParameterValue::Absent) {
+                Some(ParameterValue::Text(text)) => Some(text),
+                _ => None,
+            }
+        };
+        let (speaker, language) = (taken(SPEAKER), taken(LANGUAGE));
+        let batch = match spec.kind.batching {
+            Batching::ByCount { parameter } => prepared.setup.parameters.integer(parameter),
+            _ => Ok(1),
+        };
+        let models = prepared.setup.artifacts.values().flatten();
+        let names = models.filter_map(|model| model.text(SPEAKERS)).next();
+        let speakers: Vec<String> =
+            names.and_then(|names| serde_json::from_str(names).ok()).unwrap_or_default();
+        let licenses: Vec<&str> = spec.licenses.iter().map(String::as_str).collect();
+        self.voices.push(Voice {
+            name,
+            reads,
+            speaker: options.speaker.clone().or(speaker).or_else(|| speakers.first().cloned()),
+            language: options.language.clone().or(language),
+            speakers,
+            license: (!licenses.is_empty()).then(|| licenses.join(", ")),
+            batch: batch.ok().and_then(|batch| usize::try_from(batch).ok()).unwrap_or(1).max(1),
+            number: self.standing.add(prepared),
+        });
+    }
+
+    /// Speaks sentences, each on its own.
+    ///
+    /// # Errors
+    ///
+    /// Those that concern all of them.
+    pub fn speak(&mut self, voice: usize, items: &[Item]) -> Result<Results, StageError> {
+        self.standing.process(self.voices[voice].number, items)
+    }
+
+    /// Starts the worker and opens all voices.
+    pub fn open(&mut self) -> Result<(), CliError> {
+        for voice in &self.voices {
+            self.standing.open(voice.number).map_err(|error| failed(&voice.name, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the worker.
+    pub fn end(self) {
+        self.standing.end();
+    }
+}
+
+impl Voice {
+    /// A sentence as an item; the reason if the voice cannot do what is wished.
+    pub fn item(&self, text: &str, manner: &Manner) -> Result<Item, String> {
+        let mut fields: Fields = [(TEXT, Value::text(text))].into_iter().collect();
+        let can = |field: &str| self.reads.iter().any(|(own, _)| *own == field);
+        match manner.speaker.as_ref().or(self.speaker.as_ref()) {
+            Some(speaker) if can(SPEAKER) => fields.set(SPEAKER, Value::text(speaker.as_str())),
+            Some(_) if manner.speaker.is_some() => {
+                return Err(format!("the voice `{}` has only one speaker", self.name));
+            }
+            _ => {}
+        }
+        if let Some(language) = self.language.as_ref().filter(|_| can(LANGUAGE)) {
+            fields.set(LANGUAGE, Value::text(language.as_str()));
+        }
+        // A plain sentence is the same item as in a run.
+        match manner.speed == 1.0 {
+            true => {}
+            false if can(SPEED) => fields.set(SPEED, Value::Number(manner.speed)),
+            false => return Err(format!("the voice `{}` has only one speed", self.name)),
+        }
+        Ok(Item::new("", fields))
+    }
+}
+
+/// The sound of a sentence.
+pub fn sound(output: &Output) -> Result<Sound, String> {
+    let audio = output.values.iter().find(|(name, _)| name == AUDIO);
+    match audio {
+        Some((_, NewValue::Bytes { bytes, .. })) => Sound::read(bytes),
+        _ => Err("the stage made no sound".to_owned()),
+    }
+}
+
+fn prepared(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<Prepared, CliError> {
+    prepare(engine, pipeline, cache, spec, &mut |_| {}).map_err(|error| {
+        let (message, file) = (error.to_string(), &pipeline.file);
+        match error {
+            ReplayError::Engine(error) => error.into(),
+            ReplayError::Early(stage) => CliError::failed(
+                format!("`{stage}` is not up to date, and `{}` needs it", spec.name),
+                format!("`throstle run {file} {stage}` first"),
+            ),
+            ReplayError::Read(_) => CliError::failed(message, format!("`throstle run {file}`")),
+            _ => CliError::Failed { message, help: None },
+        }
+    })
+}
+
+/// The failure of a voice as a whole.
+pub fn failed(voice: &str, error: &StageError) -> CliError {
+    let help = error.help().map(str::to_owned);
+    CliError::Failed { message: format!("`{voice}` cannot speak: {error}"), help }
+}
+
+#[cfg(test)]
+impl Voice {
+    /// A voice without a model.
+    pub fn for_tests(name: &str, speakers: &[&str]) -> Voice {
+        Voice {
+            name: name.to_owned(),
+            speakers: speakers.iter().map(|name| (*name).to_owned()).collect(),
+            license: None,
+            reads: &[],
+            speaker: None,
+            language: None,
+            number: 0,
+            batch: 1,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The place of a voice: a stage of a pipeline, or a folder of published files.
+
+use cache::fs::{Fs, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+use engine::manifest::suggestion;
+use engine::pipeline::{ITEMS, Reference, StageSpec};
+use stage_core::PortType;
+
+use super::published;
+use super::speaks;
+use crate::arguments::{Settings, VoiceOptions};
+use crate::error::CliError;
+use crate::project::{MANIFEST, Program, Project};
+
+pub struct Place {
+    /// The name in requests.
+    pub name: String,
+    pub project: Project,
+    /// The stage that speaks.
+    stage: String,
+}
+
+impl Place {
+    /// Finds `[NAME=]PATH[:STAGE]`.
+    pub fn find(program: &Program, text: &str, options: &VoiceOptions) -> Result<Place, CliError> {
+        let written = Written::read(text, |path| RealFs.metadata(path).is_ok());
+        let (path, stage) = (&written.path, written.stage.as_deref());
+        let found = RealFs.metadata(path).map_err(|_| {
+            let help = "name a folder of `model.export`, or `PIPELINE:STAGE`";
+            CliError::usage(format!("there is no `{path}`"), help)
+        })?;
+        let is_pipeline = !found.is_dir() || RealFs.metadata(&path.join(MANIFEST)).is_ok();
+        let mut place = match (is_pipeline, stage) {
+            (true, stage) => of_pipeline(program, path, stage, &options.settings)?,
+            (false, None) => {
+                let (project, stage) = published::project(program, path, options)?;
+                let name = path.file_name().unwrap_or("voice").to_owned();
+                Place { name, project, stage }
+            }
+            (false, Some(_)) => {
+                let message = format!("`{path}` is no pipeline, so it has no stages");
+                return Err(CliError::usage(message, "leave out what is behind the colon"));
+            }
+        };
+        if let Some(name) = written.name {
+            place.name = name;
+        }
+        Ok(place)
+    }
+
+    pub fn spec(&self) -> Result<&StageSpec, CliError> {
+        self.project.stage(&self.stage)
+    }
+}
+
+/// A place as it is written.
+#[derive(Debug, PartialEq)]
+struct Written {
+    name: Option<String>,
+    path: Utf8PathBuf,
+    stage: Option<String>,
+}
+
+impl Written {
+    /// A path that exists may contain any sign.
+    fn read(text: &str, exists: impl Fn(&Utf8Path) -> bool) -> Written {
+        let whole = |name: Option<&str>, rest: &str| {
+            let (path, stage) = match rest.rsplit_once(':') {
+                Some((path, stage)) if !exists(rest.into()) => (path, Some(stage.to_owned())),
+                _ => (rest, None),
+            };
+            Written { name: name.map(str::to_owned), path: path.into(), stage }
+        };
+        match text.split_once('=') {
+            Some((name, rest)) if !name.contains('/') && !exists(text.into()) => {
+                whole(Some(name), rest)
+            }
+            _ => whole(None, text),
+        }
+    }
+}
+
+fn of_pipeline(
+    program: &Program,
+    path: &Utf8Path,
+    stage: Option<&str>,
+    settings: &Settings,
+) -> Result<Place, CliError> {
+    let project = program.load(path, settings)?;
+    let speaking: Vec<&StageSpec> =
+        project.pipeline.stages.iter().filter(|spec| speaks(spec.kind)).collect();
+    let Some(stage) = stage else {
+        return match speaking.as_slice() {
+            [one] => {
+                let stage = one.name.clone();
+                Ok(Place { name: stage.clone(), project, stage })
+            }
+            [] => Err(silent(path)),
+            several => {
+                let names = several.iter().map(|spec| spec.name.as_str());
+                let help = suggestion("", "they are", names).unwrap_or_default();
+                let message =
+                    format!("`{path}` has several stages that speak: name one, as `{path}:STAGE`");
+                Err(CliError::usage(message, help))
+            }
+        };
+    };
+    let spec = project.stage(stage)?;
+    let name = stage.to_owned();
+    if speaks(spec.kind) {
+        return Ok(Place { name, project, stage: stage.to_owned() });
+    }
+    let (speaker, port, is_wired) = speaking
+        .iter()
+        .filter_map(|speaker| wire(speaker, spec).map(|(port, is)| (*speaker, port, is)))
+        .max_by_key(|(_, _, is_wired)| *is_wired)
+        .ok_or_else(|| {
+            let help = "name a stage that speaks, or one that outputs a model for it";
+            CliError::usage(format!("no stage of `{path}` speaks with `{stage}`"), help)
+        })?;
+    let speaking = speaker.name.clone();
+    if is_wired {
+        return Ok(Place { name, project, stage: speaking });
+    }
+    let mut settings = settings.clone();
+    settings.set.push(format!("stage.{speaking}.{port}={stage}"));
+    Ok(Place { name, project: program.load(path, &settings)?, stage: speaking })
+}
+
+/// The port of a stage that takes the model of another, and whether it already does.
+fn wire(speaker: &StageSpec, model: &StageSpec) -> Option<(&'static str, bool)> {
+    let gives = model.kind.outputs.first().map_or(&[][..], |port| port.gives);
+    let ports = speaker.kind.inputs.iter().filter(|port| {
+        port.port_type == PortType::Artifact
+            && port.name != ITEMS
+            && port.takes.iter().any(|word| gives.contains(word))
+    });
+    let is_wired = |port: &str| {
+        let references = speaker.inputs.get(port).map_or(&[][..], |input| &input.references);
+        references.iter().any(
+            |reference| matches!(reference, Reference::Stage { stage, .. } if *stage == model.id),
+        )
+    };
+    ports.map(|port| (port.name, is_wired(port.name))).max_by_key(|(_, is_wired)| *is_wired)
+}
+
+fn silent(path: &Utf8Path) -> CliError {
+    let help = "add a stage that speaks, or export the model and name its folder";
+    CliError::usage(format!("no stage of `{path}` speaks"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_a_name_and_a_stage_unless_the_path_exists_as_it_is() {
+        let read = |text: &str, there: &'static str| {
+            let Written { name, path, stage } = Written::read(text, |path| path == there);
+            (name.unwrap_or_default(), path.into_string(), stage.unwrap_or_default())
+        };
+        let all = |name: &str, path: &str, stage: &str| {
+            (name.to_owned(), path.to_owned(), stage.to_owned())
+        };
+        assert_eq!(read("demo:trained", "demo"), all("", "demo", "trained"));
+        assert_eq!(read("a=demo:trained", "demo"), all("a", "demo", "trained"));
+        assert_eq!(read("a=demo", "demo"), all("a", "demo", ""));
+        assert_eq!(read("a=b:c", "a=b:c"), all("", "a=b:c", ""));
+        assert_eq!(read("out/x=1", "out"), all("", "out/x=1", ""));
+        assert_eq!(read("demo:voice[rate=1]", "demo"), all("", "demo", "voice[rate=1]"));
+    }
+}

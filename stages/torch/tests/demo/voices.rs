@@ -1,0 +1,376 @@
+//! `say` and `serve` with the voices of the demo.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use throstle_tests::Project;
+
+use crate::project::players;
+use crate::{done, vits, xtts};
+
+const SENTENCE: &str = "Järvellä oli aamulla tyyntä.";
+
+/// A copy of the variant without tokens after a run.
+fn trained() -> Project {
+    static TRAINED: OnceLock<Project> = OnceLock::new();
+    let demo = TRAINED.get_or_init(|| {
+        let demo = vits::variant();
+        let ran = demo.run();
+        assert_eq!(ran.code, Some(0), "{}", ran.errors);
+        demo
+    });
+    Project::copy_of(demo.path(), &[])
+}
+
+fn command(project: &Project, arguments: &[&str]) -> std::process::Command {
+    let mut command = project.throstle(arguments);
+    command.env("XDG_CACHE_HOME", project.file("caches"));
+    command
+}
+
+fn say(project: &Project, arguments: &[&str]) -> Vec<u8> {
+    let output = command(project, &[&["say"], arguments].concat()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    output.stdout
+}
+
+fn refused(project: &Project, arguments: &[&str]) -> String {
+    let output = command(project, arguments).output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn samples(wav: &[u8]) -> Vec<i32> {
+    assert_eq!(&wav[..4], b"RIFF");
+    let samples = wav[44..].chunks_exact(2);
+    samples.map(|two| i32::from(i16::from_le_bytes([two[0], two[1]]))).collect()
+}
+
+#[test]
+fn a_sentence_sounds_as_the_stage_spoke_it_and_so_does_the_exported_folder() {
+    let demo = trained();
+    let spoken = demo.read("out/vits/spoken/001.wav");
+    assert_eq!(say(&demo, &[".", SENTENCE]), spoken);
+    assert_eq!(say(&demo, &[".:trained", SENTENCE, "-o", "-"]), spoken);
+    assert!(say(&demo, &[".", SENTENCE, "-o", "a.wav"]).is_empty());
+    assert_eq!(demo.read("a.wav"), spoken);
+    let seed = ["--set", "pipeline.seed=1"];
+    let exported = say(&demo, &[&["out/vits/model", SENTENCE], &seed[..]].concat());
+    // Weight norm was removed, which rounds.
+    let (ours, theirs) = (samples(&exported), samples(&spoken));
+    assert_eq!(ours.len(), theirs.len());
+    assert!(ours.iter().zip(&theirs).all(|(a, b)| (a - b).abs() <= 2));
+    let fast = say(&demo, &[".", SENTENCE, "--speed", "2"]);
+    let ratio = fast.len() as f64 / spoken.len() as f64;
+    // No letter is shorter than a frame.
+    assert!((0.4..0.8).contains(&ratio), "{ratio}");
+    demo.run().assert_nothing_done();
+}
+
+#[test]
+fn tokens_and_references_speak_as_in_the_pipeline() {
+    let demo = done();
+    let spoken = demo.read("out/spoken/001.wav");
+    assert_eq!(say(&demo, &[".", SENTENCE]), spoken);
+    // Another model on the port of the stage that speaks.
+    let other = say(&demo, &[".:trained", SENTENCE]);
+    assert_ne!(other, spoken);
+    let error = refused(&demo, &["say", ".", SENTENCE, "--speed", "2"]);
+    assert!(error.contains("has only one speed"), "{error}");
+    let demo = xtts::variant();
+    assert_eq!(demo.run().code, Some(0));
+    let spoken = demo.read("out/xtts/spoken/001.wav");
+    assert_eq!(say(&demo, &[".", SENTENCE]), spoken);
+    assert!(say(&demo, &[".", SENTENCE, "--speed", "2"]).len() < spoken.len() * 2 / 3);
+    let error = refused(&demo, &["say", "out/xtts/model", SENTENCE, "--language", "fi"]);
+    assert!(error.contains("needs a reference recording"), "{error}");
+    let wav = "data/wavs/aino_09.wav";
+    let heard = ["out/xtts/model", "Hei.", "--language", "fi", "--reference", wav];
+    let quick = ["--set", "stage.speech.max_codes=10"];
+    assert!(say(&demo, &[&heard[..], &quick].concat()).len() > 44);
+}
+
+#[test]
+fn places_without_a_voice_are_refused_with_advice() {
+    let demo = vits::variant();
+    for (arguments, told) in [
+        (&["say", "nowhere", "Hei."][..], "there is no `nowhere`"),
+        (&["say", ".:nobody", "Hei."], "has no stage `nobody`"),
+        (&["say", ".:clips", "Hei."], "no stage of `.` speaks with `clips`"),
+        (&["say", "data/wavs", "Hei."], "`data/wavs`"),
+        (&["serve", ".", "--listen", "0.0.0.0:0", "--token", ""], "needs a token"),
+    ] {
+        let error = refused(&demo, arguments);
+        assert!(error.contains(told), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_player_gets_the_sound() {
+    let demo = trained();
+    demo.write("bin/pw-play", "#!/bin/sh\ncp \"$1\" played.wav\n");
+    let player = demo.file("bin/pw-play");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&player, mode).unwrap();
+    let path = format!("{}:/usr/bin:/bin", demo.file("bin").display());
+    let status = command(&demo, &["say", ".", SENTENCE, "--play"]).env("PATH", path).status();
+    assert!(status.unwrap().success());
+    assert_eq!(demo.read("played.wav"), demo.read("out/vits/spoken/001.wav"));
+}
+
+/// A running server, ended with the test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(project: &Project, arguments: &[&str]) -> Server {
+        let arguments = [&["serve"], arguments, &["--port", "0"]].concat();
+        let mut child = command(project, &arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").unwrap_or_else(|| panic!("{line}"));
+        Server { address: address.to_owned(), child }
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Status, head and body.
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, String, Vec<u8>) {
+        let mut bytes = Vec::new();
+        self.request(method, path, body).read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head, bytes[end + 4..].to_vec())
+    }
+
+    fn speak(&self, wish: Value) -> (u16, String, Vec<u8>) {
+        self.ask("POST", "/v1/audio/speech", Some(&wish))
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let (_, _, text) = self.ask("GET", "/metrics", None);
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("throstle_{name} ")));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
+    }
+
+    /// The resident memory of the server and of its worker, in bytes.
+    fn memory(&self) -> u64 {
+        let resident = |id: String| {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            let line = line.and_then(|line| line.split_whitespace().next());
+            line.map_or(0, |number| number.parse::<u64>().unwrap()) * 1024
+        };
+        self.processes().into_iter().map(resident).sum()
+    }
+
+    /// The server and what it started.
+    fn processes(&self) -> Vec<String> {
+        let own = self.child.id();
+        let threads = std::fs::read_dir(format!("/proc/{own}/task")).unwrap();
+        let children = threads.flat_map(|thread| {
+            let children = thread.unwrap().path().join("children");
+            let children = std::fs::read_to_string(children).unwrap_or_default();
+            children.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        });
+        children.chain([own.to_string()]).collect()
+    }
+
+    fn end(mut self) -> Option<i32> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+/// The content of a body in chunks.
+fn joined(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    loop {
+        let end = body.windows(2).position(|part| part == b"\r\n").unwrap();
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        body = &body[end + 2..];
+        if size == 0 {
+            return whole;
+        }
+        whole.extend(&body[..size]);
+        body = &body[size + 2..];
+    }
+}
+
+#[test]
+fn a_server_speaks_lists_streams_and_refuses() {
+    let demo = trained();
+    let server = Server::start(&demo, &[".", "two=.:untrained"]);
+    let spoken = demo.read("out/vits/spoken/001.wav");
+    let voice = "spoken_sentences";
+    let (status, head, body) = server.speak(json!({"model": voice, "input": SENTENCE}));
+    assert_eq!((status, body == spoken), (200, true), "{head}");
+    assert!(head.contains("Content-Type: audio/wav"), "{head}");
+    let two = json!({"model": "x", "voice": "two", "input": "Hei. Moi!", "response_format": "pcm"});
+    let (status, head, whole) = server.speak(two.clone());
+    assert_eq!(status, 200);
+    assert!(head.contains("rate=16000"), "{head}");
+    let mut streamed = two;
+    streamed["stream"] = true.into();
+    let (status, head, parts) = server.speak(streamed);
+    assert!(status == 200 && head.contains("Transfer-Encoding: chunked"), "{head}");
+    assert_eq!(joined(&parts), whole);
+    let (status, _, flac) =
+        server.speak(json!({"model": voice, "input": SENTENCE, "response_format": "flac"}));
+    assert_eq!((status, &flac[..4]), (200, &b"fLaC"[..]));
+    let list =
+        |path: &str| -> Value { serde_json::from_slice(&server.ask("GET", path, None).2).unwrap() };
+    assert_eq!(list("/v1/models")["data"][1]["id"], "two");
+    assert_eq!(list("/v1/audio/voices")["voices"][0]["id"], voice);
+    assert_eq!(list("/health")["status"], "ok");
+    let (status, head, page) = server.ask("GET", "/", None);
+    assert!(status == 200 && head.contains("Content-Security-Policy: default-src 'none'"));
+    assert!(String::from_utf8(page).unwrap().contains("<textarea"));
+    let refused = |wish: Value| {
+        let (status, _, body) = server.speak(wish);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        (status, body["error"]["message"].as_str().unwrap().to_owned())
+    };
+    let (status, why) = refused(json!({"model": voice, "input": "?!"}));
+    assert!(status == 400 && why.contains("none of the text's characters"), "{why}");
+    let (status, why) = refused(json!({"model": "nobody", "input": "Hei."}));
+    assert!(status == 400 && why.contains("spoken_sentences, two"), "{why}");
+    assert_eq!(server.ask("GET", "/v1/../etc", None).0, 400);
+    assert!(server.metric("sentences_total") >= 6.0);
+    // A worker that dies is replaced, and its request is not lost.
+    for process in server.processes() {
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+        if name.trim() == "throstle-torch" {
+            kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL).unwrap();
+        }
+    }
+    let (status, _, body) = server.speak(json!({"model": voice, "input": SENTENCE}));
+    assert_eq!((status, body == spoken), (200, true));
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn of_200_requests_at_16_at_once_none_is_lost_and_memory_stays() {
+    const THREADS: usize = 16;
+    let demo = trained();
+    let server = Server::start(&demo, &["."]);
+    let wish = |number: usize| {
+        let text = format!("Hei {}.", "a".repeat(number % 7 + 1));
+        json!({"model": "x", "voice": "spoken_sentences", "input": text})
+    };
+    let round = |requests: usize| {
+        let one = |at: usize| {
+            let (status, head, body) = server.speak(wish(at));
+            assert_eq!(status, 200, "{head}");
+            assert!(body.len() > 44);
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || (thread..requests).step_by(THREADS).for_each(one));
+            }
+        });
+    };
+    round(64);
+    let before = server.memory();
+    round(200);
+    let after = server.memory();
+    assert!(after < before + (24 << 20), "{before} {after}");
+    assert_eq!(server.metric("sentences_total"), 264.0);
+    assert_eq!(server.metric("requests_refused_total"), 0.0);
+    // Who hangs up frees the place.
+    let long =
+        json!({"model": "x", "voice": "spoken_sentences", "input": "Hei aamu. ".repeat(200)});
+    drop(server.request("POST", "/v1/audio/speech", Some(&long)));
+    let is_free = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        server.metric("requests_abandoned_total") >= 1.0 && server.metric("requests_waiting") == 0.0
+    });
+    assert!(is_free, "the place is not free again");
+}
+
+#[test]
+fn too_many_requests_are_told_to_come_again() {
+    let demo = trained();
+    let server = Server::start(&demo, &[".", "--queue", "1"]);
+    let long = json!({"model": "x", "voice": "spoken_sentences", "input": "Hei aamu. ".repeat(30)});
+    // One is spoken, one waits, and the others come too soon.
+    let round = || {
+        std::thread::scope(|scope| {
+            let ask = || scope.spawn(|| server.speak(long.clone()));
+            let asked: Vec<_> = (0..6).map(|_| ask()).collect();
+            asked.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    let answers: Vec<_> = (0..20).flat_map(|_| round()).take(24).collect();
+    let count = |wanted: u16| answers.iter().filter(|(status, _, _)| *status == wanted).count();
+    assert!(count(200) > 0 && count(429) > 0, "{} {}", count(200), count(429));
+    assert_eq!(count(200) + count(429), answers.len(), "nothing else happens");
+    for (_, head, _) in answers.iter().filter(|(status, _, _)| *status == 429) {
+        assert!(head.contains("Retry-After: "), "{head}");
+    }
+}
+
+/// Tests with OpenAI's own client, openai 3.54.0 of `tools/players.sh`.
+#[test]
+fn the_client_of_openai_speaks_with_the_server() {
+    let Some(python) = players("openai") else {
+        eprintln!("skipped: `.players` has no package `openai`: tools/players.sh");
+        return;
+    };
+    let demo = trained();
+    let server = Server::start(&demo, &["."]);
+    let script = r#"
+import sys, openai
+client = openai.OpenAI(base_url=f"http://{sys.argv[1]}/v1", api_key="none", max_retries=0)
+print([model.id for model in client.models.list()])
+speech = client.audio.speech.create(
+    model="spoken_sentences", voice="spoken_sentences", input=sys.argv[2], response_format="wav")
+open("client.wav", "wb").write(speech.read())
+with client.audio.speech.with_streaming_response.create(
+        model="x", voice="spoken_sentences", input=sys.argv[2], response_format="pcm",
+        extra_body={"stream": True}) as speech:
+    open("client.pcm", "wb").write(b"".join(speech.iter_bytes()))
+try:
+    client.audio.speech.create(model="x", voice="alloy", input="Hei.")
+except openai.BadRequestError as error:
+    print(error.body["message"])
+"#;
+    let mut command = std::process::Command::new(python);
+    let arguments = ["-c", script, &server.address, SENTENCE];
+    let output = command.args(arguments).current_dir(demo.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("spoken_sentences") && said.contains("alloy"), "{said}");
+    let spoken = demo.read("out/vits/spoken/001.wav");
+    assert_eq!(demo.read("client.wav"), spoken);
+    assert_eq!(demo.read("client.pcm"), spoken[44..]);
+}

@@ -1,0 +1,73 @@
+"use strict";
+// The token is behind the `#`, so that it is in no request and in no log.
+const token = decodeURIComponent(location.hash.slice(1));
+const part = (id) => document.getElementById(id);
+const made = (tag, text, name) => {
+  const node = document.createElement(tag);
+  node.textContent = text ?? "";
+  if (name) node.className = name;
+  return node;
+};
+const told = (text, failed) => {
+  part("told").textContent = text;
+  part("told").classList.toggle("failed", Boolean(failed));
+};
+const ask = async (path, body) => {
+  const headers = { "Content-Type": "application/json" };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const how = body ? { method: "POST", body: JSON.stringify(body), headers } : { headers };
+  const answer = await fetch(path, how);
+  if (answer.ok) return answer;
+  const error = await answer.json().catch(() => null);
+  throw new Error(error?.error?.message ?? `status ${answer.status}`);
+};
+const chosen = () => [...document.querySelectorAll("#voices input:checked")].map((box) => box.value);
+
+const list = async () => {
+  const { voices } = await (await ask("/v1/audio/voices")).json();
+  for (const [at, voice] of voices.entries()) {
+    const box = made("input");
+    Object.assign(box, { type: "checkbox", value: voice.id, checked: at === 0 });
+    const label = made("label");
+    label.append(box, ` ${voice.name}`);
+    part("voices").append(label);
+  }
+};
+
+const speak = async (voice, input, speed) => {
+  const begin = performance.now();
+  const answer = await ask("/v1/audio/speech", { model: voice, voice, input, speed });
+  const audio = made("audio");
+  audio.controls = true;
+  audio.src = URL.createObjectURL(await answer.blob());
+  const seconds = ((performance.now() - begin) / 1000).toFixed(1);
+  const row = made("li");
+  row.append(made("strong", voice), made("span", ` at speed ${speed}, after ${seconds} s`, "note"));
+  row.append(made("div", input, "sentence"), audio);
+  part("sounds-made").prepend(row);
+  return audio;
+};
+
+part("speed").addEventListener("input", () => {
+  part("rate").textContent = part("speed").value;
+});
+part("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const [voices, speed] = [chosen(), Number(part("speed").value)];
+  if (!voices.length) return told("Choose a voice.", true);
+  part("speak").disabled = true;
+  let first = null;
+  try {
+    for (const voice of voices) {
+      told(`${voice} …`);
+      const audio = await speak(voice, part("text").value, speed);
+      first ??= audio;
+    }
+    told("");
+    await first.play().catch(() => {});
+  } catch (error) {
+    told(error.message, true);
+  }
+  part("speak").disabled = false;
+});
+list().catch((error) => told(error.message, true));
