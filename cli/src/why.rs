@@ -16,7 +16,7 @@ use engine::store::Store;
 use engine::units;
 use stage_core::event::Verdict;
 use stage_core::key::{TextSink, write_value};
-use stage_core::{Item, bucket_of};
+use stage_core::{Item, with_parents};
 use view::escape::clean;
 
 use super::arguments;
@@ -65,7 +65,7 @@ fn explain(
             let index = Arc::new(StatIndex::load(cache)?);
             let store = Store::new(cache.clone(), &project.pipeline.base, index);
             let one = One { cache, store: &store, spec, stage, last: last.as_ref(), id };
-            one.explain(key, output)?;
+            One { id: one.arriving()?, ..one }.explain(key, output)?;
         }
     }
     Ok(())
@@ -150,7 +150,21 @@ struct One<'a> {
     id: &'a str,
 }
 
-impl One<'_> {
+impl<'a> One<'a> {
+    /// The id of an item that the stage has made stands for the item that it was made of.
+    fn arriving(&self) -> Result<&'a str, CliError> {
+        let roots = self.stage.known.keyed.as_ref().zip(self.port());
+        let Some((keyed, port)) = roots.filter(|_| self.spec.kind.expands.is_some()) else {
+            return Ok(self.id);
+        };
+        for id in with_parents(self.id) {
+            if (One { id, ..*self }).find(keyed.roots.get(port))?.is_some() {
+                return Ok(id);
+            }
+        }
+        Ok(self.id)
+    }
+
     fn explain(&self, key: bool, output: &mut dyn Write) -> Result<(), CliError> {
         let id = clean(self.id);
         let Some(port) = self.port() else {
@@ -252,13 +266,8 @@ impl One<'_> {
             if !self.cache.contains(root)? {
                 continue;
             }
-            let dataset = self.store.dataset(root)?;
-            let number = bucket_of(self.id, dataset.bits);
-            if let Some(bucket) = dataset.buckets.iter().find(|bucket| bucket.number == number) {
-                let items = self.store.chunk(&bucket.chunk)?.items;
-                if let Some(item) = items.into_iter().find(|item| *item.id == *self.id) {
-                    return Ok(Some(item));
-                }
+            if let Some(item) = self.store.item(root, self.id)? {
+                return Ok(Some(item));
             }
         }
         Ok(None)

@@ -19,5 +19,5 @@ mod work;
 
 pub use diff::{DatasetDiff, compare_datasets, compare_keys};
 pub use stage::{Known, Plan, StagePlan, main_output};
-pub use value::{PartialBucket, PartialDataset, PartialItem, Planned, planned};
+pub use value::{Expected, PartialBucket, PartialDataset, PartialItem, Planned, planned};
 pub use work::{ItemPlan, ItemWork, Keyed, OpenBucket, Work};

@@ -105,7 +105,7 @@ impl Verdicts<'_> {
             PartialBucket::Open { items, .. } => {
                 let known = items.iter().filter_map(|item| match item {
                     PartialItem::Known(item) => Some(item.clone()),
-                    PartialItem::Pending(_) => None,
+                    PartialItem::Pending(..) => None,
                 });
                 self.forget_items(work, &known.collect::<Vec<Item>>())
             }

@@ -1,6 +1,6 @@
 //! Reads and stores objects for the engine: the cache first, then the user's own files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,7 +12,9 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use remote::{Remote, Trouble};
-use stage_core::{Blob, Chunk, Dataset, Item, NewValue, StageError, Value};
+use stage_core::{
+    Blob, Chunk, Dataset, Item, NewValue, StageError, Value, bucket_of, with_parents,
+};
 
 /// A cheap handle; clones share everything.
 #[derive(Clone)]
@@ -366,6 +368,20 @@ impl Store {
     pub fn chunk(&self, digest: &Digest) -> Result<Chunk, ReadError> {
         let bytes = self.read(digest)?;
         Chunk::decode(&bytes).map_err(|error| ReadError::Unreadable(error.to_string()))
+    }
+
+    /// The item with this id.
+    pub fn item(&self, root: &Digest, id: &str) -> Result<Option<Item>, ReadError> {
+        let dataset = self.dataset(root)?;
+        let numbers: BTreeSet<u32> =
+            with_parents(id).map(|id| bucket_of(id, dataset.bits)).collect();
+        for bucket in dataset.buckets.iter().filter(|bucket| numbers.contains(&bucket.number)) {
+            let items = self.chunk(&bucket.chunk)?.items;
+            if let Some(item) = items.into_iter().find(|item| *item.id == *id) {
+                return Ok(Some(item));
+            }
+        }
+        Ok(None)
     }
 
     /// The items of a data set, by id.

@@ -38,6 +38,36 @@ input = "twice"
 export = "out/all.txt"
 "#;
 
+/// The same with a stage that makes an item of each word.
+pub const SPLIT_MANIFEST: &str = r#"
+[pipeline]
+name = "words"
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+[stage.loud]
+use = "test.shout"
+input = "lines"
+mark = "!"
+
+[stage.split]
+use = "test.split"
+input = "loud"
+export = "out/words/{id}"
+
+[stage.twice]
+use = "test.twice"
+input = "split"
+export = "out/{id}.txt"
+
+[stage.joined]
+use = "test.join"
+input = "twice"
+export = "out/all.txt"
+"#;
+
 /// A folder with a pipeline in it: a temporary one on the machine, or `/lab` of a file system in
 /// memory.
 pub struct Lab {
@@ -74,7 +104,7 @@ impl Ran {
 
     /// The number of executed items in item stages.
     pub fn items_executed(&self) -> u64 {
-        ["loud", "twice"].iter().filter_map(|name| Some(self.stages.get(*name)?.executed)).sum()
+        ["loud", "split", "twice"].iter().filter_map(|name| Some(self.stages.get(*name)?.executed)).sum()
     }
 
     /// The digests of objects found damaged or lost.

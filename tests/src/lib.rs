@@ -19,6 +19,6 @@ pub mod unruly;
 pub mod voice;
 pub mod worlds;
 
-pub use lab::{Lab, MANIFEST, Ran};
+pub use lab::{Lab, MANIFEST, Ran, SPLIT_MANIFEST};
 pub use project::{CLIPS, Project, RanProgram, command, copy_folder, tone, wav, write_clips};
 pub use running::{Running, send};

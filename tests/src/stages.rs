@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{
-    Batching, Blob, Context, Default, FieldSet, FieldType, Fields, GatherInput, GatherJob,
-    GatherOutput, InputPort, Item, ItemJob, Job, Kind, NewValue, Output, OutputPort, Parameter,
+    Batching, Blob, Context, Default, Expands, FieldSet, FieldType, Fields, GatherInput, GatherJob,
+    GatherOutput, InputPort, Item, ItemJob, Job, Kind, NewItem, NewValue, Output, OutputPort, Parameter,
     ParameterType, Place, PortOutput, PortType, Reject, Setup, SourceJob, SourceOutput, Stage,
     StageError, Value, Work, World,
 };
@@ -18,6 +18,7 @@ pub fn all() -> Vec<Arc<dyn Stage>> {
         Arc::new(Many),
         Arc::new(Shout),
         Arc::new(Twice),
+        Arc::new(Split),
         Arc::new(Join),
         Arc::new(Train(&TRAIN)),
     ]
@@ -232,6 +233,63 @@ impl ItemJob for TwiceJob {
         };
         items.iter().map(|item| twice(item, context)).collect()
     }
+}
+
+/// Makes an item of each word, named after its content. A text with `whole` in it is rejected, one
+/// with `unsplit` fails, and an empty one has no words.
+pub struct Split;
+
+static SPLIT: Kind = Kind {
+    name: "test.split",
+    summary: "Makes an item of each word.",
+    expands: Some(Expands { bytes_per_child: 5.0 }),
+    parameters: &[],
+    ..SHOUT_BASE
+};
+
+impl Stage for Split {
+    fn kind(&self) -> &'static Kind {
+        &SPLIT
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(SplitJob)))
+    }
+}
+
+struct SplitJob;
+
+impl ItemJob for SplitJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| split(&body(item, context)?, context)).collect()
+    }
+}
+
+fn split(text: &str, context: &mut dyn Context) -> Result<Result<Output, Reject>, StageError> {
+    let lower = text.to_lowercase();
+    if lower.contains("whole") {
+        return Ok(Err(Reject::new("whole", "it is to stay whole")));
+    }
+    if lower.contains("unsplit") {
+        return Err(StageError::failed("cannot split this"));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    let mut children = Vec::new();
+    for word in text.split_whitespace() {
+        seen.push(word);
+        let name = cache::Digest::of(word.as_bytes()).short();
+        let id = match seen.iter().filter(|one| **one == word).count() {
+            1 => name,
+            twin => format!("{name}-{twin}"),
+        };
+        let blob = context.keep("text/plain", word.as_bytes().to_vec().into())?;
+        children.push(NewItem { id, values: vec![("body".to_owned(), NewValue::blob(blob))] });
+    }
+    Output::of_children(children).map(Ok)
 }
 
 /// All texts in one, sorted by id.

@@ -25,8 +25,13 @@ pub fn eager() -> RunOptions {
 
 /// The small pipeline with six texts, never run.
 pub fn fresh() -> MemoryFs {
+    fresh_with(MANIFEST)
+}
+
+pub fn fresh_with(manifest: &str) -> MemoryFs {
     let memory = MemoryFs::new();
     let lab = Lab::in_memory(&memory);
+    lab.write("pipeline.toml", manifest);
     for (name, text) in TEXTS {
         lab.write(&format!("data/{name}.txt"), text);
     }
@@ -35,19 +40,27 @@ pub fn fresh() -> MemoryFs {
 
 /// The same after a completed run.
 pub fn finished() -> MemoryFs {
-    let memory = fresh();
+    finished_with(MANIFEST)
+}
+
+fn finished_with(manifest: &str) -> MemoryFs {
+    let memory = fresh_with(manifest);
     assert_eq!(Lab::in_memory(&memory).run().status, Status::Done);
     memory
 }
 
 /// Finished, then with one text edited, one new, one removed, and a parameter changed.
 pub fn edited() -> MemoryFs {
-    let memory = finished();
+    edited_with(MANIFEST)
+}
+
+pub fn edited_with(manifest: &str) -> MemoryFs {
+    let memory = finished_with(manifest);
     let lab = Lab::in_memory(&memory);
     lab.write("data/ben1.txt", "moin moin");
     lab.write("data/dora1.txt", "hej");
     lab.remove("data/anna2.txt");
-    lab.write("pipeline.toml", &MANIFEST.replace("mark = \"!\"", "mark = \"?\""));
+    lab.write("pipeline.toml", &manifest.replace("mark = \"!\"", "mark = \"?\""));
     memory
 }
 

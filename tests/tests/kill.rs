@@ -5,7 +5,7 @@
 use stage_core::event::Status;
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::worlds::TEXTS;
-use throstle_tests::{Lab, MANIFEST};
+use throstle_tests::{Lab, MANIFEST, SPLIT_MANIFEST};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
 
@@ -54,6 +54,17 @@ fn killed_at_every_event(make: fn() -> Lab, arguments: &[&str]) {
 #[test]
 fn a_first_run_may_be_killed_at_every_event() {
     killed_at_every_event(fresh, &[]);
+}
+
+fn split() -> Lab {
+    let lab = fresh();
+    lab.write("pipeline.toml", SPLIT_MANIFEST);
+    lab
+}
+
+#[test]
+fn a_run_that_makes_several_items_of_one_may_be_killed_at_every_event() {
+    killed_at_every_event(split, &["--eager"]);
 }
 
 #[test]

@@ -4,8 +4,10 @@
 
 use cache::fs::{Fs, MemoryFs};
 use stage_core::event::Status;
-use throstle_tests::Lab;
-use throstle_tests::worlds::{eager, edited, finished, finishes_like, fresh};
+use throstle_tests::worlds::{
+    eager, edited, edited_with, finished, finishes_like, fresh, fresh_with,
+};
+use throstle_tests::{Lab, SPLIT_MANIFEST};
 
 /// Cuts the power after each sync of a run and returns the contents of the disk at that moment.
 fn at_every_cut(world: &MemoryFs, mut check: impl FnMut(&MemoryFs, u64)) -> u64 {
@@ -79,6 +81,12 @@ fn a_first_run_may_be_cut_at_every_sync() {
 #[test]
 fn a_run_after_an_edit_may_be_cut_at_every_sync() {
     survives_every_cut(&edited(), 70);
+}
+
+#[test]
+fn a_run_that_makes_several_items_of_one_may_be_cut_at_every_sync() {
+    survives_every_cut(&fresh_with(SPLIT_MANIFEST), 70);
+    survives_every_cut(&edited_with(SPLIT_MANIFEST), 70);
 }
 
 #[test]

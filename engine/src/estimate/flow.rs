@@ -175,7 +175,7 @@ impl<'a> Flows<'a> {
                     PartialItem::Known(item) => {
                         long.add_longer(&item.fields, &self.packing, limit);
                     }
-                    PartialItem::Pending(_) => {}
+                    PartialItem::Pending(..) => {}
                 }),
             }
         }
@@ -218,7 +218,9 @@ impl<'a> Flows<'a> {
                 PartialBucket::Closed(bucket) => closed.push(*bucket),
                 PartialBucket::Open { items, .. } => items.iter().for_each(|item| match item {
                     PartialItem::Known(item) => flow.add(&item.fields, &self.packing),
-                    PartialItem::Pending(_) => pending += 1.0,
+                    PartialItem::Pending(_, expected) => {
+                        pending += f64::from(expected.items);
+                    }
                 }),
             }
         }

@@ -172,6 +172,7 @@ fn record_entries(page: &mut String, parameter_type: &ParameterType) {
 
 fn work(kind: &Kind) -> &'static str {
     match kind.work {
+        Work::Item if kind.expands.is_some() => "makes several items of one",
         Work::Source => "reads files from outside the pipeline",
         Work::Item => "works on one item at a time",
         Work::Gather => "works on the whole data set",

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cache::{CacheError, Digest};
 use stage_core::key::{ItemReads, chunk_key};
-use stage_core::{Bucket, Item, Reject};
+use stage_core::{Bucket, Expands, Item, Reject, children};
 
 use super::earlier::{Earlier, Outcomes};
-use super::value::{PartialBucket, PartialDataset, PartialItem, Planned};
+use super::value::{Expected, PartialBucket, PartialDataset, PartialItem, Planned};
 use super::work::{ItemPlan, ItemWork, OpenBucket};
 use crate::error::PlanError;
 use crate::pipeline::{ITEMS, Reads, StageSpec};
@@ -37,6 +37,7 @@ pub struct ItemPlanner<'a> {
     pub store: &'a Store,
     pub job: Digest,
     pub reads: ItemReads,
+    pub expands: Option<Expands>,
     /// The outcomes of the last run; None if every blob of a known outcome is checked.
     pub earlier: Option<Earlier<'a>>,
     /// Check every blob of a known outcome: some object is known to be lost.
@@ -47,7 +48,12 @@ impl ItemPlanner<'_> {
     pub fn plan(&self, input: &Planned) -> Result<(ItemWork, ItemCounts), PlanError> {
         let buckets = self.buckets(input)?;
         let mut counts = ItemCounts::default();
-        let mut work = ItemWork { job: Some(self.job), bits: buckets.bits, ..ItemWork::default() };
+        let mut work = ItemWork {
+            job: Some(self.job),
+            bits: buckets.bits,
+            expands: self.expands,
+            ..ItemWork::default()
+        };
         let known = self.known_chunks(&buckets)?;
         for (bucket, known) in buckets.buckets.into_iter().zip(known) {
             match (bucket, known) {
@@ -143,7 +149,9 @@ impl ItemPlanner<'_> {
         let mut plans: Vec<Option<ItemPlan>> = items
             .iter()
             .map(|item| match item {
-                PartialItem::Pending(id) => Some(ItemPlan::Pending(id.clone())),
+                PartialItem::Pending(id, expected) => {
+                    Some(ItemPlan::Pending(id.clone(), *expected))
+                }
                 PartialItem::Known(item) => outcomes.as_ref()?.of(item),
             })
             .collect();
@@ -158,37 +166,46 @@ impl ItemPlanner<'_> {
             left.iter().map(|(_, item)| self.reads.see(item).key(&self.job)).collect();
         let records = self.store.item_records(&keys)?;
         for (((at, item), key), record) in left.into_iter().zip(keys).zip(records) {
-            plans[at] = Some(plan_item(item, key, record, &mut counts.lost));
+            plans[at] = Some(self.plan_item(item, key, record, &mut counts.lost));
         }
         let plans: Vec<ItemPlan> = plans.into_iter().flatten().collect();
         plans.iter().for_each(|plan| counts.add(plan));
         Ok(plans)
+    }
+
+    fn plan_item(
+        &self,
+        item: Item,
+        key: Digest,
+        known: ItemState,
+        lost: &mut Vec<Digest>,
+    ) -> ItemPlan {
+        match known {
+            (Some(ItemRecord::Done { .. }), Some(gone)) => {
+                lost.push(gone);
+                ItemPlan::Todo { item, key }
+            }
+            (Some(ItemRecord::Done { fields, .. }), None) if self.expands.is_some() => {
+                ItemPlan::Expanded(item.id.clone(), children(&item, &fields))
+            }
+            (Some(ItemRecord::Done { fields, .. }), None) => ItemPlan::Known(merged(item, fields)),
+            (Some(ItemRecord::Rejected(reject)), _) => ItemPlan::Rejected(item.id, reject),
+            (None, _) => ItemPlan::Todo { item, key },
+        }
     }
 }
 
 impl ItemCounts {
     fn add(&mut self, plan: &ItemPlan) {
         match plan {
-            ItemPlan::Known(_) => self.reused += 1,
+            ItemPlan::Known(_) | ItemPlan::Expanded(..) => self.reused += 1,
             ItemPlan::Rejected(id, reject) => {
                 self.reused += 1;
                 self.rejects.push((id.clone(), reject.clone()));
             }
             ItemPlan::Todo { .. } => self.todo += 1,
-            ItemPlan::Pending(_) => self.pending += 1,
+            ItemPlan::Pending(_, expected) => self.pending += u64::from(expected.items),
         }
-    }
-}
-
-fn plan_item(item: Item, key: Digest, known: ItemState, lost: &mut Vec<Digest>) -> ItemPlan {
-    match known {
-        (Some(ItemRecord::Done { .. }), Some(gone)) => {
-            lost.push(gone);
-            ItemPlan::Todo { item, key }
-        }
-        (Some(ItemRecord::Done { fields, .. }), None) => ItemPlan::Known(merged(item, fields)),
-        (Some(ItemRecord::Rejected(reject)), _) => ItemPlan::Rejected(item.id, reject),
-        (None, _) => ItemPlan::Todo { item, key },
     }
 }
 
@@ -214,21 +231,35 @@ impl ItemWork {
         let mut buckets: Vec<PartialBucket> =
             self.closed.iter().copied().map(PartialBucket::Closed).collect();
         for bucket in &self.open {
-            let items = bucket.items.iter().filter_map(|item| match item {
-                ItemPlan::Known(item) => Some(PartialItem::Known(item.clone())),
-                ItemPlan::Rejected(..) => None,
-                ItemPlan::Todo { item, .. } => Some(PartialItem::Pending(item.id.clone())),
-                ItemPlan::Pending(id) => Some(PartialItem::Pending(id.clone())),
-            });
-            buckets.push(PartialBucket::Open { number: bucket.number, items: items.collect() });
+            let mut items = Vec::with_capacity(bucket.items.len());
+            bucket.items.iter().for_each(|item| self.pass_on(item, &mut items));
+            buckets.push(PartialBucket::Open { number: bucket.number, items });
         }
         PartialDataset { bits: self.bits, buckets }
     }
 
+    fn pass_on(&self, item: &ItemPlan, items: &mut Vec<PartialItem>) {
+        let pending = |id: &Arc<str>, expected: Expected| {
+            PartialItem::Pending(id.clone(), expected.expanded(self.expands))
+        };
+        match item {
+            ItemPlan::Known(item) => items.push(PartialItem::Known(item.clone())),
+            ItemPlan::Expanded(_, children) => {
+                items.extend(children.iter().cloned().map(PartialItem::Known));
+            }
+            ItemPlan::Rejected(..) => {}
+            ItemPlan::Todo { item, .. } => {
+                items.push(pending(&item.id, Expected::of(&item.fields)));
+            }
+            ItemPlan::Pending(id, expected) => items.push(pending(id, *expected)),
+        }
+    }
+
     /// Nothing to execute and nothing pending: only the tables have to be written.
     pub fn is_settled(&self) -> bool {
-        let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(_) | ItemPlan::Rejected(..));
-        self.open.iter().all(|bucket| bucket.items.iter().all(known))
+        let is_open =
+            |item: &ItemPlan| matches!(item, ItemPlan::Todo { .. } | ItemPlan::Pending(..));
+        !self.open.iter().any(|bucket| bucket.items.iter().any(is_open))
     }
 }
 
@@ -253,10 +284,11 @@ impl ItemWork {
             for item in &bucket.items {
                 match item {
                     ItemPlan::Known(item) => closed.items.push(item.clone()),
+                    ItemPlan::Expanded(_, items) => closed.items.extend(items.iter().cloned()),
                     ItemPlan::Rejected(id, reject) => {
                         closed.rejects.push((id.clone(), reject.clone()));
                     }
-                    ItemPlan::Todo { .. } | ItemPlan::Pending(_) => {}
+                    ItemPlan::Todo { .. } | ItemPlan::Pending(..) => {}
                 }
             }
             buckets.extend(close_bucket(store, &job, closed)?);

@@ -247,7 +247,8 @@ impl<'a> Planner<'a> {
         }
         let job = arriving.job_key(&files);
         self.store.scope_elsewhere(&job.digest())?;
-        let earlier = match self.deep {
+        // The children of an item are known by its own record.
+        let earlier = match self.deep || spec.kind.expands.is_some() {
             true => None,
             false => Earlier::new(&self.store, job.digest(), last.as_ref())?,
         };
@@ -255,6 +256,7 @@ impl<'a> Planner<'a> {
             store: &self.store,
             job: job.digest(),
             reads: item_reads(spec),
+            expands: spec.kind.expands,
             earlier,
             deep: self.deep,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::{Bucket, Fields, Item};
+use stage_core::{Bucket, Expands, Fields, Item};
 
 use crate::record::PortValue;
 
@@ -37,7 +37,31 @@ pub enum PartialBucket {
 #[derive(Clone, Debug)]
 pub enum PartialItem {
     Known(Item),
-    Pending(Arc<str>),
+    Pending(Arc<str>, Expected),
+}
+
+/// The expectation of a pending item, which may become several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The number of items that take its place.
+    pub items: u32,
+    /// The size of the largest blob of each; 0 if unknown.
+    pub bytes: u64,
+}
+
+impl Expected {
+    /// One item with these fields.
+    pub fn of(fields: &Fields) -> Expected {
+        let bytes = fields.blobs().map(|blob| blob.size).max().unwrap_or(0);
+        Expected { items: 1, bytes }
+    }
+
+    /// What a stage that expands its items makes of it.
+    pub fn expanded(self, expands: Option<Expands>) -> Expected {
+        let Some(expands) = expands else { return self };
+        let each = expands.expected(self.bytes);
+        Expected { items: self.items.saturating_mul(each), bytes: self.bytes / u64::from(each) }
+    }
 }
 
 impl PartialDataset {
@@ -45,9 +69,19 @@ impl PartialDataset {
     pub fn items(&self) -> u64 {
         let count = |bucket: &PartialBucket| match bucket {
             PartialBucket::Closed(bucket) => u64::from(bucket.items),
-            PartialBucket::Open { items, .. } => items.len() as u64,
+            PartialBucket::Open { items, .. } => items.iter().map(PartialItem::count).sum(),
         };
         self.buckets.iter().map(count).sum()
+    }
+}
+
+impl PartialItem {
+    /// The number of items that it is or is expected to become.
+    pub fn count(&self) -> u64 {
+        match self {
+            PartialItem::Known(_) => 1,
+            PartialItem::Pending(_, expected) => u64::from(expected.items),
+        }
     }
 }
 

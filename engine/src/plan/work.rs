@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use cache::Digest;
 use stage_core::key::StageKey;
-use stage_core::{Bucket, Item, Reject};
+use stage_core::{Bucket, Expands, Item, Reject};
 
+use super::value::Expected;
 use crate::record::StageRecord;
 
 /// The identity of the work of a stage with known inputs.
@@ -48,6 +49,8 @@ pub struct ItemWork {
     /// The part of the keys that all items share.
     pub job: Option<Digest>,
     pub bits: u8,
+    /// The stage makes several items of one. Its children are in the bucket of their parent.
+    pub expands: Option<Expands>,
     /// Whole buckets with known outcomes, each with its quarantined items.
     pub closed: Vec<Bucket>,
     pub open: Vec<OpenBucket>,
@@ -64,10 +67,12 @@ pub struct OpenBucket {
 pub enum ItemPlan {
     /// The outcome is known.
     Known(Item),
+    /// The item has become these.
+    Expanded(Arc<str>, Vec<Item>),
     /// It was quarantined before.
     Rejected(Arc<str>, Reject),
     /// To be executed, under this key.
     Todo { item: Item, key: Digest },
     /// Decided by an upstream stage.
-    Pending(Arc<str>),
+    Pending(Arc<str>, Expected),
 }

@@ -57,6 +57,9 @@ pub struct EngineContext {
 
 /// Smaller files are read whole, and all their bytes are verified.
 const IN_PARTS: u64 = LOOSE_SIZE;
+/// A task that has stored so much makes it durable itself. The run does so from 16 MB on, but only
+/// between tasks.
+const MOST_PENDING: u64 = 64 << 20;
 /// The blobs that a thread reads at a time.
 const SHARE: usize = 16;
 
@@ -245,6 +248,10 @@ impl Context for EngineContext {
         let size = bytes.len() as u64;
         let digest = self.store.put(bytes).map_err(|error| self.cannot_keep(&error))?;
         self.written += size;
+        // The objects of one item may be more than the memory.
+        if self.store.cache().pending_bytes() >= MOST_PENDING {
+            self.store.cache().commit().map_err(|error| self.cannot_keep(&error))?;
+        }
         Ok(Blob { digest, size, kind: kind.into() })
     }
 

@@ -70,8 +70,10 @@ pub fn takes_items(spec: &StageSpec, id: StageId) -> bool {
 fn writes(spec: &StageSpec) -> BTreeSet<String> {
     let own = spec.kind.outputs.iter().flat_map(|output| output.writes);
     let declared = declared(spec.kind, &spec.parameters).unwrap_or_default();
+    let of_children = spec.kind.expands.map(|_| "id".to_owned());
     own.map(|(name, _)| (*name).to_owned())
         .chain(declared.into_iter().map(|(name, _)| name))
+        .chain(of_children)
         .collect()
 }
 

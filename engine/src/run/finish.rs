@@ -171,7 +171,12 @@ impl Schedule<'_> {
         let bad = (stage.rejects.len() + stage.failures.len()) as u64;
         // Items that upstream stages have quarantined meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
-        let items = kept + bad;
+        let counts = self.board[id].counts;
+        let items = match stage.expands {
+            // Its items are those that it was given.
+            Some(_) => (counts.executed + counts.reused).max(bad),
+            None => kept + bad,
+        };
         if self.exceeds_limit(id, items, &[&stage.rejects, &stage.failures])? {
             return Ok(());
         }

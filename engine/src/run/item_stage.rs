@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use cache::Digest;
 use stage_core::key::ItemReads;
-use stage_core::{Bucket, Item, Reject};
+use stage_core::{Bucket, Expands, Item, Reject};
 
 use super::message::JobHandle;
 use super::program_check::ProgramCheck;
 use super::queue::Queued;
-use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
+use crate::plan::{Expected, ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
 use crate::tables::ClosedBucket;
 
 pub struct ItemStage {
@@ -19,6 +19,8 @@ pub struct ItemStage {
     pub reads: ItemReads,
     pub job: Arc<JobHandle>,
     pub bits: u8,
+    /// The stage makes several items of one.
+    pub expands: Option<Expands>,
     pub closed: Vec<Bucket>,
     pub open: HashMap<u32, RunBucket>,
     pub queue: BinaryHeap<Queued>,
@@ -56,8 +58,10 @@ pub struct Arrived {
 }
 
 pub enum Slot {
-    Undecided,
+    Undecided(Expected),
     Known(Item),
+    /// The item has become these.
+    Expanded(Vec<Item>),
     Rejected(Reject),
     Failed(Reject),
 }
@@ -69,6 +73,7 @@ impl ItemStage {
             reads,
             job,
             bits: work.bits,
+            expands: work.expands,
             closed: work.closed,
             open: HashMap::new(),
             queue: BinaryHeap::new(),
@@ -96,16 +101,20 @@ impl ItemStage {
             ItemPlan::Known(item) => {
                 bucket.slots.insert(item.id.clone(), Slot::Known(item));
             }
+            ItemPlan::Expanded(id, items) => {
+                bucket.slots.insert(id, Slot::Expanded(items));
+            }
             ItemPlan::Rejected(id, reject) => {
                 bucket.slots.insert(id, Slot::Rejected(reject));
             }
-            ItemPlan::Pending(id) => {
+            ItemPlan::Pending(id, expected) => {
                 bucket.undecided += 1;
-                bucket.slots.insert(id, Slot::Undecided);
+                bucket.slots.insert(id, Slot::Undecided(expected));
             }
             ItemPlan::Todo { item, key } => {
                 bucket.undecided += 1;
-                bucket.slots.insert(item.id.clone(), Slot::Undecided);
+                let expected = Expected::of(&item.fields);
+                bucket.slots.insert(item.id.clone(), Slot::Undecided(expected));
                 self.queue.push(Queued::new(&self.reads, number, item, key));
             }
         }
@@ -115,7 +124,7 @@ impl ItemStage {
     pub fn decide(&mut self, number: u32, id: &Arc<str>, slot: Slot) -> bool {
         let Some(bucket) = self.open.get_mut(&number) else { return false };
         match bucket.slots.get(id) {
-            Some(Slot::Undecided) => {}
+            Some(Slot::Undecided(_)) => {}
             _ => return false,
         }
         bucket.undecided -= 1;
@@ -125,7 +134,7 @@ impl ItemStage {
                 bucket.tainted = true;
                 self.failures.push((id.clone(), reject.clone()));
             }
-            Slot::Known(_) | Slot::Undecided => {}
+            Slot::Known(_) | Slot::Expanded(_) | Slot::Undecided(_) => {}
         }
         bucket.slots.insert(id.clone(), slot);
         true
@@ -134,16 +143,32 @@ impl ItemStage {
     /// Removes an item that the upstream stage has quarantined from its bucket.
     pub fn withdraw(&mut self, number: u32, id: &Arc<str>) {
         let Some(bucket) = self.open.get_mut(&number) else { return };
-        if let Some(Slot::Undecided) = bucket.slots.get(id) {
+        if let Some(Slot::Undecided(_)) = bucket.slots.get(id) {
             bucket.slots.remove(id);
             bucket.undecided -= 1;
         }
     }
 
+    /// An upstream stage has made these items of one that was expected. False if it was not.
+    pub fn expand(&mut self, number: u32, parent: &Arc<str>, children: &[Item]) -> bool {
+        let Some(bucket) = self.open.get_mut(&number) else { return false };
+        let Some(Slot::Undecided(expected)) = bucket.slots.get(parent) else { return false };
+        let expected = u64::from(expected.items);
+        bucket.slots.remove(parent);
+        bucket.undecided += children.len();
+        bucket.undecided -= 1;
+        for child in children {
+            let one = Expected::of(&child.fields);
+            bucket.slots.insert(child.id.clone(), Slot::Undecided(one));
+        }
+        self.total = (self.total + children.len() as u64).saturating_sub(expected);
+        true
+    }
+
     /// Tests if the item is expected and undecided.
     pub fn awaits(&self, number: u32, id: &Arc<str>) -> bool {
         let slot = self.open.get(&number).and_then(|bucket| bucket.slots.get(id));
-        matches!(slot, Some(Slot::Undecided))
+        matches!(slot, Some(Slot::Undecided(_)))
     }
 
     /// Removes the bucket when all items have arrived and none is undecided. A bucket with a
@@ -161,8 +186,9 @@ impl ItemStage {
         for (id, slot) in bucket.slots {
             match slot {
                 Slot::Known(item) => closed.items.push(item),
+                Slot::Expanded(items) => closed.items.extend(items),
                 Slot::Rejected(reject) => closed.rejects.push((id, reject)),
-                Slot::Failed(_) | Slot::Undecided => {}
+                Slot::Failed(_) | Slot::Undecided(_) => {}
             }
         }
         Some(closed)
@@ -173,12 +199,21 @@ impl ItemStage {
         let mut buckets: Vec<PartialBucket> =
             self.closed.iter().copied().map(PartialBucket::Closed).collect();
         for (number, bucket) in &self.open {
-            let items = bucket.slots.iter().filter_map(|(id, slot)| match slot {
-                Slot::Known(item) => Some(PartialItem::Known(item.clone())),
-                Slot::Undecided => Some(PartialItem::Pending(id.clone())),
-                Slot::Rejected(_) | Slot::Failed(_) => None,
-            });
-            buckets.push(PartialBucket::Open { number: *number, items: items.collect() });
+            let mut items = Vec::with_capacity(bucket.slots.len());
+            for (id, slot) in &bucket.slots {
+                match slot {
+                    Slot::Known(item) => items.push(PartialItem::Known(item.clone())),
+                    Slot::Expanded(children) => {
+                        items.extend(children.iter().cloned().map(PartialItem::Known));
+                    }
+                    Slot::Undecided(expected) => {
+                        let expected = expected.expanded(self.expands);
+                        items.push(PartialItem::Pending(id.clone(), expected));
+                    }
+                    Slot::Rejected(_) | Slot::Failed(_) => {}
+                }
+            }
+            buckets.push(PartialBucket::Open { number: *number, items });
         }
         PartialDataset { bits: self.bits, buckets }
     }

@@ -8,7 +8,7 @@ use cache::{Cache, Digest};
 use camino::Utf8Path;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::event::{Event, StageCounts};
-use stage_core::{Item, bucket_of};
+use stage_core::{Item, with_parents};
 
 use super::arrived::{artifacts, gather_sources};
 use super::hands::Hands;
@@ -158,11 +158,20 @@ impl Replayer<'_> {
             let sources = gather_sources(self.pipeline, &plan.stages, assets, self.spec);
             return Ok(Given::Whole(sources));
         };
-        let found = match arrived.items() {
-            Some(Planned::Root { root, .. }) => find(&planner.store, root, id)?,
-            Some(Planned::Partial(partial)) => find_partial(&planner.store, partial, id)?,
-            _ => None,
+        let find = |id: &str| match arrived.items() {
+            Some(Planned::Root { root, .. }) => planner.store.item(root, id),
+            Some(Planned::Partial(partial)) => find_partial(&planner.store, partial, id),
+            _ => Ok(None),
         };
+        // The id of an item that the stage has made stands for the item that it was made of.
+        let most = if self.spec.kind.expands.is_some() { usize::MAX } else { 1 };
+        let mut found = None;
+        for id in with_parents(id).take(most) {
+            found = match found {
+                None => find(id)?,
+                found => found,
+            };
+        }
         let (stage, item) = (self.spec.name.clone(), id.to_owned());
         match (found, arrived.items()) {
             (Some(found), _) => Ok(Given::Item(found)),
@@ -269,14 +278,6 @@ impl Replayer<'_> {
             }
         }
     }
-}
-
-fn find(store: &Store, root: &Digest, id: &str) -> Result<Option<Item>, ReadError> {
-    let dataset = store.dataset(root)?;
-    let number = bucket_of(id, dataset.bits);
-    let bucket = dataset.buckets.iter().find(|bucket| bucket.number == number);
-    let items = bucket.map(|bucket| store.chunk(&bucket.chunk)).transpose()?;
-    Ok(items.and_then(|chunk| chunk.items.into_iter().find(|item| *item.id == *id)))
 }
 
 /// Searches the outputs of the upstream stage so far.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
-use stage_core::{Batching, Item, Reject, StageError, Verdicts};
+use stage_core::{Batching, Item, Reject, StageError, Verdicts, children};
 
 use super::batch::{Batch, KeptLimit};
 use super::item_stage::{Arrived, Slot};
@@ -171,7 +171,10 @@ impl Schedule<'_> {
                 for (note, count) in notes {
                     *self.board[id].notes.entry(note).or_default() += count;
                 }
-                Slot::Known(merged(queued.item, fields))
+                match self.pipeline.stage(id).kind.expands {
+                    Some(_) => Slot::Expanded(children(&queued.item, &fields)),
+                    None => Slot::Known(merged(queued.item, fields)),
+                }
             }
             ItemRecord::Rejected(reject) => {
                 self.tell_quarantined(id, &name, &reject);
@@ -203,9 +206,11 @@ impl Schedule<'_> {
         while let Some((id, name, slot)) = flow.pop_front() {
             let Some(stage) = self.board[id].items_mut() else { continue };
             let leaving = match &slot {
-                Some(Slot::Known(item)) => Some(item.clone()),
+                Some(Slot::Known(item)) => Some(vec![item.clone()]),
+                Some(Slot::Expanded(items)) => Some(items.clone()),
                 _ => None,
             };
+            let is_expanded = matches!(slot, Some(Slot::Expanded(_)));
             match slot {
                 Some(slot) => {
                     if !stage.decide(bucket, &name, slot) {
@@ -214,15 +219,29 @@ impl Schedule<'_> {
                 }
                 None => stage.withdraw(bucket, &name),
             }
+            if let (Some(items), true) = (&leaving, is_expanded) {
+                self.expand_below(id, bucket, &name, items);
+            }
             for below in self.item_consumers(id) {
                 match &leaving {
                     None => flow.push_back((below, name.clone(), None)),
-                    Some(item) => self.arrive(below, bucket, item),
+                    Some(items) => items.iter().for_each(|item| self.arrive(below, bucket, item)),
                 }
             }
             self.close(id, bucket)?;
         }
         Ok(())
+    }
+
+    /// The stages behind expect the children of an item from now on, and no longer the item.
+    fn expand_below(&mut self, id: StageId, bucket: u32, parent: &Arc<str>, children: &[Item]) {
+        let mut waiting = VecDeque::from(self.item_consumers(id));
+        while let Some(below) = waiting.pop_front() {
+            let Some(stage) = self.board[below].items_mut() else { continue };
+            if stage.expand(bucket, parent, children) {
+                waiting.extend(self.item_consumers(below));
+            }
+        }
     }
 
     /// An item reaches a stage and is queued; known outcomes are looked up for many items at once,

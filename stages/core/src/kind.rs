@@ -214,6 +214,23 @@ impl InputPort {
     }
 }
 
+/// For an item stage that makes several items of one. The children of an item are in its record, and
+/// get the fields of the item as well. Their ids begin with the id of the item and end with a name
+/// that follows from its content: see [`crate::Output::of_children`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expands {
+    /// The bytes of the largest blob of an item for each item made of it: until an item has been
+    /// expanded, its number of children is estimated by this.
+    pub bytes_per_child: f64,
+}
+
+impl Expands {
+    /// The expected number of children of an item with a largest blob of this size.
+    pub fn expected(&self, bytes: u64) -> u32 {
+        ((bytes as f64 / self.bytes_per_child).round() as u32).max(1)
+    }
+}
+
 /// A mistake in a combination of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -238,6 +255,8 @@ pub struct Kind {
     pub place: Place,
     pub batching: Batching,
     pub verdicts: Verdicts,
+    /// None if each item stays one item.
+    pub expands: Option<Expands>,
     /// The cost model until there are measures.
     pub cost: Cost,
     pub inputs: &'static [InputPort],
@@ -261,6 +280,7 @@ impl Kind {
         place: Place::Here,
         batching: Batching::Single,
         verdicts: Verdicts::Own,
+        expands: None,
         cost: Cost::Unknown,
         inputs: &[],
         outputs: &[],

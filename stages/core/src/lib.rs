@@ -7,6 +7,7 @@
 
 pub mod artifact;
 pub mod catalogue;
+mod children;
 pub mod cost;
 pub mod course;
 mod dataset;
@@ -27,12 +28,13 @@ pub mod wire;
 pub mod worker;
 
 pub use catalogue::Catalogue;
+pub use children::{children, with_parents};
 pub use dataset::{Bucket, Chunk, Dataset, DatasetError, DatasetParts, bucket_of};
 pub use detached::Detached;
 pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, FieldType, Fields as FieldSet, InputPort, Kind, Mistake, OutputPort, ParentNeeds,
+    Batching, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake, OutputPort, ParentNeeds,
     Place, PortType, Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
