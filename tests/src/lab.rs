@@ -104,7 +104,10 @@ impl Ran {
 
     /// The number of executed items in item stages.
     pub fn items_executed(&self) -> u64 {
-        ["loud", "split", "twice"].iter().filter_map(|name| Some(self.stages.get(*name)?.executed)).sum()
+        ["loud", "split", "twice"]
+            .iter()
+            .filter_map(|name| Some(self.stages.get(*name)?.executed))
+            .sum()
     }
 
     /// The digests of objects found damaged or lost.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{
     Batching, Blob, Context, Default, Expands, FieldSet, FieldType, Fields, GatherInput, GatherJob,
-    GatherOutput, InputPort, Item, ItemJob, Job, Kind, NewItem, NewValue, Output, OutputPort, Parameter,
-    ParameterType, Place, PortOutput, PortType, Reject, Setup, SourceJob, SourceOutput, Stage,
-    StageError, Value, Work, World,
+    GatherOutput, InputPort, Item, ItemJob, Job, Kind, NewItem, NewValue, Output, OutputPort,
+    Parameter, ParameterType, Place, PortOutput, PortType, Reject, Setup, SourceJob, SourceOutput,
+    Stage, StageError, Value, Work, World,
 };
 
 use crate::train::{TRAIN, Train};

@@ -39,7 +39,7 @@ fn an_item_becomes_several_with_ids_by_content() {
         format!("{twin}: MOIN MOIN"),
         format!("{}: MOIN! MOIN!", id("ben1", "MOIN!")),
     ];
-    lines.sort();
+    lines.sort_by_key(|line| line.split(':').next().map(str::to_owned));
     assert_eq!(lab.read("out/all.txt").unwrap(), format!("{}\n", lines.join("\n")));
     assert_eq!(lab.read(&format!("out/{twin}.txt")).unwrap(), "MOIN MOIN");
     assert_eq!(lab.read(&format!("out/words/{twin}")).unwrap(), "MOIN");
@@ -133,7 +133,10 @@ fn an_item_may_have_no_children_and_another_one_may_be_quarantined() {
     assert_eq!(lab.run().status, Status::Failed);
     lab.write("data/whole.txt", "the other text");
     let mended = lab.run();
-    assert_eq!((mended.status, mended.executed("split"), mended.executed("twice")), (Status::Done, 1, 3));
+    assert_eq!(
+        (mended.status, mended.executed("split"), mended.executed("twice")),
+        (Status::Done, 1, 3)
+    );
 }
 
 #[test]
@@ -168,7 +171,8 @@ fn children_may_be_expanded_again() {
     let again = "\n[stage.again]\nuse = \"test.split\"\ninput = \"split\"\n";
     lab.write("pipeline.toml", &format!("{twice}{again}"));
     let ran = lab.run();
-    assert_eq!((ran.status, ran.executed("again"), ran.executed("twice")), (Status::Done, 5, 5));
+    // One text is one word, which `split` has split already.
+    assert_eq!((ran.status, ran.executed("again"), ran.executed("twice")), (Status::Done, 4, 5));
     let inner = format!("{}/{}", id("anna2", "DAY!"), Digest::of(b"DAY!").short());
     assert_eq!(lab.read(&format!("out/{inner}.txt")).unwrap(), "DAY! DAY!");
     lab.write("data/anna2.txt", "good morning");
@@ -191,9 +195,10 @@ fn children_go_on_before_their_siblings_are_made() {
         });
         of.map(|(at, _)| at).collect::<Vec<usize>>()
     };
-    let finished = ran.events.iter().position(
-        |event| matches!(event, Event::StageFinished { stage, .. } if stage == "split"),
-    );
+    let finished = ran
+        .events
+        .iter()
+        .position(|event| matches!(event, Event::StageFinished { stage, .. } if stage == "split"));
     let first = progress("twice").first().copied();
     assert!(first.is_some() && first < finished, "{first:?} {finished:?}");
 }

@@ -70,12 +70,12 @@ impl Manifest {
         let before = if self.split { "split" } else { "loud" };
         if self.split {
             let split = "use = \"test.split\"\ninput = \"loud\"\n";
-            stage("split", format!("{split}export = \"out/split/{{id}}\"\n"));
+            stage("split", format!("{split}export = \"out/split/{{id}}.txt\"\n"));
         }
         let last = if self.twice { "twice" } else { before };
         if self.twice {
             let twice = format!("use = \"test.twice\"\ninput = \"{before}\"\n");
-            stage("twice", format!("{twice}export = \"out/twice/{{id}}\"\n"));
+            stage("twice", format!("{twice}export = \"out/twice/{{id}}.txt\"\n"));
         }
         if self.sweep {
             let sweep =

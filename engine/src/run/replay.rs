@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cache::{Cache, Digest};
+use cache::Cache;
 use camino::Utf8Path;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::event::{Event, StageCounts};

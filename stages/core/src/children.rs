@@ -24,7 +24,8 @@ impl Output {
             }
             values.push((format!("{name}{SEPARATOR}"), NewValue::Text(String::new())));
             let fields = child.values.into_iter();
-            values.extend(fields.map(|(field, value)| (format!("{name}{SEPARATOR}{field}"), value)));
+            values
+                .extend(fields.map(|(field, value)| (format!("{name}{SEPARATOR}{field}"), value)));
         }
         // In this order they are appended to the fields and not inserted.
         values.sort_by(|(one, _), (other, _)| one.cmp(other));

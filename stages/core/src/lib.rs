@@ -34,8 +34,8 @@ pub use detached::Detached;
 pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake, OutputPort, ParentNeeds,
-    Place, PortType, Verdicts, Work,
+    Batching, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake, OutputPort,
+    ParentNeeds, Place, PortType, Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{

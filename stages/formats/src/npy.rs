@@ -3,6 +3,7 @@
 //!
 //! An array of Python objects is a pickle, which is a program: it is refused by name.
 
+use half::f16;
 use npyz::{DType, NpyFile, Order, TypeChar};
 
 /// An array of integers in C order.
@@ -86,6 +87,18 @@ pub fn read_floats(bytes: &[u8]) -> Result<FloatArray, NpyError> {
     Ok(FloatArray { shape: file.shape().to_vec(), values })
 }
 
+/// Reads an array of floats of 16 bits as [`write_halves`] writes it.
+pub fn read_halves(bytes: &[u8]) -> Result<FloatArray, NpyError> {
+    let (file, data) = open(bytes)?;
+    let found = file.dtype().descr();
+    if !found.contains("<f2") || file.order() != Order::C {
+        return Err(NpyError::NotFloats { found });
+    }
+    check_length(&file, size_of::<f16>() as u64, data)?;
+    let values = data.as_chunks::<2>().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32());
+    Ok(FloatArray { shape: file.shape().to_vec(), values: values.collect() })
+}
+
 /// The header, and the bytes after it.
 fn open(bytes: &[u8]) -> Result<(NpyFile<&[u8]>, &[u8]), NpyError> {
     let data_at = check_header(bytes)?;
@@ -122,6 +135,15 @@ pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
 pub fn write_floats(array: &FloatArray) -> Result<Vec<u8>, NpyError> {
     check_shape(&array.shape, array.values.len())?;
     Ok(file("<f4", &array.shape, f32::to_le_bytes, &array.values))
+}
+
+/// Writes an array of floats of 16 bits with the same bytes as NumPy. Values are rounded to the
+/// nearest, and those out of range to the largest.
+pub fn write_halves(array: &FloatArray) -> Result<Vec<u8>, NpyError> {
+    check_shape(&array.shape, array.values.len())?;
+    const MOST: f32 = 65_504.0;
+    let half = |value: f32| f16::from_f32(value.clamp(-MOST, MOST)).to_le_bytes();
+    Ok(file("<f2", &array.shape, half, &array.values))
 }
 
 fn check_shape(shape: &[u64], values: usize) -> Result<(), NpyError> {
@@ -358,6 +380,18 @@ mod tests {
         assert!(bytes.starts_with(head));
         assert_eq!((bytes.len(), &bytes[127..136]), (152, &b"\n\0\0\0\0\0\0\xc0\xbf"[..]));
         assert_eq!(read_floats(&bytes).unwrap(), array);
+    }
+
+    #[test]
+    fn halves_are_written_as_numpy_writes_them() {
+        let values = vec![0.0, -1.5, f32::NEG_INFINITY, 1e9, -12.34];
+        let bytes = write_halves(&FloatArray { shape: vec![5, 1], values }).unwrap();
+        let head =
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f2', 'fortran_order': False, 'shape': (5, 1), }";
+        assert!(bytes.starts_with(head));
+        let read = read_halves(&bytes).unwrap();
+        assert_eq!(read.values, [0.0, -1.5, -65_504.0, 65_504.0, -12.34375]);
+        assert!(matches!(read_floats(&bytes), Err(NpyError::NotFloats { .. })));
     }
 
     #[test]

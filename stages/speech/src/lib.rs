@@ -4,6 +4,7 @@
 //! Each family consists of plain functions on bytes and values, and thin stages around them that
 //! read parameters and fields. [`stages`] lists them.
 
+pub mod align;
 pub mod audio;
 pub mod command;
 pub mod corpus;
@@ -27,6 +28,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         corpus::stages(),
         audio::stages(),
         text::stages(),
+        align::stages(),
         dataset::stages(),
         speaker::stages(),
         vq::stages(),

@@ -2,10 +2,10 @@
 //! with a plain header.
 
 use crate::cost::{Cost, Rates};
-use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort};
+use crate::kind::{Expands, FieldType, Fields, InputPort, Kind, OutputPort};
 use crate::parameter::{Default, Parameter, ParameterType, Unit};
 
-pub const KINDS: &[&Kind] = &[&DECODE, &RESAMPLE, &LOUDNESS, &TRIM, &CHECK];
+pub const KINDS: &[&Kind] = &[&DECODE, &RESAMPLE, &LOUDNESS, &TRIM, &CHECK, &PAUSES, &SEGMENT];
 
 /// Sound that is read and written again.
 const REWRITTEN: Rates = Rates {
@@ -288,6 +288,98 @@ pub static CHECK: Kind = Kind {
         CHANNELS,
         ALLOW_TRUNCATED,
         LONGEST,
+    ],
+    ..Kind::BASE
+};
+
+/// The kind of the list of pauses.
+pub const PAUSES_KIND: &str = "pauses/npy";
+
+const LONG_RECORDINGS: InputPort = InputPort {
+    reads: Fields::These(&[("audio", FieldType::Blob)]),
+    doc: "Recordings of any length as WAV, FLAC, MP3, Ogg Vorbis, M4A (AAC, ALAC) or AIFF.",
+    ..InputPort::DATASET
+};
+
+const fn seconds(name: &'static str, default: f64, doc: &'static str) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::Duration,
+        default: Default::Seconds(default),
+        unit: Unit::Seconds,
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+pub static PAUSES: Kind = Kind {
+    name: "audio.pauses",
+    summary: "Finds the pauses of long recordings.",
+    doc: "\
+A pause is where the energy of a short box falls below the largest energy near it by a number of
+decibels, for some time. This is computed in integers and at every sample, from the neighbourhood
+alone: loudness plays no part, and an edit moves no pause that is not next to it.
+
+A recording is read in parts, so hours of sound fit into the memory.",
+    cost: Cost::Rates(Rates { bytes_per_item: 1e4, ..HEARD }),
+    inputs: &[LONG_RECORDINGS],
+    outputs: &[OutputPort {
+        writes: &[("pauses", FieldType::Blob), ("seconds", FieldType::Number)],
+        doc: "The recordings with their pauses, each with its start, its end and its quietest \
+              sample, and their length.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "dip",
+            parameter_type: ParameterType::Number { min: 1.0, max: 60.0 },
+            default: Default::Number(12.0),
+            unit: Unit::Decibel,
+            doc: "The depth of a pause below the loudest box around it.",
+            ..Parameter::BASE
+        },
+        seconds("least", 0.2, "The shortest pause."),
+        seconds("box", 0.1, "The length of the box around each sample."),
+        seconds("around", 1.5, "The sound on each side that a box is compared with."),
+    ],
+    ..Kind::BASE
+};
+
+pub static SEGMENT: Kind = Kind {
+    name: "audio.segment",
+    summary: "Cuts long recordings into segments at their pauses.",
+    doc: "\
+Each recording becomes several items. A cut is at the quietest sample of a pause that is long or
+the longest one near it; a part that is still too long is cut at its longest pause. Only pauses
+nearby decide, so an edit changes the segments that it touches and one or two beside them.
+
+The samples are not changed: 16 bits stay as they are, and finer ones are rounded. The id of a
+segment is the id of its recording, a slash, and ten letters from a hash of its sound, so segments
+keep their ids when others come, go or change. Of equal segments of a recording the second is `-2`.
+Put `audio.resample`, `audio.loudness` and `audio.trim` behind this stage, not before it.
+
+Parts without a pause that are longer than `longest` are left out, and a note counts their seconds.
+A recording without any segment is quarantined.",
+    expands: Some(Expands { bytes_per_child: 9.3 * 88_200.0 }),
+    cost: Cost::Rates(REWRITTEN),
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob), ("pauses", FieldType::Blob)]),
+        ..LONG_RECORDINGS
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("audio", FieldType::Blob),
+            ("start", FieldType::Number),
+            ("seconds", FieldType::Number),
+        ],
+        doc: "The segments as WAV, with their start in the recording and their length in seconds.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        seconds("shortest", 1.0, "The shortest segment."),
+        seconds("longest", 20.0, "The longest segment."),
+        seconds("wanted", 6.0, "A pause is a cut if none within this time is longer."),
+        seconds("cut_at", 0.9, "A pause of this length is always a cut."),
     ],
     ..Kind::BASE
 };

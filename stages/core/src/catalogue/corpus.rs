@@ -4,7 +4,7 @@ use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES];
+pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES, &RECORDINGS];
 
 /// The kind of a recording as it was found: its bytes determine its format.
 pub const RECORDING: &str = "audio";
@@ -178,6 +178,42 @@ which does not change when other sentences are inserted.",
             default: Default::Text("number"),
             doc: "The source of the ids.",
             ..Parameter::BASE
+        },
+    ],
+    ..SOURCE
+};
+
+pub static RECORDINGS: Kind = Kind {
+    name: "corpus.recordings",
+    summary: "Reads long recordings with subtitles, a script, or neither.",
+    doc: "\
+Reads every recording of a folder (WAV, FLAC, MP3, M4A, Ogg Vorbis, AIFF), and the text beside it
+with the same name: subtitles as `.srt` or `.vtt`, the `.json` of Whisper, or a script as `.txt`.
+Times of subtitles are hints only. A recording without a text has the script of all, if there is
+one.
+
+The id of a recording is its path without the extension. Texts without a recording, recordings with
+several texts, and texts that cannot be read are quarantined, the last with the line.
+
+`audio.pauses` and `audio.segment` cut the recordings. A lossy recording that is encoded again
+changes everywhere, so keep lossless ones if you edit them.",
+    outputs: &[OutputPort {
+        writes: &[
+            ("audio", FieldType::Blob),
+            ("recording", FieldType::Text),
+            ("cues", FieldType::Blob),
+            ("script", FieldType::Blob),
+        ],
+        passes: None,
+        doc: "The recordings with their name. `cues` are the subtitles and `script` is the text, \
+              where there is one of them.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        source_path("folder", "The folder with the recordings."),
+        Parameter {
+            default: Default::Absent,
+            ..source_path("script", "A text file in UTF-8 for all recordings without a text.")
         },
     ],
     ..SOURCE

@@ -5,7 +5,7 @@ use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Unit};
 
-pub const KINDS: &[&Kind] = &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REGRESSION];
+pub const KINDS: &[&Kind] = &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REGRESSION, &ALIGN];
 
 const HEARD: Rates = Rates {
     seconds_per_second: 6e-3,
@@ -336,6 +336,58 @@ figures.",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(false),
             doc: "Makes the stage fail on a regression.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static ALIGN: Kind = Kind {
+    name: "quality.align",
+    summary: "Quarantines segments with a text that does not fit their sound.",
+    doc: "\
+Reads the measures of `text.align`. A missing or wrong word shows in the worst ten frames of the
+path, and a clipped beginning or end in the first or last letter. The reason names the value and its
+limit. Good limits depend on the recogniser: look at the values of a few segments with
+`throstle items` first.",
+    cost: Cost::Rates(Rates::LIGHT),
+    inputs: &[InputPort {
+        reads: Fields::These(&[
+            ("align_worst", FieldType::Number),
+            ("align_edge", FieldType::Number),
+            ("letters_per_second", FieldType::Number),
+        ]),
+        doc: "Segments of `text.align`.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort { doc: "The segments that fit.", ..OutputPort::DATASET }],
+    parameters: &[
+        Parameter {
+            name: "min_worst",
+            parameter_type: ParameterType::Number { min: -100.0, max: 0.0 },
+            default: Default::Number(-1.5),
+            doc: "The lowest mean logarithm of the probability in ten frames in a row.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "edge_letter",
+            parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
+            default: Default::Number(0.3),
+            doc: "The lowest probability of the first and of the last letter.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "slowest",
+            parameter_type: ParameterType::Number { min: 0.0, max: 100.0 },
+            default: Default::Number(4.0),
+            doc: "The fewest letters per second.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "fastest",
+            parameter_type: ParameterType::Number { min: 0.0, max: 100.0 },
+            default: Default::Number(25.0),
+            doc: "The most letters per second.",
             ..Parameter::BASE
         },
     ],

@@ -1,10 +1,10 @@
 //! The kinds of the family `text`.
 
 use crate::cost::{Cost, Rates};
-use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort};
+use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, PortType, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&NORMALIZE];
+pub const KINDS: &[&Kind] = &[&NORMALIZE, &ALIGN];
 
 /// The clips with texts.
 pub const TEXTS: InputPort = InputPort {
@@ -70,6 +70,89 @@ pub static NORMALIZE: Kind = Kind {
             parameter_type: ParameterType::Choice(&["keep", "fi", "gu"]),
             default: Default::Text("keep"),
             doc: "The language in which numbers are spelled out, or none.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static ALIGN: Kind = Kind {
+    name: "text.align",
+    summary: "Finds the words of each segment in the script or subtitles of its recording.",
+    doc: "\
+All segments of a recording are aligned with its text at once, by what a recogniser hears in each
+frame (CTC). Places where words of the text and of the greedy transcript agree come first, and the
+rest is aligned between them; of subtitles, words are looked for within five seconds of their cue.
+Sound without a text is allowed between sentences, and sentences may be left out. Each segment gets
+its part of the text as it is written, with its punctuation. Without a text, the text is what was
+heard.
+
+A segment is quarantined if no word of the text is in it, if more than half of it is sound without
+a text, or if one of its ends is within a word. `unheard` lists parts of the text that no recording
+has. Letters that the recogniser does not know, such as digits, count as any sound: spell numbers
+out in the text where you can.
+
+A recording is aligned again when its segments or its text change; others are remembered.",
+    work: Work::Gather,
+    cost: Cost::Rates(Rates {
+        seconds_per_second: 5e-3,
+        bytes_per_item: 1e3,
+        spread: 5.0,
+        origin: "an hour of sound is aligned in 20 s where anchors are found",
+        ..Rates::LIGHT
+    }),
+    inputs: &[
+        InputPort {
+            reads: Fields::All,
+            doc: "Segments of `audio.segment` with the emissions of `asr.emit`.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "segments",
+            reads: Fields::All,
+            optional: true,
+            doc: "The same segments before they were resampled for the recogniser: these get the \
+                  texts.",
+            ..InputPort::DATASET
+        },
+    ],
+    outputs: &[
+        OutputPort {
+            writes: &[
+                ("text", FieldType::Text),
+                ("align_mean", FieldType::Number),
+                ("align_worst", FieldType::Number),
+                ("align_edge", FieldType::Number),
+                ("letters_per_second", FieldType::Number),
+                ("words", FieldType::Blob),
+            ],
+            doc: "The segments with their text. `align_mean` is the mean logarithm of the \
+                  probability of a frame, `align_worst` that of the worst ten frames in a row, \
+                  `align_edge` the lower probability of the first and the last letter; `words` are \
+                  start, end and word as JSON.",
+            ..OutputPort::DATASET
+        },
+        OutputPort {
+            name: "unheard",
+            port_type: PortType::Artifact,
+            writes: &[("unheard", FieldType::Blob)],
+            doc: "Parts of the text that were not heard, as JSON.",
+            ..OutputPort::ARTIFACT
+        },
+    ],
+    parameters: &[
+        Parameter {
+            name: "star",
+            parameter_type: ParameterType::Flag,
+            default: Default::Flag(true),
+            doc: "Sound without a text may be between sentences.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "anchors",
+            parameter_type: ParameterType::Integer { min: 1, max: 50 },
+            default: Default::Integer(5),
+            doc: "The words in a row that agree in an anchor.",
             ..Parameter::BASE
         },
     ],

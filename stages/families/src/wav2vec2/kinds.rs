@@ -5,7 +5,7 @@ use stage_core::catalogue::quality::LONGEST;
 use stage_core::cost::{Cost, Rates};
 use stage_core::{Batching, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, Place};
 
-pub const KINDS: &[&Kind] = &[&TRANSCRIBE];
+pub const KINDS: &[&Kind] = &[&TRANSCRIBE, &EMIT];
 
 const HEARD: Rates = Rates {
     start: 1.0,
@@ -60,4 +60,37 @@ are quarantined. `quality.cer` compares `transcript` with the text.",
         ..LONGEST
     }],
     ..Kind::BASE
+};
+
+/// The kind of emissions.
+pub const EMISSIONS_KIND: &str = "emissions/npy";
+
+pub static EMIT: Kind = Kind {
+    name: "asr.emit",
+    summary: "Gives what a speech recogniser hears in each frame of segments.",
+    doc: "\
+The recogniser is that of `asr.transcribe`, and each segment is heard by itself. The result is the
+logarithm of the probability of each symbol in each frame, for `text.align`, and the transcript by
+greedy decoding.
+
+Segments must have the sample rate of the recogniser: put `audio.resample` with `rate = 16000`
+between `audio.segment` and this stage. If a text is corrected, nothing is heard again.",
+    cost: Cost::Rates(Rates {
+        // 50 frames per second, with 32 symbols of two bytes.
+        bytes_per_second: 3_200.0,
+        ..HEARD
+    }),
+    outputs: &[OutputPort {
+        writes: &[
+            ("emissions", FieldType::Blob),
+            ("alphabet", FieldType::Text),
+            ("hop", FieldType::Number),
+            ("transcript", FieldType::Text),
+        ],
+        doc: "The segments with their emissions (an array of 16-bit floats, one row for each \
+              frame), the symbols of the columns as JSON, the seconds between frames, and the \
+              transcript.",
+        ..OutputPort::DATASET
+    }],
+    ..TRANSCRIBE
 };

@@ -18,7 +18,7 @@ use crate::model::{Assumed, Model};
 pub use config::{Config, Norm};
 pub use preprocessor::Preprocessor;
 pub use tensors::{MASK, plain_name};
-pub use vocabulary::Vocabulary;
+pub use vocabulary::{Alphabet, Vocabulary};
 
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::config::Config;
 use crate::symbols::{damaged, rows};
 use stage_formats::FormatError;
@@ -54,6 +56,21 @@ impl Vocabulary {
     }
 }
 
+/// The symbols of a recogniser by row, for stages that work on its emissions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alphabet {
+    pub blank: usize,
+    /// Empty for special symbols; a space between words.
+    pub symbols: Vec<String>,
+}
+
+impl Vocabulary {
+    pub fn alphabet(&self, rows: usize) -> Alphabet {
+        let symbol = |row: usize| self.symbols.get(&(row as i64)).cloned().unwrap_or_default();
+        Alphabet { blank: self.blank as usize, symbols: (0..rows).map(symbol).collect() }
+    }
+}
+
 /// Special tokens, such as `<unk>` and `[PAD]`.
 fn is_special(symbol: &str) -> bool {
     let within = |open, close| symbol.starts_with(open) && symbol.ends_with(close);
@@ -86,6 +103,13 @@ mod tests {
         assert_eq!(vocabulary.spell(&[3, 4, 3, 1, 3, 5, 3]), "a k");
         // Only the output layer has row 7.
         assert_eq!(vocabulary.spell(&[0, 4, 2, 5, 7, 6]), "ak[");
+    }
+
+    #[test]
+    fn the_alphabet_has_a_row_for_each_symbol() {
+        let alphabet = read(SYMBOLS).unwrap().alphabet(8);
+        assert_eq!(alphabet.symbols, ["", "", "", " ", "a", "k", "[", ""]);
+        assert_eq!(alphabet.blank, 1);
     }
 
     #[test]

@@ -347,13 +347,13 @@ impl<'a> Reading<'a> {
 
 /// A packet's samples, interleaved; reused from packet to packet.
 #[derive(Default)]
-struct Packed {
-    integers: Vec<i16>,
-    floats: Vec<f32>,
+pub(super) struct Packed {
+    pub(super) integers: Vec<i16>,
+    pub(super) floats: Vec<f32>,
 }
 
 impl Packed {
-    fn fill(&mut self, buffer: &GenericAudioBufferRef<'_>, integers: bool) {
+    pub(super) fn fill(&mut self, buffer: &GenericAudioBufferRef<'_>, integers: bool) {
         if integers {
             self.integers.resize(buffer.samples_interleaved(), 0);
             buffer.copy_to_slice_interleaved(&mut self.integers);
@@ -364,13 +364,16 @@ impl Packed {
     }
 }
 
-fn audio_parameters(track: &Track, format: Format) -> Result<&AudioCodecParameters, Fault> {
+pub(super) fn audio_parameters(
+    track: &Track,
+    format: Format,
+) -> Result<&AudioCodecParameters, Fault> {
     track.codec_params.as_ref().and_then(|parameters| parameters.audio()).ok_or_else(|| {
         Fault::Undecodable { format, problem: "the sound track does not name its codec".to_owned() }
     })
 }
 
-fn is_integer(parameters: &AudioCodecParameters) -> bool {
+pub(super) fn is_integer(parameters: &AudioCodecParameters) -> bool {
     let lossy = [
         codec::CODEC_ID_MP1,
         codec::CODEC_ID_MP2,
@@ -405,7 +408,7 @@ fn declared_frames(bytes: &[u8], track: &Track, format: Format) -> Option<u64> {
 }
 
 /// The tolerance between stated and decoded frames of correct encoders.
-fn slack(format: Format) -> u64 {
+pub(super) fn slack(format: Format) -> u64 {
     match format {
         Format::Mp3 => 2 * 1_152,
         Format::M4a => 2 * 1_024,
@@ -413,7 +416,7 @@ fn slack(format: Format) -> u64 {
     }
 }
 
-fn broken(format: Format, error: &Error) -> Fault {
+pub(super) fn broken(format: Format, error: &Error) -> Fault {
     match error {
         Error::Unsupported(what) => Fault::Unsupported { what: format!("{format} ({what})") },
         Error::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {

@@ -4,21 +4,26 @@
 
 pub mod check;
 pub mod clip;
+pub mod cuts;
 pub mod decode;
 pub mod fault;
 pub mod loudness;
 pub mod measure;
 pub mod mix;
 pub mod note;
+pub mod pauses;
 pub mod resample;
 pub mod sniff;
+pub mod stream;
 pub mod trim;
 pub mod wav;
 
 mod aiff;
 mod compressed;
 mod flac;
+pub(crate) mod long;
 mod mp4;
+mod packets;
 mod pcm;
 mod riff;
 mod snr;

@@ -37,7 +37,13 @@ pub enum Coding {
 
 /// Parses `bytes`, which start with a RIFF header.
 pub fn parse(bytes: &[u8]) -> Result<Riff, Fault> {
-    let mut chunks = Chunks { bytes, offset: 12 };
+    parse_head(bytes, bytes.len())
+}
+
+/// The same for a file of `size` bytes that is read in parts: these are its first ones, with all
+/// chunks before the samples.
+pub fn parse_head(bytes: &[u8], size: usize) -> Result<Riff, Fault> {
+    let mut chunks = Chunks { bytes, size, offset: 12 };
     let mut wide_length = None;
     let mut format = None;
     let mut frames = None;
@@ -50,7 +56,7 @@ pub fn parse(bytes: &[u8]) -> Result<Riff, Fault> {
                 let Some(header) = format else {
                     return Err(chunk.fault("comes before any `fmt ` chunk"));
                 };
-                let riff = header.with_data(bytes, &chunk, wide_length)?;
+                let riff = header.with_data(size, &chunk, wide_length)?;
                 return Ok(Riff { frames, ..riff });
             }
             _ => {}
@@ -71,6 +77,7 @@ pub fn parse(bytes: &[u8]) -> Result<Riff, Fault> {
 /// Walks chunk headers without trusting their lengths.
 struct Chunks<'a> {
     bytes: &'a [u8],
+    size: usize,
     offset: usize,
 }
 
@@ -92,7 +99,7 @@ impl Chunks<'_> {
     }
 
     fn skip(&mut self, chunk: &Chunk) -> Result<(), Fault> {
-        let rest = (self.bytes.len() - chunk.body()) as u64;
+        let rest = self.size.saturating_sub(chunk.body()) as u64;
         if chunk.length > rest {
             return Err(
                 chunk.fault(&format!("claims {} bytes where {rest} are left", chunk.length))
@@ -205,14 +212,14 @@ impl Header {
         Ok(frame)
     }
 
-    fn with_data(self, bytes: &[u8], chunk: &Chunk, wide: Option<u64>) -> Result<Riff, Fault> {
+    fn with_data(self, size: usize, chunk: &Chunk, wide: Option<u64>) -> Result<Riff, Fault> {
         if self.channels == 0 {
             return Err(self.fault("0 channels".to_owned()));
         }
         let coding = self.coding()?;
         let mut notes = Vec::new();
         let start = chunk.body();
-        let present = (bytes.len() - start) as u64;
+        let present = size.saturating_sub(start) as u64;
         let declared = match wide {
             Some(length) if chunk.length == u64::from(u32::MAX) => length,
             _ => chunk.length,

@@ -4,6 +4,7 @@
 use super::check;
 use super::clip::Clip;
 use super::decode::{Decoded, Options};
+use super::long;
 use super::loudness;
 use super::measure::Measures;
 use super::mix::Mix;
@@ -21,13 +22,14 @@ use std::sync::Arc;
 
 /// The implementations of the family `audio`.
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![
+    let on_clips: Vec<Arc<dyn Stage>> = vec![
         Arc::new(AudioStage { kind: &kinds::DECODE, work: |_| Ok(Box::new(Decode)) }),
         Arc::new(AudioStage { kind: &kinds::RESAMPLE, work: resampling }),
         Arc::new(AudioStage { kind: &kinds::LOUDNESS, work: levelling }),
         Arc::new(AudioStage { kind: &kinds::TRIM, work: trimming }),
         Arc::new(AudioStage { kind: &kinds::CHECK, work: checking }),
-    ]
+    ];
+    [on_clips, long::stages()].concat()
 }
 
 struct AudioStage {

@@ -5,6 +5,7 @@
 //! meaningless is a [`CorpusError`].
 
 pub mod columns;
+pub mod cues;
 mod error;
 pub mod folder;
 mod found_tokens;
@@ -13,6 +14,7 @@ pub mod parquet;
 mod parts;
 pub mod path;
 mod record;
+mod recordings;
 mod sentences;
 mod stage;
 pub mod table;

@@ -14,7 +14,7 @@ use super::measure::{Quality, quality};
 use super::pitch::Range;
 use super::similarity::{cosine, embedding};
 use super::transcript::{self, Errors, errors};
-use super::{pair, regression};
+use super::{fit, pair, regression};
 use crate::audio::decode::Options;
 use crate::audio::source::Source;
 use crate::numbers::rounded;
@@ -30,6 +30,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         stage(&kinds::CER, open_cer),
         stage(&kinds::SIMILARITY, |_, _| Ok(each(Similarity))),
         stage(&kinds::REGRESSION, regression::open),
+        stage(&kinds::ALIGN, fit::open),
     ]
 }
 

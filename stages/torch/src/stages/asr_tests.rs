@@ -5,9 +5,11 @@
 use std::path::Path;
 
 use safetensors::tensor::SafeTensors;
-use stage_core::{Fields, Item, Job, ParameterValue, Reject, Setup, StageError, Value};
+use stage_core::{Context, Fields, Item, Job, ParameterValue, Reject, Setup, StageError, Value};
 use stage_families::artifact;
-use stage_families::wav2vec2::kinds::TRANSCRIBE;
+use stage_families::wav2vec2::Alphabet;
+use stage_families::wav2vec2::kinds::{EMIT, TRANSCRIBE};
+use stage_formats::npy;
 
 use super::trial::{Written, open, parameters};
 use crate::stored;
@@ -117,4 +119,39 @@ fn another_model_and_a_damaged_one_are_refused() {
     model.set(artifact::FAMILY, Value::text(artifact::VITS));
     let error = transcribe(&model, &[], &[], &mut bench).unwrap_err();
     assert!(error.to_string().contains("is no speech recogniser: it is `vits`"), "{error}");
+}
+
+#[test]
+fn emissions_are_probabilities_of_symbols_and_spell_the_transcript() {
+    let mut bench = Bench::default();
+    let model = model(&mut bench);
+    let (samples, expected) = recording();
+    let item = wave_item(&mut bench, 0, RATE, &samples);
+    let setup = Setup {
+        parameters: parameters(&EMIT, &[]),
+        artifacts: [("model".to_owned(), vec![model.clone()])].into(),
+        device: "cpu".into(),
+        ..Setup::default()
+    };
+    let Job::Item(job) = open(&EMIT, setup, &mut bench).unwrap() else { panic!("no item job") };
+    let output = job.process(&[item], &mut bench).unwrap().remove(0).unwrap();
+    let fields = bench.keep_all(output);
+    assert_eq!(fields.text("transcript"), Some(expected.as_str()));
+    let alphabet: Alphabet = serde_json::from_str(fields.text("alphabet").unwrap()).unwrap();
+    let bytes = bench.read(fields.blob("emissions").unwrap()).unwrap();
+    let array = npy::read_halves(&bytes).unwrap();
+    assert_eq!(array.shape[1], alphabet.symbols.len() as u64);
+    // The strides 5, 2, 2 of the fixture.
+    assert_eq!(fields.number("hop"), Some(20.0 / 16_000.0));
+    let (mut spelled, mut before) = (String::new(), alphabet.blank);
+    for row in array.values.chunks(alphabet.symbols.len()) {
+        let sum: f64 = row.iter().map(|value| f64::from(*value).exp()).sum();
+        assert!((sum - 1.0).abs() < 0.01, "{sum}");
+        let best = row.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1)).unwrap().0;
+        if best != before && best != alphabet.blank {
+            spelled.push_str(&alphabet.symbols[best]);
+        }
+        before = best;
+    }
+    assert_eq!(spelled.split_whitespace().collect::<Vec<_>>().join(" "), expected);
 }

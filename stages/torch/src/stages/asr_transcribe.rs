@@ -1,9 +1,11 @@
-//! `asr.transcribe`: the transcript of a recording by a speech recogniser.
+//! `asr.transcribe` and `asr.emit`: what a speech recogniser hears in a recording, as a text or frame
+//! by frame.
 
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
 use stage_families::wav2vec2::kinds as asr;
+use stage_formats::npy::{self, FloatArray};
 use tch::Device;
 
 use super::arrived::{blob, check_rate};
@@ -15,12 +17,14 @@ use crate::wav2vec2::artifact::Model;
 use crate::wave::{self, Wave};
 
 pub struct AsrTranscribe {
+    /// One of the two kinds.
+    pub kind: &'static Kind,
     pub machine: Machine,
 }
 
 impl Stage for AsrTranscribe {
     fn kind(&self) -> &'static Kind {
-        &asr::TRANSCRIBE
+        self.kind
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
@@ -31,6 +35,7 @@ impl Stage for AsrTranscribe {
             device: guarded(|| self.machine.open(&setup.device))?,
             machine: self.machine.clone(),
             longest: setup.parameters.seconds("longest")?,
+            emits: self.kind.name == asr::EMIT.name,
         })))
     }
 }
@@ -43,6 +48,8 @@ struct TranscribeJob {
     machine: Machine,
     /// In seconds.
     longest: f64,
+    /// Keeps all symbols of each frame beside the text.
+    emits: bool,
 }
 
 impl ItemJob for TranscribeJob {
@@ -59,6 +66,7 @@ impl ItemJob for TranscribeJob {
             }
             let bytes = context.read(blob(item, "audio")?)?;
             outputs.push(match wave::read(&bytes).and_then(|wave| self.check(wave)) {
+                Ok(samples) if self.emits => Ok(guarded(|| self.emit(&samples, context))?),
                 Ok(samples) => Ok(guarded(|| self.transcribe(&samples, context))?),
                 Err(reject) => Err(reject),
             });
@@ -95,5 +103,27 @@ impl TranscribeJob {
         let best = self.loaded.with(None, load, |model| model.hear(samples))??;
         let text = self.model.vocabulary.spell(&best);
         Ok(Output::default().with("transcript", NewValue::Text(text)))
+    }
+
+    fn emit(&self, samples: &[f32], context: &mut dyn Context) -> Result<Output, StageError> {
+        let load = || self.model.load(self.device, context);
+        let (values, symbols) = self.loaded.with(None, load, |model| model.emit(samples))??;
+        let best = |row: &[f32]| {
+            let largest = row.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1));
+            largest.map_or(0, |(at, _)| at as i64)
+        };
+        let best: Vec<i64> = values.chunks(symbols.max(1)).map(best).collect();
+        let array = FloatArray { shape: vec![best.len() as u64, symbols as u64], values };
+        let failed = |error: String| StageError::failed(error);
+        let bytes = npy::write_halves(&array).map_err(|error| failed(error.to_string()))?;
+        let alphabet = serde_json::to_string(&self.model.vocabulary.alphabet(symbols))
+            .map_err(|error| failed(error.to_string()))?;
+        let hop = self.model.config.conv_stride.iter().product::<i64>() as f64
+            / self.model.preprocessor.sampling_rate as f64;
+        Ok(Output::default()
+            .with("emissions", NewValue::bytes(asr::EMISSIONS_KIND, bytes))
+            .with("alphabet", NewValue::Text(alphabet))
+            .with("hop", NewValue::Number(hop))
+            .with("transcript", NewValue::Text(self.model.vocabulary.spell(&best))))
     }
 }

@@ -35,6 +35,7 @@ mod xtts_tune_tests;
 mod xtts_voice;
 
 use stage_core::Stage;
+use stage_families::wav2vec2::kinds as asr;
 
 use crate::device::Machine;
 use crate::fish::tune::FishTuning;
@@ -57,7 +58,11 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(xtts_extend::XttsExtend),
         Box::new(xtts_voice::XttsVoice { machine: machine.clone() }),
         Box::new(xtts_synthesize::XttsSynthesize { machine: machine.clone() }),
-        Box::new(asr_transcribe::AsrTranscribe { machine: machine.clone() }),
+        Box::new(asr_transcribe::AsrTranscribe {
+            kind: &asr::TRANSCRIBE,
+            machine: machine.clone(),
+        }),
+        Box::new(asr_transcribe::AsrTranscribe { kind: &asr::EMIT, machine: machine.clone() }),
     ];
     let (fish, xtts) = (tune::stages::<FishTuning>(machine), tune::stages::<GptTuning>(machine));
     own.into_iter().chain(fish).chain(xtts).collect()

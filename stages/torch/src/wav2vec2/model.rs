@@ -69,6 +69,16 @@ impl Wav2Vec2 {
         Ok(Vec::try_from(logits.f_argmax(-1, false)?.f_view(-1)?.f_to_device(Device::Cpu)?)?)
     }
 
+    /// The logarithm of the probability of each symbol in each frame of such a recording: rows, and
+    /// symbols in a row.
+    pub fn emit(&self, samples: &[f32]) -> Result<(Vec<f32>, usize), TorchError> {
+        let _guard = tch::no_grad_guard();
+        let logits = self.logits(&self.frames(samples)?)?;
+        let symbols = logits.size().last().copied().unwrap_or(0) as usize;
+        let likely = logits.f_log_softmax(-1, Kind::Float)?.f_to_device(Device::Cpu)?;
+        Ok((Vec::try_from(likely.f_contiguous()?.f_view(-1)?)?, symbols))
+    }
+
     /// The output of the feature encoder for a recording: [1, T, C].
     pub fn frames(&self, samples: &[f32]) -> Result<Tensor, TorchError> {
         let wave = Tensor::f_from_slice(samples)?.f_unsqueeze(0)?;

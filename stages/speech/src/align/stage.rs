@@ -1,0 +1,321 @@
+//! `text.align`: the words of segments from the script or the subtitles of their recordings.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::Digest;
+use serde::Serialize;
+use stage_core::catalogue::text as kinds;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{
+    Blob, Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, Output,
+    PortOutput, Reject, Setup, Stage, StageError,
+};
+use stage_families::wav2vec2::Alphabet;
+use stage_formats::npy;
+
+use super::recording::{Aligned, Options, Outcome, Segment, Text, Unheard, align};
+use crate::corpus::cues::Cue;
+use crate::plain::{JSON, stage, to_json};
+
+/// The longest shown beginning of a text that was not heard, in bytes.
+const SHOWN: usize = 200;
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::ALIGN, open)]
+}
+
+struct Align(Options);
+
+fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let anchors = setup.parameters.integer("anchors")?;
+    Ok(Job::Gather(Box::new(Align(Options {
+        stars: setup.parameters.flag("star")?,
+        anchors: usize::try_from(anchors).unwrap_or(1),
+    }))))
+}
+
+/// A segment that can be aligned, with its place among the items.
+struct Placed<'a> {
+    at: usize,
+    item: &'a Item,
+    emissions: Arc<Blob>,
+    start: f64,
+    seconds: f64,
+    hop: f64,
+}
+
+impl<'a> Placed<'a> {
+    fn of(at: usize, item: &'a Item) -> Option<Placed<'a>> {
+        let number = |name: &str| item.fields.number(name).filter(|number| number.is_finite());
+        Some(Placed {
+            at,
+            item,
+            emissions: item.fields.blob("emissions")?.clone(),
+            start: number("start")?,
+            seconds: number("seconds")?,
+            hop: number("hop").filter(|hop| *hop > 0.0)?,
+        })
+    }
+}
+
+/// The text of a recording: a blob of one of two kinds, or none.
+enum Source {
+    Cues(Arc<Blob>),
+    Script(Arc<Blob>),
+    Transcripts,
+}
+
+impl Source {
+    fn of(item: &Item) -> Source {
+        match (item.fields.blob("cues"), item.fields.blob("script")) {
+            (Some(cues), _) => Source::Cues(cues.clone()),
+            (None, Some(script)) => Source::Script(script.clone()),
+            (None, None) => Source::Transcripts,
+        }
+    }
+}
+
+/// A part of a script that no recording has.
+#[derive(Serialize)]
+struct Passage<'a> {
+    recordings: &'a [String],
+    /// Bytes of the text.
+    start: usize,
+    end: usize,
+    words: usize,
+    text: String,
+}
+
+/// A script with the recordings that share it, and what is unheard in each.
+#[derive(Default)]
+struct Heard {
+    text: String,
+    recordings: Vec<String>,
+    unheard: Vec<Vec<Unheard>>,
+}
+
+impl GatherJob for Align {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        // Ids are those of the segments before they were resampled.
+        let before = input.items("segments").unwrap_or_default();
+        let before: BTreeMap<&str, &Item> = before.iter().map(|item| (&*item.id, item)).collect();
+        let (mut recordings, mut rejects) = (BTreeMap::<&str, Vec<Placed>>::new(), Vec::new());
+        for (at, item) in items.iter().enumerate() {
+            match (item.fields.text("recording"), Placed::of(at, item)) {
+                (Some(recording), Some(placed)) => {
+                    recordings.entry(recording).or_default().push(placed);
+                }
+                _ => {
+                    let reason = "it has no `recording`, `start`, `seconds`, `emissions` or `hop`: \
+                                  segments come from `audio.segment` and `asr.emit`";
+                    rejects.push((at, Reject::new("no-emissions", reason)));
+                }
+            }
+        }
+        let mut aligned: BTreeMap<usize, Aligned> = BTreeMap::new();
+        let mut scripts: BTreeMap<Digest, Heard> = BTreeMap::new();
+        let all = recordings.len() as u64;
+        for (done, (recording, mut segments)) in recordings.into_iter().enumerate() {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            segments.sort_by(|one, other| {
+                one.start.total_cmp(&other.start).then(one.item.id.cmp(&other.item.id))
+            });
+            let (outcome, text) = self.recording(&segments, context)?;
+            let heard = scripts.entry(Digest::of(text.text.as_bytes())).or_default();
+            heard.text = text.text;
+            heard.recordings.push(recording.to_owned());
+            heard.unheard.push(outcome.unheard);
+            aligned.extend(segments.iter().map(|segment| segment.at).zip(outcome.segments));
+            context.progress(done as u64 + 1, all);
+        }
+        let mut kept = Vec::new();
+        for (at, aligned) in aligned {
+            match aligned.reject {
+                Some(reject) => rejects.push((at, reject)),
+                None => {
+                    let item = &items[at];
+                    kept.push(with_text(before.get(&*item.id).unwrap_or(&item), aligned)?);
+                }
+            }
+        }
+        rejects.sort_by_key(|(at, _)| *at);
+        context.set_aside("input", rejects)?;
+        let passages = passages(&scripts);
+        let unheard = vec![("unheard".to_owned(), NewValue::bytes(JSON, to_json(&passages)?))];
+        let mut output = GatherOutput::default()
+            .with("output", PortOutput::Dataset(kept))
+            .with("unheard", PortOutput::Artifact(unheard));
+        let words: usize = passages.iter().map(|passage| passage.words).sum();
+        if words > 0 {
+            output.notes.push(("words never heard".to_owned(), words as u64));
+        }
+        Ok(output)
+    }
+}
+
+impl Align {
+    /// The outcome of a recording, remembered for as long as nothing of it changes.
+    fn recording(
+        &self,
+        segments: &[Placed],
+        context: &mut dyn Context,
+    ) -> Result<(Outcome, Text), StageError> {
+        let text = read_text(segments, context)?;
+        let key = self.key(segments, &text);
+        const OUTCOME: &str = "outcome";
+        let known = context.recall(&key)?;
+        if let Some(blob) = known.as_ref().and_then(|fields| fields.blob(OUTCOME).cloned())
+            && let Ok(outcome) = serde_json::from_slice(&context.read(&blob)?)
+        {
+            return Ok((outcome, text));
+        }
+        let outcome = self.align(segments, &text, context)?;
+        let value = NewValue::bytes(JSON, to_json(&outcome)?);
+        context.remember(&key, Output::default().with(OUTCOME, value))?;
+        Ok((outcome, text))
+    }
+
+    fn key(&self, segments: &[Placed], text: &Text) -> Digest {
+        let mut sink = HashSink::default();
+        sink.integer("stars", i64::from(self.0.stars));
+        sink.integer("anchors", self.0.anchors as i64);
+        sink.text("text", &text.text);
+        for (bytes, times) in &text.times {
+            sink.integer("from", bytes.start as i64);
+            sink.integer("start", times.start.to_bits() as i64);
+            sink.integer("end", times.end.to_bits() as i64);
+        }
+        for segment in segments {
+            sink.digest("emissions", &segment.emissions.digest);
+            sink.text("alphabet", segment.item.fields.text("alphabet").unwrap_or_default());
+            sink.integer("seconds", segment.seconds.to_bits() as i64);
+            sink.integer("hop", segment.hop.to_bits() as i64);
+            // Without times only the order counts.
+            if !text.times.is_empty() {
+                sink.integer("start", segment.start.to_bits() as i64);
+            }
+        }
+        sink.finish()
+    }
+
+    fn align(
+        &self,
+        segments: &[Placed],
+        text: &Text,
+        context: &mut dyn Context,
+    ) -> Result<Outcome, StageError> {
+        let alphabet: Alphabet =
+            match segments.first().and_then(|one| one.item.fields.text("alphabet")) {
+                Some(alphabet) => serde_json::from_str(alphabet).map_err(|error| {
+                    StageError::failed(format!("`alphabet` is damaged: {error}"))
+                })?,
+                None => {
+                    return Err(StageError::failed(
+                        "segments have no `alphabet`, which `asr.emit` gives",
+                    ));
+                }
+            };
+        let symbols = alphabet.symbols.len();
+        let (mut values, mut placed) = (Vec::new(), Vec::new());
+        for segment in segments {
+            let id = &segment.item.id;
+            let damaged =
+                |what: String| StageError::failed(format!("the emissions of `{id}`: {what}"));
+            let array = npy::read_halves(&context.read(&segment.emissions)?)
+                .map_err(|error| damaged(error.to_string()))?;
+            let [frames, columns] = array.shape[..] else {
+                return Err(damaged("not two dimensions".to_owned()));
+            };
+            if columns != symbols as u64 || alphabet.blank >= symbols {
+                return Err(damaged(format!("{columns} symbols where the alphabet has {symbols}")));
+            }
+            values.extend(array.values);
+            let frames = frames as usize;
+            let Placed { start, seconds, hop, .. } = *segment;
+            placed.push(Segment { frames, start, seconds, hop });
+        }
+        Ok(align(&values, &alphabet, &placed, text, &self.0))
+    }
+}
+
+fn read_text(segments: &[Placed], context: &mut dyn Context) -> Result<Text, StageError> {
+    let Some(first) = segments.first() else { return Ok(Text::default()) };
+    let utf8 = |bytes: Bytes| {
+        let text = String::from_utf8(bytes.to_vec());
+        text.map_err(|_| StageError::failed("a script is not UTF-8"))
+    };
+    Ok(match Source::of(first.item) {
+        Source::Script(blob) => Text { text: utf8(context.read(&blob)?)?, times: Vec::new() },
+        Source::Cues(blob) => {
+            let cues: Vec<Cue> = serde_json::from_slice(&context.read(&blob)?)
+                .map_err(|error| StageError::failed(format!("`cues` are damaged: {error}")))?;
+            Text::of_cues(&cues)
+        }
+        Source::Transcripts => {
+            let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0) as u64;
+            let cue = |segment: &Placed| Cue {
+                start: milliseconds(segment.start),
+                end: milliseconds(segment.start + segment.seconds),
+                text: segment.item.fields.text("transcript").unwrap_or_default().to_owned(),
+            };
+            Text::of_cues(&segments.iter().map(cue).collect::<Vec<_>>())
+        }
+    })
+}
+
+fn with_text(item: &Item, aligned: Aligned) -> Result<NewItem, StageError> {
+    Ok(NewItem::kept(item)
+        .with("text", NewValue::Text(aligned.text))
+        .with("align_mean", NewValue::Number(aligned.mean))
+        .with("align_worst", NewValue::Number(aligned.worst))
+        .with("align_edge", NewValue::Number(aligned.edge))
+        .with("letters_per_second", NewValue::Number(aligned.letters_per_second))
+        .with("words", NewValue::bytes(JSON, to_json(&aligned.words)?)))
+}
+
+/// What none of the recordings of a script has.
+fn passages(scripts: &BTreeMap<Digest, Heard>) -> Vec<Passage<'_>> {
+    let mut found = Vec::new();
+    for heard in scripts.values() {
+        let (first, others) = match heard.unheard.split_first() {
+            Some(split) => split,
+            None => continue,
+        };
+        for part in first {
+            // Words that another recording lacks as well.
+            let is_lost = others.iter().all(|other| {
+                other.iter().any(|other| other.start < part.end && part.start < other.end)
+            });
+            if is_lost {
+                let (start, end) =
+                    others.iter().flatten().fold((part.start, part.end), |range, other| {
+                        let overlaps = other.start < range.1 && range.0 < other.end;
+                        match overlaps {
+                            true => (range.0.max(other.start), range.1.min(other.end)),
+                            false => range,
+                        }
+                    });
+                let passage = heard.text.get(start..end).unwrap_or_default();
+                let shown =
+                    (0..=SHOWN.min(passage.len())).rev().find(|at| passage.is_char_boundary(*at));
+                found.push(Passage {
+                    recordings: &heard.recordings,
+                    start,
+                    end,
+                    words: passage.split_whitespace().count(),
+                    text: passage[..shown.unwrap_or(0)].to_owned(),
+                });
+            }
+        }
+    }
+    found
+}

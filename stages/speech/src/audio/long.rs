@@ -1,0 +1,322 @@
+//! The stages on recordings that are too long for the memory: `audio.pauses` and `audio.segment`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::catalogue::audio as kinds;
+use stage_core::{
+    Context, FileParts, Item, ItemJob, Job, NewItem, NewValue, Output, Parameters, Reject, Setup,
+    Stage, StageError,
+};
+use stage_formats::npy::{self, IntArray, Width};
+
+use super::clip::{Clip, Samples};
+use super::cuts::{Cut, Lengths, cut};
+use super::decode::Options;
+use super::pauses::{Pause, Pauses, Rule};
+use super::stream::{Stream, Trouble, file_of};
+use super::wav;
+use crate::plain::stage;
+
+/// The letters of a name: those of RFC 4648 in lower case.
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// The letters of the name of a segment: 50 bits.
+const NAME: usize = 10;
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::PAUSES, open_pauses), stage(&kinds::SEGMENT, open_segment)]
+}
+
+struct PausesJob {
+    /// Box, surroundings, shortest dip.
+    seconds: [f64; 3],
+    decibels: f64,
+}
+
+fn open_pauses(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    Ok(Job::Item(Box::new(PausesJob {
+        seconds: [
+            parameters.seconds("box")?,
+            parameters.seconds("around")?,
+            parameters.seconds("least")?,
+        ],
+        decibels: parameters.number("dip")?,
+    })))
+}
+
+impl ItemJob for PausesJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
+impl PausesJob {
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        let parts = match file_of(item, context)? {
+            Ok(parts) => parts,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        match self.find(parts, context) {
+            Ok((pauses, seconds)) => {
+                let output = Output::default()
+                    .with("pauses", NewValue::bytes(kinds::PAUSES_KIND, encode(&pauses)?))
+                    .with("seconds", NewValue::Number(seconds));
+                Ok(Ok(output))
+            }
+            Err(Stopped::Trouble(trouble)) => trouble.judge().map(Err),
+            Err(Stopped::Stage(error)) => Err(error),
+        }
+    }
+
+    fn find(
+        &self,
+        parts: Arc<dyn FileParts>,
+        context: &mut dyn Context,
+    ) -> Result<(Vec<Pause>, f64), Stopped> {
+        let mut stream = Stream::open(parts, &Options::default())?;
+        let rule = Rule::new(stream.rate, self.seconds, self.decibels);
+        let (mut pauses, mut samples) = (Pauses::new(rule), Vec::new());
+        while stream.read(&mut samples)? {
+            pauses.push(&samples, stream.channels);
+            samples.clear();
+            stop_if_asked(context)?;
+        }
+        Ok((pauses.finish(), stream.frames as f64 / f64::from(stream.rate)))
+    }
+}
+
+/// The reason why the work on a recording ended early.
+enum Stopped {
+    Trouble(Trouble),
+    Stage(StageError),
+}
+
+impl From<Trouble> for Stopped {
+    fn from(trouble: Trouble) -> Stopped {
+        Stopped::Trouble(trouble)
+    }
+}
+
+impl From<StageError> for Stopped {
+    fn from(error: StageError) -> Stopped {
+        Stopped::Stage(error)
+    }
+}
+
+fn stop_if_asked(context: &mut dyn Context) -> Result<(), StageError> {
+    if context.stopping() { Err(StageError::Stopped) } else { Ok(()) }
+}
+
+/// One row for each pause: start, end, quietest place.
+fn encode(pauses: &[Pause]) -> Result<Vec<u8>, StageError> {
+    let row = |pause: &Pause| [pause.start, pause.end, pause.quietest].map(|at| at as i64);
+    let values: Vec<i64> = pauses.iter().flat_map(row).collect();
+    let array = IntArray { shape: vec![pauses.len() as u64, 3], values };
+    npy::write(&array, Width::I64).map_err(|error| StageError::failed(error.to_string()))
+}
+
+fn decode(bytes: &[u8]) -> Result<Vec<Pause>, StageError> {
+    let array = npy::read(bytes).map_err(|error| StageError::failed(error.to_string()))?;
+    let (rows, _) = array.values.as_chunks::<3>();
+    let pause = |row: &[i64; 3]| {
+        let [start, end, quietest] = row.map(|at| u64::try_from(at).unwrap_or(0));
+        Pause { start, end: end.max(start), quietest }
+    };
+    Ok(rows.iter().map(pause).collect())
+}
+
+struct SegmentJob {
+    cut_at: f64,
+    wanted: f64,
+    shortest: f64,
+    longest: f64,
+}
+
+fn open_segment(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let seconds = |name: &str| Parameters::seconds(&setup.parameters, name);
+    Ok(Job::Item(Box::new(SegmentJob {
+        cut_at: seconds("cut_at")?,
+        wanted: seconds("wanted")?,
+        shortest: seconds("shortest")?,
+        longest: seconds("longest")?,
+    })))
+}
+
+impl ItemJob for SegmentJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
+impl SegmentJob {
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        let Some(pauses) = item.fields.blob("pauses").cloned() else {
+            let reason = "the item has no field `pauses`, which `audio.pauses` gives";
+            return Ok(Err(Reject::new("no-pause", reason)));
+        };
+        let pauses = decode(&context.read(&pauses)?)?;
+        let parts = match file_of(item, context)? {
+            Ok(parts) => parts,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        match self.segments(parts, &pauses, context) {
+            Ok((children, left_out)) if children.is_empty() => {
+                let reason = format!(
+                    "the recording has no pause in {left_out:.1} s, and a segment lasts at most \
+                     {:.1} s",
+                    self.longest
+                );
+                Ok(Err(Reject::new("no-pause", reason)))
+            }
+            Ok((children, left_out)) => {
+                let mut output = Output::of_children(children)?;
+                if left_out > 0.0 {
+                    output.note("seconds without a pause", left_out.ceil() as u64);
+                }
+                Ok(Ok(output))
+            }
+            Err(Stopped::Trouble(trouble)) => trouble.judge().map(Err),
+            Err(Stopped::Stage(error)) => Err(error),
+        }
+    }
+
+    /// The segments, and the seconds that are in none.
+    fn segments(
+        &self,
+        parts: Arc<dyn FileParts>,
+        pauses: &[Pause],
+        context: &mut dyn Context,
+    ) -> Result<(Vec<NewItem>, f64), Stopped> {
+        let frames = length(parts.clone(), context)?;
+        let mut stream = Stream::open(parts, &Options::default())?;
+        let (rate, channels) = (stream.rate, usize::from(stream.channels.max(1)));
+        let Cut { parts: ranges, left_out } = cut(pauses, frames, &self.lengths(rate));
+        let (mut held, mut start) = (Vec::new(), 0);
+        let mut names = Names::default();
+        let mut children = Vec::new();
+        for range in ranges {
+            while (stream.frames < range.end) && stream.read(&mut held)? {
+                // Nothing before the segment is needed.
+                let before = range.start.saturating_sub(start).min(stream.frames - start);
+                held.drain(..before as usize * channels);
+                start += before;
+                stop_if_asked(context)?;
+            }
+            let before = range.start.saturating_sub(start);
+            let count = (range.end - range.start) as usize * channels;
+            held.drain(..(before as usize * channels).min(held.len()));
+            let samples: Vec<i16> = held.drain(..count.min(held.len())).collect();
+            start = range.end;
+            let at = (range.start as f64, range.end as f64);
+            let seconds = [at.0 / f64::from(rate), (at.1 - at.0) / f64::from(rate)];
+            let clip = Clip { rate, channels: channels as u16, samples: Samples::Pcm(samples) };
+            children.push(child(clip, seconds, &mut names, context)?);
+        }
+        let out: u64 = left_out.iter().map(|range| range.end - range.start).sum();
+        Ok((children, out as f64 / f64::from(rate)))
+    }
+
+    fn lengths(&self, rate: u32) -> Lengths {
+        let frames = |seconds: f64| (seconds * f64::from(rate)).round() as u64;
+        Lengths {
+            cut_at: frames(self.cut_at),
+            wanted: frames(self.wanted),
+            shortest: frames(self.shortest),
+            longest: frames(self.longest),
+        }
+    }
+}
+
+/// The frames of a recording. A header may not tell them.
+fn length(parts: Arc<dyn FileParts>, context: &mut dyn Context) -> Result<u64, Stopped> {
+    let mut stream = Stream::open(parts, &Options::default())?;
+    let mut samples = Vec::new();
+    while stream.read(&mut samples)? {
+        samples.clear();
+        stop_if_asked(context)?;
+    }
+    Ok(stream.frames)
+}
+
+fn child(
+    clip: Clip,
+    [start, seconds]: [f64; 2],
+    names: &mut Names,
+    context: &mut dyn Context,
+) -> Result<NewItem, Stopped> {
+    let (bytes, _) = wav::write(clip).map_err(Trouble::Fault)?;
+    let blob = context.keep(wav::KIND, bytes.into())?;
+    let id = names.next(&blob.digest);
+    let values = vec![
+        ("audio".to_owned(), NewValue::blob(blob)),
+        ("start".to_owned(), NewValue::Number(start)),
+        ("seconds".to_owned(), NewValue::Number(seconds)),
+    ];
+    Ok(NewItem { id, values })
+}
+
+/// Names by content; equal segments of one recording are numbered.
+#[derive(Default)]
+pub struct Names(HashMap<String, u32>);
+
+impl Names {
+    pub fn next(&mut self, digest: &Digest) -> String {
+        let name = name(digest);
+        let count = self.0.entry(name.clone()).or_default();
+        *count += 1;
+        if *count == 1 { name } else { format!("{name}-{count}") }
+    }
+}
+
+/// The first bits of a digest in base 32.
+fn name(digest: &Digest) -> String {
+    let mut bits = 0_u64;
+    for byte in &digest.as_bytes()[..8] {
+        bits = bits << 8 | u64::from(*byte);
+    }
+    let letter = |at: usize| char::from(LETTERS[(bits >> (59 - 5 * at)) as usize & 31]);
+    (0..NAME).map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_are_the_first_bits_in_base_32() {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&[0xFF, 0x00, 0x84, 0x21]);
+        let digest = Digest::from_bytes(bytes);
+        // 11111 11100 00000 01000 01000 01000 01000 and zeros.
+        assert_eq!(name(&digest), "74aiiiiaaa");
+        let mut names = Names::default();
+        let twice = [names.next(&digest), names.next(&digest)];
+        assert_eq!(twice[1], format!("{}-2", twice[0]));
+    }
+
+    #[test]
+    fn pauses_survive_a_round_trip() {
+        let pauses = vec![Pause { start: 1, end: 9, quietest: 4 }];
+        assert_eq!(decode(&encode(&pauses).unwrap()).unwrap(), pauses);
+        assert_eq!(decode(&encode(&[]).unwrap()).unwrap(), []);
+    }
+}

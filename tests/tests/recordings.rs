@@ -1,0 +1,327 @@
+//! Long recordings and their segments: an edit redoes the segments that it touches.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+use cache::fs::{Fs, MemoryFs};
+use engine::plan::Planned;
+use engine::store::Store;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use stage_core::event::Status;
+use stage_core::{
+    Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
+    OutputPort, Reject, Setup, Stage, StageError,
+};
+use stage_speech::audio::{Clip, wav};
+use throstle_tests::{Lab, Ran};
+
+const MANIFEST: &str = r#"
+[pipeline]
+name = "long"
+
+[stage.recordings]
+use = "corpus.recordings"
+folder = "data"
+quarantine = 1.0
+
+[stage.pauses]
+use = "audio.pauses"
+input = "recordings"
+quarantine = 1.0
+
+[stage.segments]
+use = "audio.segment"
+input = "pauses"
+quarantine = 1.0
+
+[stage.heard]
+use = "test.hear"
+input = "segments"
+"#;
+
+/// Stands for a recogniser: it reads the sound and nothing else.
+struct Hear;
+
+static HEAR: Kind = Kind {
+    name: "test.hear",
+    summary: "Hears.",
+    inputs: &[InputPort {
+        reads: FieldSet::These(&[("audio", FieldType::Blob)]),
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort { writes: &[("bytes", FieldType::Number)], ..OutputPort::DATASET }],
+    ..Kind::BASE
+};
+
+impl Stage for Hear {
+    fn kind(&self) -> &'static Kind {
+        &HEAR
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(Hear)))
+    }
+}
+
+impl ItemJob for Hear {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let hear = |item: &Item| {
+            let bytes = context.read(item.fields.blob("audio").unwrap())?;
+            let heard = NewValue::Number(bytes.len() as f64);
+            Ok(Ok(Output::default().with("bytes", heard)))
+        };
+        items.iter().map(hear).collect()
+    }
+}
+
+/// The lowest rate, so that an hour is short.
+const RATE: u32 = 4_000;
+
+/// Utterances of a few words with pauses of log-normal lengths (median 0.47 s, sigma 0.6) in a low
+/// noise.
+fn speech(seed: u64, seconds: f64) -> Vec<i16> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let most = (seconds * f64::from(RATE)) as usize;
+    let mut samples: Vec<i16> = Vec::with_capacity(most);
+    while samples.len() < most {
+        for _ in 0..random.random_range(2..10) {
+            let (count, gap) = (random.random_range(800..2_400), random.random_range(80..240));
+            let loud = random.random_range(2_000.0..6_000.0);
+            for at in 0..count {
+                // It swells and fades, and a syllable takes a fifth of a second.
+                let place = at as f64 / count as f64;
+                let shape =
+                    (place * TAU / 2.0).sin().sqrt() * (0.7 + 0.3 * (at as f64 / 127.0).sin());
+                samples.push((random.random_range(-1.0..1.0) * loud * shape) as i16);
+            }
+            samples.extend(std::iter::repeat_n(0, gap));
+        }
+        let (one, other) = (random.random_range(1e-9..1.0_f64), random.random_range(0.0..1.0));
+        let normal = (-2.0 * one.ln()).sqrt() * (TAU * other).cos();
+        let pause = (0.47 * (0.6 * normal).exp()).clamp(0.12, 3.0);
+        samples.extend(std::iter::repeat_n(0, (pause * f64::from(RATE)) as usize));
+    }
+    samples.truncate(most);
+    samples.iter_mut().for_each(|sample| *sample += random.random_range(-20..=20));
+    samples
+}
+
+struct World {
+    memory: MemoryFs,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl World {
+    fn new() -> World {
+        let world = World { memory: MemoryFs::new(), files: BTreeMap::new() };
+        world.lab().write("pipeline.toml", MANIFEST);
+        world.lab().write("data/none.md", "no recording");
+        world
+    }
+
+    fn lab(&self) -> Lab {
+        let mut lab = Lab::in_memory(&self.memory);
+        lab.stages.extend(stage_speech::stages());
+        lab.stages.push(Arc::new(Hear));
+        lab
+    }
+
+    fn write(&mut self, name: &str, bytes: Vec<u8>) {
+        self.memory.write_durably(format!("/lab/data/{name}").as_str().into(), &bytes).unwrap();
+        self.files.insert(name.to_owned(), bytes);
+    }
+
+    fn record(&mut self, name: &str, samples: &[i16]) {
+        let (bytes, _) = wav::write(Clip::mono(RATE, samples.to_vec())).unwrap();
+        self.write(name, bytes);
+    }
+
+    fn remove(&mut self, name: &str) {
+        if self.files.remove(name).is_some() {
+            self.memory.remove_file(format!("/lab/data/{name}").as_str().into()).unwrap();
+        }
+    }
+
+    fn run(&self) -> Ran {
+        let ran = self.lab().run();
+        assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+        ran
+    }
+
+    /// The items of a stage after a run.
+    fn items(&self, stage: &str) -> Vec<Item> {
+        let lab = self.lab();
+        let pipeline = lab.pipeline();
+        let plan = lab.plan();
+        let id = pipeline.find(stage).unwrap().id;
+        let Some(Planned::Root { root, .. }) = plan.stage(id).known.outputs.get("output") else {
+            panic!("`{stage}` has no outcome")
+        };
+        let index = cache::stat::StatIndex::load(&lab.cache()).unwrap();
+        Store::new(lab.cache(), "/lab".into(), Arc::new(index)).items(root).unwrap()
+    }
+
+    /// The segments: id and digest of the sound.
+    fn segments(&self) -> BTreeSet<(String, String)> {
+        let one = |item: Item| {
+            (item.id.to_string(), item.fields.blob("audio").unwrap().digest.to_string())
+        };
+        self.items("segments").into_iter().map(one).collect()
+    }
+
+    fn afresh(&self) -> World {
+        let mut other = World::new();
+        self.files.iter().for_each(|(name, bytes)| other.write(name, bytes.clone()));
+        other
+    }
+}
+
+#[test]
+fn after_an_edit_nearly_all_segments_have_the_same_bytes_and_ids() {
+    let before = speech(1, 2_400.0);
+    let mut world = World::new();
+    world.record("book.wav", &before);
+    let ran = world.run();
+    let segments = world.segments();
+    assert!(segments.len() > 200, "{} segments", segments.len());
+    assert_eq!(ran.executed("heard"), segments.len() as u64);
+    let middle = before.len() / 2;
+    let inserted = speech(7, 10.0 + 37.0 / f64::from(RATE));
+    let edits = [
+        ("insert", [&before[..middle], &inserted, &before[middle..]].concat(), 0),
+        ("head cut", before[(4.0001 * f64::from(RATE)) as usize..].to_vec(), 1),
+        ("append", [&before[..], &speech(9, 300.0)].concat(), 0),
+    ];
+    for (edit, samples, cut) in edits {
+        world.record("book.wav", &before);
+        world.run();
+        world.record("book.wav", &samples);
+        let ran = world.run();
+        let now = world.segments();
+        let same = now.intersection(&segments).count();
+        // A segment that was cut off cannot be the same.
+        let least = ((segments.len() - cut) as f64 * 0.99).floor() as usize;
+        assert!(same >= least, "{edit}: {same} of {}", segments.len());
+        let new = now.difference(&segments).count() as u64;
+        assert_eq!((ran.executed("segments"), ran.executed("heard")), (1, new), "{edit}");
+    }
+}
+
+#[test]
+fn segments_are_the_samples_of_the_recording_in_order() {
+    let samples = speech(3, 90.0);
+    let mut world = World::new();
+    world.record("one.wav", &samples);
+    world.write("one.txt", b"What is said.".to_vec());
+    world.run();
+    let mut items = world.items("segments");
+    items.sort_by(|one, other| {
+        let start = |item: &Item| item.fields.number("start").unwrap();
+        start(one).total_cmp(&start(other))
+    });
+    let lab = world.lab();
+    let joined: Vec<i16> = items
+        .iter()
+        .flat_map(|item| {
+            assert_eq!(item.fields.text("recording"), Some("one"));
+            assert!(item.fields.blob("script").is_some());
+            let bytes = lab.cache().read(&item.fields.blob("audio").unwrap().digest).unwrap();
+            let decoded = stage_speech::audio::decode::decode(&bytes, &Default::default()).unwrap();
+            let seconds = decoded.clip.seconds();
+            assert_eq!(item.fields.number("seconds"), Some(seconds));
+            assert!((1.0..=20.0).contains(&seconds));
+            decoded.clip.into_pcm().0
+        })
+        .collect();
+    assert!(joined == samples);
+    // Its name says nothing about its sound.
+    world.remove("one.wav");
+    world.remove("one.txt");
+    world.record("other.wav", &samples);
+    let ran = world.run();
+    assert_eq!(
+        (ran.executed("pauses"), ran.executed("segments"), ran.executed("heard")),
+        (0, 0, 0)
+    );
+    assert!(world.items("segments").iter().all(|item| item.id.starts_with("other/")));
+}
+
+#[test]
+fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
+    let mut world = World::new();
+    world.record("good.wav", &speech(4, 40.0));
+    world.write("good.srt", b"1\n00:00:01,000 --> 00:00:02,000\nHello.\n".to_vec());
+    world.record("twice.wav", &speech(5, 20.0));
+    world.write("twice.txt", b"one".to_vec());
+    world.write("twice.vtt", b"WEBVTT\n\n00:01.000 --> 00:02.000\ntwo\n".to_vec());
+    world.write("lonely.txt", b"no recording".to_vec());
+    world.record("damaged.wav", &speech(6, 20.0));
+    world.write("damaged.srt", b"1\n00:00:01,0 -> 00:00:02,0\nHello.\n".to_vec());
+    world.write("torn.wav", world.files["good.wav"][..60_000].to_vec());
+    world.write("empty.wav", Vec::new());
+    world.record("silence.wav", &vec![0; 30 * RATE as usize]);
+    let steady: Vec<i16> =
+        (0..40 * RATE as i64).map(|at| (at * 7_919 % 6_001) as i16 - 3_000).collect();
+    world.record("music.wav", &steady);
+    let ran = world.run();
+    let told = ran.set_aside().join("\n");
+    for part in [
+        "`twice.txt` and `twice.vtt` are texts of one recording",
+        "`lonely.txt` has no recording beside it",
+        "`damaged.srt`: line 1: a text without a time before it",
+        "truncated:",
+        "no pause in 30.0 s",
+        "no pause in 40.0 s",
+    ] {
+        assert!(told.contains(part), "no `{part}` in\n{told}");
+    }
+    let items = world.items("segments");
+    assert!(!items.is_empty() && items.iter().all(|item| item.id.starts_with("good/")));
+    assert!(items.iter().all(|item| item.fields.blob("cues").is_some()));
+}
+
+#[test]
+fn random_edits_give_what_a_run_from_nothing_gives() {
+    for seed in 0..60 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut world = World::new();
+        let mut tracks: BTreeMap<&str, Vec<i16>> = BTreeMap::new();
+        for number in 0..5 {
+            let name = ["a", "b", "c"][random.random_range(0..3)];
+            let track = tracks.entry(name).or_default();
+            let at = random.random_range(0..=track.len());
+            let part = speech(random.random_range(0..9), random.random_range(2.0..12.0));
+            match random.random_range(0..6) {
+                0 | 1 => drop(track.splice(at..at, part)),
+                2 => track.extend(part),
+                3 => drop(track.drain(at / 2..at)),
+                4 => drop(track.splice(at..(at + 3_000).min(track.len()), part)),
+                _ => track.clear(),
+            }
+            let track = track.clone();
+            match track.is_empty() {
+                true => world.remove(&format!("{name}.wav")),
+                false => world.record(&format!("{name}.wav"), &track),
+            }
+            match random.random_range(0..4) {
+                0 => world.write(&format!("{name}.txt"), format!("text {number}").into_bytes()),
+                1 => world.remove(&format!("{name}.txt")),
+                _ => {}
+            }
+            world.run();
+        }
+        let clean = world.afresh();
+        clean.run();
+        for stage in ["recordings", "segments", "heard"] {
+            assert_eq!(world.items(stage), clean.items(stage), "seed {seed}, `{stage}`");
+        }
+        assert!(world.run().nothing_executed(), "seed {seed}");
+    }
+}
