@@ -355,8 +355,9 @@ pub fn is_denied(error: &CacheError) -> bool {
     }
 }
 
-/// The variables that a command needs to find programs and the user's packages.
-const HANDED_ON: [&str; 2] = ["PATH", "HOME"];
+/// The variables that programs of the user need to find others, packages and GPUs.
+const HANDED_ON: [&str; 5] =
+    ["PATH", "HOME", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"];
 
 fn environment() -> BTreeMap<String, String> {
     let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));

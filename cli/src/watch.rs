@@ -15,7 +15,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use engine::pipeline::TemplatePart;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use stage_core::{ParameterType, ParameterValue};
 
 use super::arguments::Run;
 use super::error::{CliError, Exit, PAUSED};
@@ -103,13 +102,8 @@ impl Watched {
             self.add(&absolute(pipeline.base.join(&asset.path).as_std_path())?)?;
         }
         for stage in &pipeline.stages {
-            let is_path = |kind| matches!(kind, ParameterType::File | ParameterType::SourcePath);
-            for parameter in
-                stage.kind.parameters.iter().filter(|each| is_path(each.parameter_type))
-            {
-                if let ParameterValue::Text(path) = stage.parameters.get(parameter.name) {
-                    self.add(&absolute(pipeline.base.join(path).as_std_path())?)?;
-                }
+            for (_, path) in stage.paths() {
+                self.add(&absolute(pipeline.base.join(path).as_std_path())?)?;
             }
             for export in &stage.exports {
                 let place = written_to(&export.template.0);

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use camino::Utf8PathBuf;
-use stage_core::{
-    Catalogue, Context, Job, Kind, Parameter, ParameterType, ParameterValue, Role, Setup, Stage,
-    StageError,
-};
+use stage_core::{Catalogue, Context, Job, Kind, ParameterValue, Role, Setup, Stage, StageError};
 
 use crate::pipeline::{Pipeline, StageSpec};
 use remote::Remote;
@@ -60,9 +57,7 @@ impl Engine {
         };
         // The content of a file stands for its path, which is in no key.
         let files = spec.kind.parameters.iter();
-        let is_file =
-            |parameter: &&Parameter| matches!(parameter.parameter_type, ParameterType::File);
-        for file in files.filter(is_file) {
+        for file in files.filter(|parameter| parameter.is_of_files()) {
             setup.parameters.0.insert(file.name.to_owned(), ParameterValue::Absent);
         }
         for parameter in spec.kind.parameters.iter().filter(|p| p.role == Role::Secret) {

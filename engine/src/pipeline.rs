@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cache::Link;
 use camino::Utf8PathBuf;
 use remote::{Address, Settings};
-use stage_core::{FieldType, Kind, Parameter, ParameterType, Parameters};
+use stage_core::{FieldType, Kind, Parameter, Parameters};
 
 pub use tolerance::Tolerance;
 
@@ -47,13 +47,8 @@ impl Pipeline {
 
     /// The files and folders that stages and assets are read from.
     pub fn paths(&self) -> BTreeSet<Utf8PathBuf> {
-        let is_path = |parameter: &&Parameter| {
-            matches!(parameter.parameter_type, ParameterType::File | ParameterType::SourcePath)
-        };
         let of = |stage: &StageSpec| -> Vec<Utf8PathBuf> {
-            let parameters = stage.kind.parameters.iter().filter(is_path);
-            let path = |parameter: &Parameter| stage.parameters.text(parameter.name).ok();
-            parameters.filter_map(path).map(|path| self.base.join(path)).collect()
+            stage.paths().map(|(_, path)| self.base.join(path)).collect()
         };
         let assets = self.assets.values().map(|asset| self.base.join(&asset.path));
         self.stages.iter().flat_map(of).chain(assets).collect()
@@ -237,6 +232,13 @@ pub struct KnownFields {
 }
 
 impl StageSpec {
+    /// The files and folders that its parameters name.
+    pub fn paths(&self) -> impl Iterator<Item = (String, &str)> {
+        let of =
+            |parameter: &'static Parameter| parameter.paths(self.parameters.get(parameter.name));
+        self.kind.parameters.iter().flat_map(of)
+    }
+
     /// The family of the model that the stage trains or uses, as its kind declares it.
     pub fn family(&self) -> Option<&'static dyn stage_families::Family> {
         self.kind.cost.family().and_then(stage_families::find)

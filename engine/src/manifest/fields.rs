@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stage_core::catalogue::python::{NUMBER, TEXT};
 use stage_core::{
     FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue, Parameters,
     PortType, artifact,
@@ -41,7 +42,8 @@ pub fn on_output(
     for (name, field_type) in output.writes {
         known.fields.insert((*name).to_owned(), *field_type);
     }
-    match declared(kind, parameters).filter(|_| output.open) {
+    let is_first = kind.outputs.first().is_some_and(|first| first.name == output.name);
+    match declared(kind, parameters).filter(|_| output.open && is_first) {
         Some(names) => {
             known.fields.extend(names);
         }
@@ -63,7 +65,7 @@ fn common(passed: &[Arriving]) -> KnownFields {
 }
 
 /// The declared outputs: the table `outputs` of a kind with such a parameter. They are files,
-/// except those in its list `texts`.
+/// except those in its list `texts`; a kind without such a list writes their types.
 pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<(String, FieldType)>> {
     let parameter = kind.parameter("outputs")?;
     if !matches!(parameter.parameter_type, ParameterType::Map(_)) {
@@ -72,11 +74,15 @@ pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<(String, Fie
     match parameters.get("outputs") {
         ParameterValue::Map(outputs) => {
             let texts = names_in(parameters.get("texts"));
-            let field = |name: &String| match texts.contains(name) {
-                true => (name.clone(), FieldType::Text),
-                false => (name.clone(), FieldType::Blob),
+            let are_typed = kind.parameter("texts").is_none();
+            let field = |(name, value): (&String, &ParameterValue)| match value {
+                ParameterValue::Text(word) if are_typed && word == NUMBER => FieldType::Number,
+                ParameterValue::Text(word) if are_typed && word == TEXT => FieldType::Text,
+                _ if texts.contains(name) => FieldType::Text,
+                _ => FieldType::Blob,
             };
-            Some(outputs.keys().map(field).collect())
+            let named = |output: (&String, &ParameterValue)| (output.0.clone(), field(output));
+            Some(outputs.iter().map(named).collect())
         }
         _ => Some(Vec::new()),
     }

@@ -132,6 +132,7 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
         }
         ParameterType::Number { .. } => Wanted::new("a number"),
         ParameterType::Flag => Wanted::new("true or false"),
+        ParameterType::Any => Wanted::new("a text, a number, true or false, or a list of these"),
         ParameterType::Duration => Wanted::with(
             "a duration",
             "write the number with its unit: `\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",

@@ -263,6 +263,7 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
             (false, false) => "number".to_owned(),
         }),
         ParameterType::Flag => "true or false".to_owned(),
+        ParameterType::Any => "any values".to_owned(),
         ParameterType::Duration => "duration".to_owned(),
         ParameterType::Size => "size".to_owned(),
         ParameterType::File => "file".to_owned(),

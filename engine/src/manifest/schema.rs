@@ -341,6 +341,7 @@ fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
             with_unit(schema, if share { Unit::Percent } else { unit })
         }
         ParameterType::Flag => json!({ "type": "boolean" }),
+        ParameterType::Any => json!({}),
         ParameterType::Duration => duration(),
         ParameterType::Size => definition("size"),
         ParameterType::List(inner) => {

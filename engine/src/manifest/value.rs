@@ -129,6 +129,14 @@ impl<'a> Checks<'a> {
                 self.check_path(text, file, node, problems);
                 Some(ParameterValue::Text(text.clone()))
             }
+            (ParameterType::Any, Value::Text(text)) => Some(ParameterValue::Text(text.clone())),
+            (ParameterType::Any, Value::Integer(number)) => Some(ParameterValue::Integer(*number)),
+            (ParameterType::Any, Value::Number(number)) if number.is_finite() => {
+                Some(ParameterValue::Number(*number))
+            }
+            (ParameterType::Any, Value::Flag(flag)) => Some(ParameterValue::Flag(*flag)),
+            (ParameterType::Any, Value::List(nodes)) => self.list(key, wanted, nodes, problems),
+            (ParameterType::Any, Value::Table(table)) => self.map(key, wanted, table, problems),
             (ParameterType::List(inner), Value::List(nodes)) => {
                 self.list(key, inner, nodes, problems)
             }

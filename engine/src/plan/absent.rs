@@ -1,7 +1,6 @@
 //! Files and folders that do not exist yet: a plan can be made without them, a run cannot.
 
 use camino::Utf8PathBuf;
-use stage_core::{ParameterType, ParameterValue};
 
 use super::planner::Planner;
 use super::stage::StagePlan;
@@ -23,16 +22,7 @@ impl<'a> Planner<'a> {
                 Reference::Stage { .. } => false,
             };
             let mut references = spec.inputs.values().flat_map(|input| &input.references);
-            let mut paths = spec.kind.parameters.iter().filter(|parameter| {
-                matches!(
-                    parameter.parameter_type,
-                    ParameterType::File | ParameterType::SourcePath
-                )
-            });
-            references.any(is_asset)
-                || paths.any(|parameter| {
-                    matches!(spec.parameters.get(parameter.name), ParameterValue::Text(path) if is_it(path))
-                })
+            references.any(is_asset) || spec.paths().any(|(_, path)| is_it(path))
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
-use stage_core::{Fields, Item, Reject, Role};
+use stage_core::{Fields, Item, Parameter, Reject, Role};
 
 use super::parts;
 use super::stage::Known;
@@ -205,8 +205,11 @@ pub fn base_key(spec: &StageSpec, files: &BTreeMap<String, Digest>) -> StageKey 
     parameters.0.retain(|name, _| {
         let parameter = spec.kind.parameter(name);
         // The content of a file stands for its path.
-        parameter.is_some_and(|parameter| parameter.role == Role::Content)
-            && !files.contains_key(name)
+        let has_files = |parameter: &Parameter| {
+            let own = parameter.paths(spec.parameters.get(name));
+            own.iter().any(|(name, _)| files.contains_key(name))
+        };
+        parameter.is_some_and(|parameter| parameter.role == Role::Content && !has_files(parameter))
     });
     StageKey {
         kind: spec.kind.name.to_owned(),

@@ -9,7 +9,7 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
-use stage_core::{Blob, Fields, ParameterType, ParameterValue, Value, World};
+use stage_core::{Blob, Fields, Value, World};
 
 use super::earlier::Earlier;
 use super::inputs::{Arriving, arriving, names};
@@ -429,16 +429,16 @@ impl<'a> Planner<'a> {
             self.assets.insert(name.clone(), fields);
         }
         for spec in self.pipeline.stages.iter().filter(|spec| wanted.contains(&spec.id)) {
-            for parameter in spec.kind.parameters {
-                let ParameterType::File = parameter.parameter_type else { continue };
-                if let ParameterValue::Text(path) = spec.parameters.get(parameter.name)
-                    && !self.is_absent(&Utf8PathBuf::from(path))
-                {
-                    let fields = self.look_at(&Utf8PathBuf::from(path), sink)?;
-                    if let Some(blob) = fields.blobs().next() {
-                        let blob = Blob::clone(blob);
-                        self.files[spec.id.0].insert(parameter.name.to_owned(), blob);
-                    }
+            let files = spec.kind.parameters.iter().filter(|parameter| parameter.is_of_files());
+            for (name, path) in files.flat_map(|file| file.paths(spec.parameters.get(file.name))) {
+                let path = Utf8PathBuf::from(path);
+                if self.is_absent(&path) {
+                    continue;
+                }
+                let fields = self.look_at(&path, sink)?;
+                if let Some(blob) = fields.blobs().next() {
+                    let blob = Blob::clone(blob);
+                    self.files[spec.id.0].insert(name, blob);
                 }
             }
         }

@@ -459,7 +459,8 @@ impl Schedule<'_> {
             .in_flight
             .iter()
             .filter_map(|(ticket, task)| {
-                let limit = self.pipeline.stage(task.stage).policy.timeout_seconds?;
+                let spec = self.pipeline.stage(task.stage);
+                let limit = spec.policy.timeout_seconds.filter(|_| !spec.kind.watches_time)?;
                 let limit = limit * task.items.len().max(1) as f64;
                 let is_overdue = task.started.elapsed().as_secs_f64() > limit + OVERTIME;
                 is_overdue.then_some((*ticket, limit))

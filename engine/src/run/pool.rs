@@ -79,6 +79,9 @@ pub fn outcomes(
             let message = format!("the stage gave {} results for {count} items", results.len());
             return vec![ItemOutcome::Failed(Failure::Stage(StageError::failed(message))); count];
         }
+        Err(StageError::Died { message }) => {
+            return vec![ItemOutcome::Failed(Failure::Died { message }); count];
+        }
         Err(error) => return vec![ItemOutcome::Failed(Failure::Stage(error)); count],
     };
     let seconds = seconds / count.max(1) as f32;

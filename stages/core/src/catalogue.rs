@@ -5,6 +5,7 @@ pub mod audio;
 pub mod command;
 pub mod corpus;
 pub mod dataset;
+pub mod python;
 pub mod quality;
 pub mod report;
 pub mod speaker;
@@ -26,6 +27,7 @@ pub const KINDS: &[&[&Kind]] = &[
     quality::KINDS,
     report::KINDS,
     command::KINDS,
+    python::KINDS,
 ];
 
 /// The parameter of every training kind for a finished model with changed inputs. It enters no key

@@ -73,6 +73,10 @@ pub enum StageError {
         /// The output of a program as [`SAID`] introduces it, or nothing.
         said: String,
     },
+    /// A program that works on batches ended while it had this one. It is halved and tried again; an
+    /// item that ends it alone is retried, and then quarantined for this run.
+    #[error("{message}")]
+    Died { message: String },
 }
 
 /// The advice where a `timeout` has passed.

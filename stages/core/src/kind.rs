@@ -257,6 +257,8 @@ pub struct Kind {
     pub verdicts: Verdicts,
     /// None if each item stays one item.
     pub expands: Option<Expands>,
+    /// The stage itself ends work that exceeds `timeout`: part of the time is not that of the items.
+    pub watches_time: bool,
     /// The cost model until there are measures.
     pub cost: Cost,
     pub inputs: &'static [InputPort],
@@ -281,6 +283,7 @@ impl Kind {
         batching: Batching::Single,
         verdicts: Verdicts::Own,
         expands: None,
+        watches_time: false,
         cost: Cost::Unknown,
         inputs: &[],
         outputs: &[],

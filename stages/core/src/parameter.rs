@@ -48,6 +48,8 @@ pub enum ParameterType {
         max: i64,
     },
     Flag,
+    /// A text, a number, true or false, or a list or table of these.
+    Any,
     /// `"90s"`, `"11h30m"`.
     Duration,
     /// `"64MB"`, `"12GiB"`.
@@ -100,6 +102,29 @@ impl Parameter {
         unit: Unit::None,
         doc: "",
     };
+
+    /// The files and folders that a value of this parameter names, each under a name of its own.
+    pub fn paths<'a>(&self, value: &'a ParameterValue) -> Vec<(String, &'a str)> {
+        match (self.parameter_type, value) {
+            (ParameterType::File | ParameterType::SourcePath, ParameterValue::Text(path)) => {
+                vec![(self.name.to_owned(), path)]
+            }
+            (ParameterType::Map(ParameterType::File), ParameterValue::Map(files)) => {
+                let name = |name: &String| format!("{}.{name}", self.name);
+                let path = |(own, value): (&String, &'a ParameterValue)| match value {
+                    ParameterValue::Text(path) => Some((name(own), path.as_str())),
+                    _ => None,
+                };
+                files.iter().filter_map(path).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// True if the content of files stands for the value, in keys too.
+    pub fn is_of_files(&self) -> bool {
+        matches!(self.parameter_type, ParameterType::File | ParameterType::Map(ParameterType::File))
+    }
 }
 
 #[derive(Clone, Debug, std::default::Default, Serialize, Deserialize)]

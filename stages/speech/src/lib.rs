@@ -1,5 +1,5 @@
 //! Stages in plain Rust: corpora, audio, texts, data sets, speakers, tokens, models, the quality of
-//! syntheses, reports and commands.
+//! syntheses, reports, commands and Python programs.
 //!
 //! Each family consists of plain functions on bytes and values, and thin stages around them that
 //! read parameters and fields. [`stages`] lists them.
@@ -12,6 +12,7 @@ pub mod dataset;
 pub mod model;
 mod numbers;
 mod plain;
+pub mod python;
 pub mod quality;
 pub mod report;
 pub mod speaker;
@@ -36,6 +37,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         quality::stages(),
         report::stages(),
         command::stages(),
+        python::stages(),
     ];
     families.into_iter().flatten().collect()
 }

@@ -343,7 +343,11 @@ fn outputs(spec: &CommandSpec<'_>, stderr: &str) -> Result<Vec<Bytes>, CommandEr
     spec.outputs.iter().map(|path| output(spec.folder, path, stderr)).collect()
 }
 
-fn output(folder: &Utf8Path, path: &Utf8Path, stderr: &str) -> Result<Bytes, CommandError> {
+pub(crate) fn output(
+    folder: &Utf8Path,
+    path: &Utf8Path,
+    stderr: &str,
+) -> Result<Bytes, CommandError> {
     let full = folder.join(path);
     let failed =
         |error| CommandError::Io { action: "read the output", path: path.to_owned(), error };

@@ -219,7 +219,7 @@ impl Declared {
 }
 
 /// The command runs in another folder, where a relative path would lead elsewhere.
-fn absolute(base: &str) -> Result<String, StageError> {
+pub(crate) fn absolute(base: &str) -> Result<String, StageError> {
     let base = if base.is_empty() { "." } else { base };
     let failed = |why: String| {
         StageError::failed(format!("the manifest's folder `{base}` cannot be named: {why}"))
@@ -257,10 +257,14 @@ fn texts(parameters: &Parameters) -> Result<Vec<String>, StageError> {
     Ok(texts.into_iter().map(str::to_owned).collect())
 }
 
+/// The variables of the caller that programs see.
+const SEEN: [&str; 2] = ["PATH", "HOME"];
+
 /// The environment of the command: the paths of programs and the user's packages, a fixed language
 /// and time zone, and declared variables.
-fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
+pub(crate) fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
     let mut environment = setup.environment.clone();
+    environment.retain(|name, _| SEEN.contains(&name.as_str()));
     environment.insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
     environment.insert("TZ".to_owned(), "UTC".to_owned());
     for (name, value) in setup.parameters.map("environment")? {
@@ -276,7 +280,7 @@ fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
 }
 
 /// An error of a command that concerns the whole stage.
-fn fatal(error: CommandError) -> StageError {
+pub(crate) fn fatal(error: CommandError) -> StageError {
     let message = error.to_string();
     match &error {
         CommandError::Stopped => StageError::Stopped,
@@ -379,7 +383,11 @@ fn place(
 }
 
 /// Writes a file for the command. It is a copy: a program may change its input in place.
-fn lay_out(file: &Utf8Path, kind: &str, bytes: &Bytes) -> Result<Utf8PathBuf, StageError> {
+pub(crate) fn lay_out(
+    file: &Utf8Path,
+    kind: &str,
+    bytes: &Bytes,
+) -> Result<Utf8PathBuf, StageError> {
     // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a user's
     // recording determine its format.
     let extension = match kind {
@@ -392,7 +400,7 @@ fn lay_out(file: &Utf8Path, kind: &str, bytes: &Bytes) -> Result<Utf8PathBuf, St
 }
 
 /// A name of letters, digits, hyphens and underscores only.
-fn safe_name(name: &str) -> String {
+pub(crate) fn safe_name(name: &str) -> String {
     let is_safe = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     name.chars().map(|character| if is_safe(character) { character } else { '_' }).collect()
 }

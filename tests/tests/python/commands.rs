@@ -1,5 +1,4 @@
-//! Stages that are the user's Python programs, with only its standard library.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+//! Python programs as commands, with only its standard library.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,0 +1,14 @@
+"""throstle in Python: functions as stages of a pipeline, and data sets of a pipeline as sequences."""
+
+from .worker import File, Item, Reject, Setup, stage
+
+__all__ = ["File", "Item", "Reject", "Setup", "open", "stage"]
+
+
+def __getattr__(name):
+    # Stages need no reader: loaded on first use.
+    if name in ("open", "Pipeline", "Dataset", "Blob"):
+        from . import reader
+
+        return getattr(reader, name)
+    raise AttributeError(f"module `throstle` has no `{name}`")

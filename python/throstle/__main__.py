@@ -1,0 +1,5 @@
+"""What the engine starts: `python3 -m throstle`."""
+
+from throstle.worker import main
+
+main()

@@ -1,0 +1,308 @@
+"""The side of a `python` stage that runs in Python: calls the user's function for what the engine sends.
+
+One JSON object per line, both ways. The engine's messages arrive on standard input; the answers go to a
+copy of standard output, which itself becomes standard error, so that anything a program prints is log.
+"""
+
+import json
+import math
+import os
+import random
+import select
+import signal
+import sys
+import traceback
+
+PROTOCOL = 1
+KEPT = 400  # characters of a message
+VARARGS = 4  # the flag of a function with `*args`
+
+
+class Reject(Exception):
+    """Quarantines the item, with a reason."""
+
+
+class File(str):
+    """The path of a file of an item; `kind` says what it is."""
+
+    kind = ""
+
+
+class Item(dict):
+    """The fields of an item by name. `seed` is its own, `out` is the folder for its files."""
+
+    def __init__(self, id="", /, **fields):
+        super().__init__(fields)
+        self.id, self.seed, self.out, self.handle = id, 0, "", None
+
+    def with_fields(self, **fields):
+        """The same item with other fields beside or instead of its own."""
+        item = Item(self.id, **{**self, **fields})
+        item.seed, item.out, item.handle = self.seed, self.out, self.handle
+        return item
+
+
+class Setup:
+    """What a program is started with: `device`, `threads`, `seed`, `parameters`, `artifact`."""
+
+    def __init__(self, hello):
+        self.device, self.threads, self.seed = hello["device"], hello["threads"], hello["seed"]
+        self.parameters = hello["parameters"]
+        self.artifact = {name: value_of(value) for name, value in hello["artifact"].items()}
+
+
+def stage(function=None, *, setup=None, outputs=None, batch=False, version=None):
+    """Marks the function that a stage calls. `setup(setup)` makes its second argument, once."""
+
+    def mark(function):
+        function.throstle_stage = {"setup": setup, "outputs": outputs, "batch": batch, "version": version}
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def value_of(value):
+    if not isinstance(value, dict):
+        return value
+    file = File(value["path"])
+    file.kind = value["kind"]
+    return file
+
+
+class Refusal(Exception):
+    """The program cannot start."""
+
+
+def load(script, name):
+    """The function of a script, and how it is to be called."""
+    sys.path.insert(0, os.path.dirname(script))
+    # The name `__main__` would run what is under `if __name__ == "__main__"`.
+    names = {"__name__": "script", "__file__": script}
+    with open(script, "rb") as file:
+        exec(compile(file.read(), script, "exec"), names)  # noqa: S102
+    marked = {key: value for key, value in names.items() if hasattr(value, "throstle_stage")}
+    if name is None:
+        functions = {id(value): value for value in marked.values()}
+        if len(functions) != 1:
+            found = ", ".join(f"`{key}`" for key in marked) or "none"
+            raise Refusal(f"the script should have one function with `@stage`, or the stage a `function`; found: {found}")
+        function = next(iter(functions.values()))
+    elif not callable(names.get(name)):
+        raise Refusal(f"the script has no function `{name}`")
+    else:
+        function = names[name]
+    return function, getattr(function, "throstle_stage", {})
+
+
+class Worker:
+    def __init__(self):
+        self.input, self.buffer, self.cancelled = 0, b"", set()
+        self.output = os.dup(1)
+        os.dup2(2, 1)
+        for descriptor in (0, self.output):
+            os.set_inheritable(descriptor, False)
+        self.told = set()
+
+    # The stream of messages.
+
+    def send(self, **message):
+        rest = json.dumps(message, allow_nan=False).encode() + b"\n"
+        while rest:
+            rest = rest[os.write(self.output, rest):]
+
+    def receive(self):
+        """The next message; None at the end."""
+        while b"\n" not in self.buffer:
+            piece = os.read(self.input, 1 << 16)
+            if not piece:
+                return None
+            self.buffer += piece
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def is_cancelled(self, request):
+        """Looks without waiting for a request to give up."""
+        while b"\n" not in self.buffer and select.select([self.input], [], [], 0)[0]:
+            piece = os.read(self.input, 1 << 16)
+            if not piece:
+                return True
+            self.buffer += piece
+        if b"\n" in self.buffer:
+            line = json.loads(self.buffer.split(b"\n", 1)[0])
+            if line["type"] == "cancel":
+                self.buffer = self.buffer.split(b"\n", 1)[1]
+                self.cancelled.add(line["request"])
+        return request in self.cancelled
+
+    # Errors.
+
+    def failure(self, error):
+        """The last line of an error and its place in the script. The whole is printed once."""
+        place = self.place(error)
+        words = traceback.format_exception_only(type(error), error)[-1].strip()
+        words = words.encode("utf-8", "replace").decode()
+        if (type(error), place) not in self.told:
+            self.told.add((type(error), place))
+            traceback.print_exception(type(error), error, error.__traceback__)
+            sys.stderr.flush()
+        return f"{words[:KEPT]}{place}"
+
+    def place(self, error):
+        own = os.path.dirname(self.script)
+        if isinstance(error, SyntaxError) and error.filename:
+            return f" (line {error.lineno} of `{os.path.basename(error.filename)}`)"
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(own)]
+        if not frames:
+            return ""
+        last = frames[-1]
+        name = os.path.relpath(last.filename, own)
+        inside = "" if last.name == "<module>" else f" in `{last.name}`"
+        return f" (line {last.lineno} of `{name}`{inside})"
+
+    # Work.
+
+    def start(self, hello):
+        self.script, self.form, self.kinds = hello["script"], hello["form"], hello["outputs"]
+        self.item_kinds = hello["item_outputs"]
+        try:
+            self.function, how = load(self.script, hello["function"])
+            random.seed(hello["seed"])
+            make = how.get("setup")
+            self.state, self.batched = make(Setup(hello)) if make else None, bool(how.get("batch"))
+        except Refusal as error:
+            return self.refuse(str(error))
+        except (Exception, SystemExit) as error:
+            return self.refuse(self.failure(error))
+        outputs, version = how.get("outputs"), how.get("version")
+        code = getattr(self.function, "__code__", None)
+        takes_any = code is not None and code.co_flags & VARARGS
+        self.takes_state = takes_any or (code.co_argcount > 1 if code else make is not None)
+        self.send(type="ready", protocol=PROTOCOL, version=version and str(version), outputs=outputs)
+        return True
+
+    def refuse(self, reason):
+        self.send(type="refused", reason=reason)
+        return False
+
+    def call(self, given):
+        return self.function(given, self.state) if self.takes_state else self.function(given)
+
+    def item(self, line):
+        item = Item(line.get("name", ""), **{name: value_of(value) for name, value in line["fields"].items()})
+        item.handle, item.seed, item.out = line["id"], line["seed"], line["out"]
+        return item
+
+    def seed(self, seed):
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed)
+        if "torch" in sys.modules:
+            sys.modules["torch"].manual_seed(seed)
+
+    def items(self, request, items):
+        results, done = [], 0
+        for part in [items] if self.batched else [[item] for item in items]:
+            if self.is_cancelled(request):
+                break
+            results += self.part(part)
+            done += len(part)
+            if done < len(items):
+                self.send(type="progress", request=request, done=done)
+        self.send(type="done", request=request, results=results)
+
+    def part(self, items):
+        """An exception in a batch is traced to its items by halving it."""
+        try:
+            # The batch must not matter, so a batch has the seed of no item.
+            self.seed(0 if self.batched else items[0].seed)
+            made = self.call(items) if self.batched else [self.call(items[0])]
+            if not isinstance(made, (list, tuple)) or len(made) != len(items):
+                raise TypeError(f"the function should return a list of {len(items)} results")
+        except Reject as reject:
+            if len(items) == 1:
+                return [{"id": items[0].handle, "reject": str(reject)[:KEPT].encode("utf-8", "replace").decode()}]
+        except (Exception, SystemExit) as error:
+            if len(items) == 1:
+                is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+                return [{"id": items[0].handle, "error": self.failure(error), "memory": is_memory}]
+        else:
+            return [self.result(item, fields) for item, fields in zip(items, made)]
+        half = len(items) // 2
+        return self.part(items[:half]) + self.part(items[half:])
+
+    def result(self, item, fields):
+        if isinstance(fields, Reject):
+            return {"id": item.handle, "reject": str(fields)[:KEPT].encode("utf-8", "replace").decode()}
+        try:
+            return {"id": item.handle, "fields": self.fields(fields, self.kinds, item.out)}
+        except Exception as error:
+            return {"id": item.handle, "error": self.failure(error)}
+
+    def all(self, request, items, out):
+        try:
+            self.seed(self.stage_seed)
+            made = self.call(items)
+            fields, kept = made if isinstance(made, tuple) else (made, None)
+            message = {"fields": self.fields(fields or {}, self.kinds, out)}
+            if kept is not None:
+                message["items"] = [self.kept(item, number, out) for number, item in enumerate(kept)]
+            self.send(type="made", request=request, **message)
+        except (Exception, SystemExit) as error:
+            self.send(type="failed", request=request, reason=self.failure(error))
+
+    def kept(self, item, number, out):
+        folder = os.path.join(out, f"item-{number}")
+        own = {name: value for name, value in item.items() if name in self.item_kinds}
+        if own:
+            os.makedirs(folder, exist_ok=True)
+        fields = self.fields(own, self.item_kinds, folder, f"item-{number}/")
+        return {"id": str(item.id), "handle": item.handle, "fields": fields}
+
+    def fields(self, fields, kinds, out, above=""):
+        """The outputs as the engine takes them: bytes become files."""
+        if not isinstance(fields, dict):
+            raise TypeError(f"the function should return a dict of its outputs, not {type(fields).__name__}")
+        sent = {}
+        for name, value in fields.items():
+            kind = kinds.get(name)
+            if kind is None:
+                raise KeyError(f"`{name}` is not in `outputs` of the stage")
+            if kind == "number":
+                value = float(value)
+                if not math.isfinite(value):
+                    raise ValueError(f"the output `{name}` is {value}")
+            elif kind == "text":
+                value = str(value)
+                value.encode()
+            elif isinstance(value, (bytes, bytearray, memoryview)):
+                place = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
+                with open(os.path.join(out, f"bytes-{len(sent)}-{place}"), "wb") as file:
+                    file.write(value)
+                value = {"path": above + os.path.basename(file.name)}
+            else:
+                path = os.path.join(out, os.fspath(value))
+                value = {"path": above + os.path.relpath(path, out)}
+            sent[str(name)] = value
+        return sent
+
+    def run(self):
+        # The engine ends this process; a Ctrl-C in its terminal is a request to the engine.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        hello = self.receive()
+        if hello is None or not self.start(hello):
+            return
+        self.stage_seed, waiting = hello["seed"], []
+        while (message := self.receive()) is not None and message["type"] != "stop":
+            if message["type"] == "batch":
+                waiting += [self.item(line) for line in message["items"]]
+                if message["more"]:
+                    continue
+                if self.form == "all":
+                    self.all(message["request"], waiting, message["out"])
+                else:
+                    self.items(message["request"], waiting)
+                waiting = []
+
+
+def main():
+    Worker().run()

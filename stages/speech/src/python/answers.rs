@@ -1,0 +1,92 @@
+//! The outputs of a process, which are checked before anything is taken over.
+
+use std::collections::BTreeMap;
+
+use camino::Utf8Path;
+use serde_json::{Map, Value as Json};
+use stage_core::catalogue::python::{NUMBER, TEXT};
+use stage_core::{NewValue, Reject};
+
+use crate::command::run::{CommandError, output};
+use crate::corpus::path;
+
+/// The reason why an output cannot be taken: a verdict on the item, or an error of the machine.
+pub enum Unfit {
+    Reject(Reject),
+    Error(CommandError),
+}
+
+fn reject(code: &str, reason: String) -> Unfit {
+    Unfit::Reject(Reject::new(code, reason))
+}
+
+/// The declared outputs among these values. Files are in the folder `out` of the process's folder.
+pub fn take(
+    fields: &Map<String, Json>,
+    kinds: &BTreeMap<String, String>,
+    folder: &Utf8Path,
+    out: &Utf8Path,
+) -> Result<Vec<(String, NewValue)>, Unfit> {
+    if let Some(name) = fields.keys().find(|name| !kinds.contains_key(*name)) {
+        let reason = format!("the program gave `{name}`, which is not in `outputs`");
+        return Err(reject("unknown-output", reason));
+    }
+    kinds
+        .iter()
+        .map(|(name, kind)| match fields.get(name) {
+            Some(value) => Ok((name.clone(), one(name, kind, value, folder, out)?)),
+            None => {
+                Err(reject("no-output", format!("the program did not give the output `{name}`")))
+            }
+        })
+        .collect()
+}
+
+fn one(
+    name: &str,
+    kind: &str,
+    value: &Json,
+    folder: &Utf8Path,
+    out: &Utf8Path,
+) -> Result<NewValue, Unfit> {
+    match kind {
+        NUMBER => match value.as_f64().filter(|number| number.is_finite()) {
+            Some(number) => Ok(NewValue::Number(number)),
+            None => Err(reject("output-no-number", format!("the output `{name}` is no number"))),
+        },
+        TEXT => match value.as_str() {
+            Some(text) => Ok(NewValue::Text(text.to_owned())),
+            None => Err(reject("output-no-text", format!("the output `{name}` is no text"))),
+        },
+        kind => {
+            let Some(file) = value.get("path").and_then(Json::as_str) else {
+                return Err(reject("output-no-file", format!("the output `{name}` is no file")));
+            };
+            let inside = path::relative(file).map_err(|problem| {
+                reject(
+                    "output-outside",
+                    format!(
+                        "the output `{name}` is not in the folder of its item: its path {problem}"
+                    ),
+                )
+            })?;
+            match output(folder, &out.join(inside), "") {
+                Ok(bytes) => Ok(NewValue::bytes(kind, bytes)),
+                Err(error) => match error.reject_code() {
+                    Some(code) => Err(reject(code, told(name, &error))),
+                    None => Err(Unfit::Error(error)),
+                },
+            }
+        }
+    }
+}
+
+fn told(name: &str, error: &CommandError) -> String {
+    match error {
+        CommandError::NoOutput { .. } => format!("the file of the output `{name}` is not there"),
+        CommandError::NotAFile { .. } => {
+            format!("the output `{name}` is a link or a folder, not a file")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,149 @@
+//! Items for a process: texts and numbers as they are, bytes as files.
+// The private folder of a program has no value for anyone else.
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::OnceLock;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use serde_json::{Map, Number, Value as Json, json};
+use stage_core::{Blob, Context, Item, Reject, StageError, Value};
+
+use super::declared::Declared;
+use super::messages::{Line, Request};
+use super::process::Process;
+use crate::command::private::{INPUTS, OUTPUTS, create};
+use crate::command::stage::{lay_out, safe_name};
+
+/// The name under which a stage reads ids.
+pub const ID: &str = "id";
+
+/// The bytes of one message, roughly.
+const MESSAGE: usize = 1 << 20;
+
+/// A text or a number; None for others.
+pub fn value(value: &Value) -> Option<Json> {
+    match value {
+        Value::Text(text) => Some(Json::from(&**text)),
+        Value::Number(number) => Number::from_f64(*number).map(Json::Number),
+        Value::Blob(_) => None,
+    }
+}
+
+/// The folder for the outputs of an item, in that of the process.
+pub fn out_of(number: usize) -> Utf8PathBuf {
+    Utf8Path::new(OUTPUTS).join(number.to_string())
+}
+
+/// The items of a request by their position; those that lack a field are judged here.
+pub struct Inputs {
+    pub lines: Vec<(usize, Line)>,
+    pub rejects: Vec<(usize, Reject)>,
+}
+
+impl Inputs {
+    /// Lays out the files of all items.
+    pub fn lay_out(
+        declared: &Declared,
+        items: &[Item],
+        folder: &Utf8Path,
+        context: &mut dyn Context,
+    ) -> Result<Inputs, StageError> {
+        let (mut files, mut blobs): (Vec<Utf8PathBuf>, Vec<&Blob>) = (Vec::new(), Vec::new());
+        for (number, item) in items.iter().enumerate() {
+            for name in declared.fields.iter() {
+                if let Some(blob) = item.fields.blob(name) {
+                    files.push(folder.join(INPUTS).join(format!("{number}-{}", safe_name(name))));
+                    blobs.push(blob);
+                }
+            }
+        }
+        let laid_out: Vec<OnceLock<Utf8PathBuf>> = files.iter().map(|_| OnceLock::new()).collect();
+        let write = |at: usize, bytes| {
+            let file = lay_out(&files[at], &blobs[at].kind, &bytes)?;
+            laid_out[at].get_or_init(|| file);
+            Ok(())
+        };
+        match blobs.as_slice() {
+            // Threads cost more than a few files.
+            few if few.len() < 64 => {
+                few.iter().enumerate().try_for_each(|(at, blob)| write(at, context.read(blob)?))?
+            }
+            many => context.read_each(many, &write)?,
+        }
+        let mut files = laid_out.into_iter().filter_map(OnceLock::into_inner).zip(blobs);
+        let mut inputs = Inputs { lines: Vec::new(), rejects: Vec::new() };
+        for (number, item) in items.iter().enumerate() {
+            match fields(declared, item, &mut files) {
+                Ok(fields) => {
+                    let out = folder.join(out_of(number));
+                    let line = Line {
+                        id: number.to_string(),
+                        name: declared.reads_id().then(|| item.id.to_string()),
+                        seed: declared.seed_of(&item.id, &item.fields),
+                        out: out.into_string(),
+                        fields,
+                    };
+                    inputs.lines.push((number, line));
+                }
+                Err(reject) => inputs.rejects.push((number, reject)),
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Makes a folder for the outputs of each item.
+    pub fn make_folders(&self) -> Result<(), StageError> {
+        self.lines.iter().try_for_each(|(_, line)| create(Utf8Path::new(&line.out)))
+    }
+
+    /// Sends the items in messages of a moderate size.
+    pub fn send(&self, process: &mut Process, request: u64, out: &str) {
+        let lines: Vec<Line> = self.lines.iter().map(|(_, line)| line.clone()).collect();
+        let (mut from, mut size) = (0, 0);
+        for (at, line) in lines.iter().enumerate() {
+            let texts = line.fields.values().map(|value| value.as_str().map_or(16, str::len));
+            size += texts.sum::<usize>() + line.out.len();
+            if size > MESSAGE {
+                let items = &lines[from..=at];
+                process.send(&Request::Batch { request, items, more: true, out });
+                (from, size) = (at + 1, 0);
+            }
+        }
+        process.send(&Request::Batch { request, items: &lines[from..], more: false, out });
+    }
+}
+
+fn fields<'a>(
+    declared: &Declared,
+    item: &Item,
+    files: &mut impl Iterator<Item = (Utf8PathBuf, &'a Blob)>,
+) -> Result<Map<String, Json>, Reject> {
+    let mut fields = Map::new();
+    let mut problem = None;
+    for name in &declared.fields {
+        let told = match item.fields.get(name) {
+            // The engine gives the id to a stage that names it as a field.
+            _ if name == ID => Some(Json::from(&*item.id)),
+            Some(Value::Blob(_)) => files.next().map(|(path, blob)| {
+                json!({ "path": path.as_str(), "kind": &*blob.kind, "size": blob.size })
+            }),
+            Some(own) => value(own),
+            None => None,
+        };
+        match told {
+            Some(told) => drop(fields.insert(name.clone(), told)),
+            None => problem = problem.or(Some(name)),
+        }
+    }
+    match problem {
+        None => Ok(fields),
+        Some(name) if item.fields.get(name).is_some() => {
+            let reason = format!("the number in the field `{name}` is not finite");
+            Err(Reject::new("unfit-value", reason))
+        }
+        Some(name) => {
+            let reason = format!("the item has no field `{name}`, which the program reads");
+            Err(Reject::new("no-field", reason))
+        }
+    }
+}

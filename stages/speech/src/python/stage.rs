@@ -1,0 +1,412 @@
+//! The stages of the family `python`.
+// The private folder of a program has no value for anyone else.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use camino::Utf8Path;
+use stage_core::catalogue::python as kinds;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewItem, Output, PortInput,
+    PortOutput, Reject, Setup, Stage, StageError,
+};
+
+use super::answers::{Unfit, take};
+use super::declared::Declared;
+use super::inputs::{Inputs, out_of};
+use super::messages::{Answer, Form, Kept, Reply};
+use super::process::{Fault, Process};
+use super::workers::{CPU, Workers};
+use crate::command::private::{INPUTS, OUTPUTS, create};
+use crate::command::room::Room;
+use crate::command::run::{CommandError, End};
+use crate::command::stage::fatal;
+use crate::plain::{stage, unknown_choice};
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::PYTHON, open_each), stage(&kinds::ALL, open_all)]
+}
+
+type Results = Vec<Result<Output, Reject>>;
+
+/// The name of the folder for the outputs of a whole data set.
+const WHOLE: &str = "all";
+
+/// A process with its folders, while it works on one request.
+struct Request<'a> {
+    process: &'a mut Process,
+    /// The number of items in it.
+    items: usize,
+    deadline: Option<(Instant, Duration)>,
+}
+
+impl Request<'_> {
+    /// Waits for the answer; reports of progress pass by.
+    fn answer(
+        &mut self,
+        request: u64,
+        room: &Room,
+        context: &mut dyn Context,
+    ) -> Result<Reply, StageError> {
+        loop {
+            let deadline = self.deadline.map(|(deadline, _)| deadline);
+            match self.process.receive(request, deadline, context) {
+                Ok(Reply::Progress { request: of }) if of == request => {}
+                Ok(reply) => return Ok(reply),
+                Err(fault) => return Err(self.error(fault, room)),
+            }
+        }
+    }
+
+    fn error(&self, fault: Fault, room: &Room) -> StageError {
+        match fault {
+            Fault::Stopped => StageError::Stopped,
+            Fault::Io(error) => {
+                StageError::of_io(format!("failed to talk to the program: {error}"), &error)
+            }
+            Fault::Broken(why) => self.broken(why),
+            Fault::Late { said } => {
+                let seconds = self.deadline.map_or(0.0, |(_, limit)| limit.as_secs_f64());
+                match self.items {
+                    0 | 1 => StageError::TimedOut {
+                        seconds: seconds.to_string(),
+                        said: said.to_string(),
+                    },
+                    count => StageError::Died {
+                        message: format!("{count} items are not done after {seconds} s{said}"),
+                    },
+                }
+            }
+            Fault::Ended(error) => match room.judge::<()>(Err(error)) {
+                Err(error @ (CommandError::Failed { .. } | CommandError::Killed { .. })) => {
+                    let message = error.to_string().replacen("the command", "the program", 1);
+                    StageError::Died { message }
+                }
+                Err(error) => fatal(error),
+                Ok(()) => self.broken("it is gone".to_owned()),
+            },
+        }
+    }
+
+    /// An item may be to blame for it, so it counts as a death.
+    fn broken(&self, why: String) -> StageError {
+        StageError::Died { message: format!("the program does not keep to the protocol: {why}") }
+    }
+
+    /// Empties the folders for the next request.
+    fn tidy(&self, context: &mut dyn Context) -> Result<(), StageError> {
+        if context.kept().is_some() {
+            return Ok(());
+        }
+        for name in [INPUTS, OUTPUTS] {
+            let folder = self.process.folder().join(name);
+            let gone = |error: std::io::Error| {
+                let message = format!("failed to empty `{folder}`: {error}");
+                StageError::of_io(message, &error)
+            };
+            for entry in fs::read_dir(&folder).map_err(gone)? {
+                let entry = entry.map_err(gone)?;
+                let removed = match entry.file_type().map_err(gone)?.is_dir() {
+                    true => fs::remove_dir_all(entry.path()),
+                    false => fs::remove_file(entry.path()),
+                };
+                removed.map_err(gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deadline(declared: &Declared, items: usize) -> Option<(Instant, Duration)> {
+        let limit = declared.timeout?.checked_mul(items.max(1) as u32)?;
+        Some((Instant::now().checked_add(limit)?, limit))
+    }
+}
+
+/// Calls the function for each item.
+struct Each {
+    // Dropped first: the processes use the files of `declared`.
+    workers: Workers,
+    declared: Declared,
+    rejects: bool,
+    /// True until an item was repeated alone.
+    verifies: AtomicBool,
+}
+
+fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    let rejects = match parameters.text("on_failure")? {
+        "reject" | "reject-all" => true,
+        "fail" => false,
+        other => return Err(unknown_choice("on_failure", other)),
+    };
+    let declared = Declared::open(&setup, Form::Items, context)?;
+    let workers = Workers::new(
+        usize::try_from(parameters.integer("workers")?).unwrap_or(0),
+        &parameters.texts("devices")?,
+    );
+    let verifies = parameters.flag("verify")? && context.kept().is_none();
+    let each = Each { workers, declared, rejects, verifies: AtomicBool::new(verifies) };
+    // What keeps every process from starting is told before any item waits for it.
+    let mut place = each.workers.take(context)?;
+    place.process = Some(each.declared.start(&place.device, context)?);
+    place.give_back();
+    Ok(Job::Item(Box::new(each)))
+}
+
+impl ItemJob for Each {
+    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Results, StageError> {
+        let mut place = self.workers.take(context)?;
+        let mut process = match place.process.take() {
+            Some(process) => process,
+            None => self.declared.start(&place.device, context)?,
+        };
+        let results = self.batch(&mut process, items, context)?;
+        if let Some(item) = items.last()
+            && self.verifies.swap(false, Ordering::Relaxed)
+        {
+            self.repeat(item, results.last(), &place.device, context)?;
+        }
+        place.process = Some(process);
+        place.give_back();
+        Ok(results)
+    }
+}
+
+impl Each {
+    fn batch(
+        &self,
+        process: &mut Process,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Results, StageError> {
+        let folder = process.folder().to_owned();
+        let room = Room::of(&folder, &[INPUTS, OUTPUTS]);
+        let inputs = Inputs::lay_out(&self.declared, items, &folder, context)?;
+        inputs.make_folders()?;
+        let number = process.next_request();
+        let mut results: Vec<Option<Result<Output, Reject>>> = items.iter().map(|_| None).collect();
+        let count = inputs.lines.len();
+        if count > 0 {
+            inputs.send(process, number, "");
+            let deadline = Request::deadline(&self.declared, count);
+            let mut request = Request { process, items: count, deadline };
+            let answers = match request.answer(number, &room, context)? {
+                Reply::Done { request: of, results } if of == number => results,
+                _ => return Err(request.broken("it answered something else".to_owned())),
+            };
+            let answers = by_item(answers, &inputs, context).map_err(|why| match why {
+                Some(why) => request.broken(why),
+                None => StageError::Stopped,
+            })?;
+            // A program may have gone on after a failed write.
+            room.judge(Ok(())).map_err(fatal)?;
+            for (at, answer) in answers {
+                results[at] = Some(self.result(answer, at, &folder, &room, items.len())?);
+            }
+            request.tidy(context)?;
+        }
+        for (at, reject) in inputs.rejects {
+            results[at] = Some(Err(reject));
+        }
+        let missing = || StageError::failed("an item has no result");
+        results.into_iter().map(|result| result.ok_or_else(missing)).collect()
+    }
+
+    fn result(
+        &self,
+        answer: Answer,
+        at: usize,
+        folder: &Utf8Path,
+        room: &Room,
+        batch: usize,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        match answer {
+            Answer { fields: Some(fields), .. } => {
+                match take(&fields, &self.declared.outputs, folder, &out_of(at)) {
+                    Ok(values) => Ok(Ok(Output { values, notes: Vec::new() })),
+                    Err(Unfit::Reject(reject)) if self.rejects => Ok(Err(reject)),
+                    Err(Unfit::Reject(reject)) => Err(unable(reject.reason)),
+                    Err(Unfit::Error(error)) => Err(fatal(error)),
+                }
+            }
+            Answer { reject: Some(reason), .. } => Ok(Err(Reject::new("rejected", reason))),
+            Answer { error: Some(message), memory: true, .. } => match batch {
+                0 | 1 => Err(StageError::OutOfMemory { message }),
+                // The process has tried the item alone; the next one begins with empty memory.
+                _ => Err(StageError::Died { message }),
+            },
+            Answer { error, .. } => {
+                let said = error.unwrap_or_default();
+                let failed = CommandError::Failed { status: 1, end: End(said.clone()) };
+                match room.judge::<()>(Err(failed)) {
+                    Err(error) if error.reject_code().is_none() => Err(fatal(error)),
+                    _ => {
+                        let reject = Reject::said("python-failed", "the program failed", &said);
+                        match self.rejects {
+                            true => Ok(Err(reject)),
+                            false => Err(unable(reject.reason)),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Repeats an item alone in a fresh process: it must have the same result.
+    fn repeat(
+        &self,
+        item: &Item,
+        known: Option<&Result<Output, Reject>>,
+        device: &str,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let mut fresh = self.declared.start(device, context)?;
+        let again = self.batch(&mut fresh, std::slice::from_ref(item), context)?;
+        let (Some(Ok(known)), Some(Ok(again))) = (known, again.first()) else {
+            return match known.map(Result::is_ok) == again.first().map(Result::is_ok) {
+                true => Ok(()),
+                false => Err(differs("it fails in one case and not in the other")),
+            };
+        };
+        let other = known.values.iter().zip(&again.values).find(|(one, two)| one != two);
+        match other {
+            None => Ok(()),
+            Some(((name, _), _)) => Err(differs(&format!("the output `{name}` differs"))),
+        }
+    }
+}
+
+fn differs(how: &str) -> StageError {
+    StageError::Unable {
+        message: format!("an item alone in a fresh process gives another result: {how}"),
+        help: Some(
+            "use `item.seed` for random numbers, and keep nothing from one item to the next"
+                .to_owned(),
+        ),
+    }
+}
+
+fn unable(message: String) -> StageError {
+    StageError::Unable { message, help: None }
+}
+
+/// The answers by the position of their items. None: the request was cancelled.
+fn by_item(
+    answers: Vec<Answer>,
+    inputs: &Inputs,
+    context: &mut dyn Context,
+) -> Result<Vec<(usize, Answer)>, Option<String>> {
+    let mut awaited: BTreeMap<&str, usize> =
+        inputs.lines.iter().map(|(at, line)| (line.id.as_str(), *at)).collect();
+    let mut found = Vec::new();
+    for answer in answers {
+        let results = [answer.fields.is_some(), answer.reject.is_some(), answer.error.is_some()];
+        if results.into_iter().filter(|is_there| *is_there).count() != 1 {
+            return Err(Some("it gave an item no result, or several".to_owned()));
+        }
+        match awaited.remove(answer.id.as_str()) {
+            Some(at) => found.push((at, answer)),
+            None => return Err(Some("it answered for an item that it does not have".to_owned())),
+        }
+    }
+    match awaited.is_empty() {
+        true => Ok(found),
+        false if context.stopping() => Err(None),
+        false => Err(Some(format!("it left out {} of its items", awaited.len()))),
+    }
+}
+
+/// Calls the function once.
+struct All {
+    declared: Declared,
+    device: String,
+}
+
+fn open_all(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    let declared = Declared::open(&setup, Form::All, context)?;
+    let device = setup.parameters.texts("devices")?.first().map_or(CPU, |first| first).to_owned();
+    Ok(Job::Gather(Box::new(All { declared, device })))
+}
+
+impl GatherJob for All {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let items = match input.ports.get("input").and_then(|inputs| inputs.first()) {
+            Some(PortInput::Dataset { items, .. }) => items.as_slice(),
+            _ => &[],
+        };
+        let mut process = self.declared.start(&self.device, context)?;
+        let folder = process.folder().to_owned();
+        let room = Room::of(&folder, &[INPUTS, OUTPUTS]);
+        let inputs = Inputs::lay_out(&self.declared, items, &folder, context)?;
+        if let Some((at, reject)) = inputs.rejects.first() {
+            return Err(StageError::failed(format!("item `{}`: {}", items[*at].id, reject.reason)));
+        }
+        let out = Utf8Path::new(OUTPUTS).join(WHOLE);
+        create(&folder.join(&out))?;
+        let number = process.next_request();
+        inputs.send(&mut process, number, folder.join(&out).as_str());
+        let deadline = Request::deadline(&self.declared, 1);
+        let process = &mut process;
+        let mut request = Request { process, items: 1, deadline };
+        match request.answer(number, &room, context)? {
+            Reply::Made { request: of, fields, items: kept } if of == number => {
+                room.judge(Ok(())).map_err(fatal)?;
+                let whole = take(&fields, &self.declared.outputs, &folder, &out);
+                let artifact = PortOutput::Artifact(whole.map_err(unfit)?);
+                let dataset = self.items(&kept, items, &folder, &out)?;
+                let output = GatherOutput::default().with("output", artifact);
+                Ok(output.with("items", PortOutput::Dataset(dataset)))
+            }
+            Reply::Failed { request: of, reason } if of == number => {
+                let failed = CommandError::Failed { status: 1, end: End(reason.clone()) };
+                match room.judge::<()>(Err(failed)) {
+                    Err(error) if error.reject_code().is_none() => Err(fatal(error)),
+                    _ => Err(StageError::failed(format!("the program failed: {reason}"))),
+                }
+            }
+            _ => Err(request.broken("it answered something else".to_owned())),
+        }
+    }
+}
+
+impl All {
+    fn items(
+        &self,
+        kept: &[Kept],
+        items: &[Item],
+        folder: &Utf8Path,
+        out: &Utf8Path,
+    ) -> Result<Vec<NewItem>, StageError> {
+        let mut ids = BTreeSet::new();
+        let each = |one: &Kept| {
+            if one.id.is_empty() || !ids.insert(one.id.clone()) {
+                let message = format!("the program gave two items the id `{}`, or none", one.id);
+                return Err(StageError::failed(message));
+            }
+            let was = one.handle.as_ref().and_then(|handle| handle.parse::<usize>().ok());
+            let was = was.and_then(|at| items.get(at));
+            let mut item = NewItem { id: one.id.clone(), values: Vec::new() };
+            if let Some(was) = was {
+                item.values = NewItem::kept(was).values;
+            }
+            let own = take(&one.fields, &self.declared.item_outputs, folder, out).map_err(unfit)?;
+            Ok(own.into_iter().fold(item, |item, (name, value)| item.with(&name, value)))
+        };
+        kept.iter().map(each).collect()
+    }
+}
+
+fn unfit(unfit: Unfit) -> StageError {
+    match unfit {
+        Unfit::Reject(reject) => StageError::failed(reject.reason),
+        Unfit::Error(error) => fatal(error),
+    }
+}

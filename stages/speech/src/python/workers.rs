@@ -1,0 +1,113 @@
+//! The processes of a stage: as many as are asked for at the same time, up to a limit.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use stage_core::{Context, StageError};
+
+use super::process::Process;
+
+/// How often a thread that waits for a process looks for a request to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub struct Workers {
+    limit: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+struct State {
+    idle: Vec<Process>,
+    /// The devices of further processes; each is used once. None: any number of them on `cpu`.
+    devices: Option<Vec<String>>,
+    busy: usize,
+}
+
+/// A process, or a place for one.
+pub struct Place<'a> {
+    workers: &'a Workers,
+    pub device: String,
+    pub process: Option<Process>,
+    is_kept: bool,
+}
+
+impl Workers {
+    /// A process per GPU, in turns; or any number of processes on the processor.
+    pub fn new(limit: usize, devices: &[&str]) -> Workers {
+        let has_gpus = devices.iter().any(|device| *device != CPU);
+        let limit = match (limit, has_gpus) {
+            (0, true) => devices.len(),
+            (0, false) => usize::MAX,
+            (limit, _) => limit,
+        };
+        let devices = has_gpus.then(|| {
+            let all = devices.iter().cycle().take(limit);
+            let mut all: Vec<String> = all.map(|device| (*device).to_owned()).collect();
+            all.reverse();
+            all
+        });
+        let state = State { idle: Vec::new(), devices, busy: 0 };
+        Workers { limit, state: Mutex::new(state), returned: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An idle process, or a place to start one; waits while all are busy.
+    pub fn take(&self, context: &mut dyn Context) -> Result<Place<'_>, StageError> {
+        let mut state = self.state();
+        loop {
+            let process = state.idle.pop();
+            if process.is_some() || state.busy < self.limit {
+                state.busy += 1;
+                let device = match &process {
+                    Some(process) => Some(process.device.clone()),
+                    None => state.devices.as_mut().and_then(Vec::pop),
+                };
+                let device = device.unwrap_or_else(|| CPU.to_owned());
+                return Ok(Place { workers: self, device, process, is_kept: false });
+            }
+            let waited = self.returned.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+        }
+    }
+}
+
+pub const CPU: &str = "cpu";
+
+impl Place<'_> {
+    /// Keeps the process for the next batch.
+    pub fn give_back(mut self) {
+        if let Some(process) = self.process.take() {
+            self.workers.state().idle.push(process);
+            self.is_kept = true;
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        // A process that failed is killed before another one takes its device.
+        drop(self.process.take());
+        let mut state = self.workers.state();
+        state.busy -= 1;
+        if let Some(devices) = state.devices.as_mut().filter(|_| !self.is_kept) {
+            devices.push(self.device.clone());
+        }
+        drop(state);
+        self.workers.returned.notify_one();
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let mut idle = std::mem::take(&mut self.state().idle);
+        idle.iter_mut().for_each(Process::ask_to_end);
+        let until = Process::parting();
+        idle.into_iter().for_each(|process| process.see_off(until));
+    }
+}

@@ -1,0 +1,318 @@
+//! `python` with programs that die, hang, lie, or cannot start.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use throstle_tests::{Project, RanProgram, Running};
+
+use crate::{project, values};
+
+const TEXT: &str = "fields = [\"id\", \"text\"]\noutputs = { n = \"number\" }\nquarantine = 0.9\n\
+    retries = 1\n";
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("n{number:02}")).collect()
+}
+
+/// A stage on ten clips with a function of this body.
+fn failing(body: &str, more: &str) -> Project {
+    let names = names(10);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let script = format!(
+        "import os, signal, sys, time\nfrom throstle import stage\n@stage\n\
+         def measure(item, state):\n{body}\n    return {{'n': 1}}\n"
+    );
+    project(&names, &script, &format!("{TEXT}{more}"))
+}
+
+fn aside(ran: &RanProgram) -> Vec<(&str, &str, &str)> {
+    let text =
+        |value: &'static str| move |event: &&Value| event[value].as_str().unwrap().to_owned();
+    let _ = text;
+    let each = ran.all("item-quarantined").into_iter().map(|event| {
+        let of = |name: &str| event[name].as_str().unwrap();
+        (of("item"), of("code"), of("reason"))
+    });
+    each.collect()
+}
+
+fn failure(ran: &RanProgram) -> &str {
+    let failed = ran.all("stage-failed");
+    assert_eq!(failed.len(), 1, "{failed:?} {}", ran.errors);
+    failed[0]["message"].as_str().unwrap()
+}
+
+#[test]
+fn an_item_that_kills_the_process_is_found_by_halving_and_set_aside_for_this_run() {
+    for (body, told) in [
+        ("os.kill(os.getpid(), 9)", "killed by signal 9 (SIGKILL)"),
+        ("os._exit(3)", "the program ended with status 3"),
+        ("os.close(0); os._exit(0)", "the program ended with status 0"),
+        ("print('last words', file=sys.stderr, flush=True); os.abort()", "it said: last words"),
+    ] {
+        let project = failing(&format!("    if item['id'] == 'n07': {body}"), "batch = 8\n");
+        let ran = project.run();
+        let aside = aside(&ran);
+        assert_eq!((aside.len(), aside[0].0, aside[0].1), (1, "n07", "worker-died"), "{aside:?}");
+        assert!(aside[0].2.contains(told), "{}", aside[0].2);
+        // It was no verdict, and so the stage has no complete output yet.
+        project.replace("measure.py", "'n07'", "'none'");
+        assert_eq!(project.run().executed()["measured"], 10);
+    }
+}
+
+#[test]
+fn a_hanging_item_is_set_aside_after_its_time_and_loading_does_not_count() {
+    let body = "    if item['id'] == 'n03': time.sleep(600)";
+    let project = failing(body, "batch = 4\ntimeout = \"1s\"\n");
+    project.edit("measure.py", |text| text.replace("@stage\n", "time.sleep(2.5)\n@stage\n"));
+    let began = Instant::now();
+    let ran = project.run();
+    let aside = aside(&ran);
+    assert_eq!((aside.len(), aside[0].0, aside[0].1), (1, "n03", "timed-out"), "{aside:?}");
+    assert!(aside[0].2.starts_with("not done after 1 s: raise `timeout`"), "{}", aside[0].2);
+    assert!(began.elapsed() < Duration::from_secs(300));
+}
+
+/// Programs that speak the protocol by themselves, and wrongly.
+#[test]
+fn a_program_that_lies_is_ended_and_its_items_are_set_aside() {
+    let speak = |line: &str| {
+        format!(
+            "import json, os, sys\nown = os.dup(1)\ndef measure(item):\n    \
+             sys.stdout.flush()\n    import throstle.worker as w, gc\n    \
+             worker = [it for it in gc.get_objects() if isinstance(it, w.Worker)][0]\n    \
+             out = worker.output\n    {line}\n    return {{'n': 1}}\n"
+        )
+    };
+    for (line, told) in [
+        ("os.write(out, b'not json\\n')", "its answer `not json` is wrong"),
+        ("os.write(out, b'{\"type\": \"other\"}\\n')", "is wrong: unknown variant"),
+        ("os.write(out, b'\\xff\\xfe\\n')", "is wrong"),
+        ("os.write(out, b'[' * 100000 + b'\\n')", "is wrong"),
+        ("[os.write(out, b'x' * 65536) for _ in range(300)]", "a line of more than"),
+        (
+            "os.write(out, b'{\"type\": \"done\", \"request\": 77, \"results\": []}\\n')",
+            "it answered something else",
+        ),
+        (
+            "worker.send(type='done', request=1, results=[{'id': '99', 'fields': {'n': 1}}])",
+            "it answered for an item that it does not have",
+        ),
+        ("worker.send(type='done', request=1, results=[])", "it left out 1 of its items"),
+        (
+            "worker.send(type='done', request=1, results=[{'id': '0'}])",
+            "it gave an item no result, or several",
+        ),
+        ("worker.send(type='refused', reason='no')", "it answered something else"),
+    ] {
+        let more = format!("{TEXT}function = \"measure\"\nbatch = 1\n");
+        let project = project(&["a"], &speak(line), &more);
+        let ran = project.run();
+        let message = failure(&ran);
+        assert!(message.contains("does not keep to the protocol"), "{line}: {message}");
+        assert!(message.contains(told), "{line}: {message}");
+    }
+}
+
+#[test]
+fn an_output_that_is_wrong_sets_its_item_aside() {
+    let secret = tempfile();
+    for (result, code) in [
+        ("{}", "no-output"),
+        ("{'n': 1, 'f': b'', 'more': 2}", "python-failed"),
+        ("{'n': 'many', 'f': b''}", "python-failed"),
+        ("{'n': float('nan'), 'f': b''}", "python-failed"),
+        ("{'n': 1, 'f': 'missing.txt'}", "no-output"),
+        ("{'n': 1, 'f': '/etc/passwd'}", "output-outside"),
+        ("{'n': 1, 'f': '../../code/script.py'}", "output-outside"),
+        ("{'n': 1, 'f': link(item)}", "output-no-file"),
+        ("{'n': 1, 'f': folder(item)}", "output-no-file"),
+        ("{'n': 1, 'f': below(item)}", "output-no-file"),
+        ("[1]", "python-failed"),
+        ("None", "python-failed"),
+        ("sys.exit('over')", "python-failed"),
+        ("{'n': '\\ud800', 'f': b''}", "python-failed"),
+    ] {
+        let script = format!(
+            "import os, sys\nTARGET = {secret:?}\n\
+             def link(item):\n    os.symlink(TARGET + '/secret', item.out + '/l')\n    return 'l'\n\
+             def folder(item):\n    os.mkdir(item.out + '/d')\n    return 'd'\n\
+             def below(item):\n    os.symlink(TARGET, item.out + '/s')\n    return 's/secret'\n\
+             def measure(item):\n    if item['id'] == 'a': return {result}\n    \
+             return {{'n': 1, 'f': b'well'}}\n"
+        );
+        let more = "function = \"measure\"\nfields = [\"id\"]\nquarantine = 0.9\n\
+            outputs = { n = \"number\", f = \"file/txt\" }\n";
+        let project = project(&["a", "b"], &script, more);
+        let ran = project.run();
+        let aside = aside(&ran);
+        assert_eq!((aside.len(), aside[0].0, aside[0].1), (1, "a", code), "{result}: {aside:?}");
+        assert_eq!(ran.executed()["measured"], 2, "{result}");
+    }
+    std::fs::remove_dir_all(secret).unwrap();
+}
+
+/// A folder of somebody else, with a file.
+fn tempfile() -> String {
+    let folder = std::env::temp_dir().join(format!("throstle-secret-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("secret"), "precious").unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_keeps_a_program_from_starting_is_told_once_with_its_place() {
+    for (script, told) in [
+        (
+            "def measure(item:\n    pass\n",
+            "SyntaxError: '(' was never closed (line 1 of `script.py`)",
+        ),
+        ("import nosuchpackage\n", "No module named 'nosuchpackage' (line 1 of `script.py`)"),
+        ("x = 1\n", "the script has no function `measure`"),
+        (
+            "from throstle import stage\ndef load(setup):\n    raise RuntimeError('no weights')\n\
+             @stage(setup=load)\ndef measure(item, state):\n    return {}\n",
+            "RuntimeError: no weights (line 3 of `script.py` in `load`)",
+        ),
+        ("import os\nos._exit(4)\n", "it ended before it was ready"),
+        ("import sys\nsys.exit('not today')\n", "SystemExit: not today"),
+        (
+            "from throstle import stage\n@stage(outputs={'m': 'text'})\ndef measure(item):\n    pass\n",
+            "the script has the outputs `m` (text), and the manifest `n` (number)",
+        ),
+        (
+            "from throstle import stage\n@stage(version=2)\ndef measure(item):\n    pass\n",
+            "the script has version `2`, and the manifest `1`",
+        ),
+    ] {
+        let more = format!("{TEXT}function = \"measure\"\nversion = \"1\"\n");
+        let project = project(&["a", "b", "c"], script, &more);
+        let ran = project.run();
+        assert_eq!(ran.code, Some(1));
+        assert!(failure(&ran).contains(told), "{}", failure(&ran));
+        assert!(aside(&ran).is_empty());
+    }
+    let project = failing("    pass", "python = \"pythonette\"\n");
+    assert!(failure(&project.run()).contains("the Python interpreter `pythonette` is not there"));
+}
+
+#[test]
+fn a_program_that_fails_on_every_item_fails_the_stage_with_one_message() {
+    let names = names(30);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let script = "def measure(item):\n    return {'n': item['nothing']}\n";
+    let project = project(&names, script, &format!("{TEXT}function = \"measure\"\n"));
+    let ran = project.run();
+    let message = "the first 20 items failed alike: the program failed; it said: \
+        KeyError: 'nothing' (line 2 of `script.py` in `measure`)";
+    assert_eq!(failure(&ran), message);
+    assert!(aside(&ran).is_empty());
+    project.replace("measure.py", "item['nothing']", "1");
+    assert_eq!(project.run().executed()["measured"], 30);
+}
+
+#[test]
+fn a_failure_may_end_the_run_and_is_no_verdict() {
+    let project =
+        failing("    if item['id'] == 'n05': raise ValueError('odd')", "on_failure = \"fail\"\n");
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1));
+    assert!(failure(&ran).contains("ValueError: odd (line 5 of `script.py` in `measure`)"));
+    project.replace("measure.py", "'n05'", "'none'");
+    assert_eq!(project.run().code, Some(0));
+}
+
+#[test]
+fn a_fault_of_the_machine_is_no_verdict() {
+    let body = "    if item['id'] == 'n05': raise OSError(24, 'Too many open files')";
+    let project = failing(body, "");
+    let ran = project.run();
+    assert!(aside(&ran).iter().all(|(_, code, _)| *code != "python-failed"), "{:?}", aside(&ran));
+    project.replace("measure.py", "'n05'", "'none'");
+    let again = project.run();
+    assert_eq!(again.code, Some(0));
+    assert_eq!(values(&project, "measured", "n").len(), 10);
+}
+
+#[test]
+fn an_item_without_memory_is_tried_in_smaller_batches_and_never_condemned() {
+    let body = "    if item['id'] == 'n05': raise MemoryError('too long')";
+    let project = failing(body, "batch = 4\n");
+    let ran = project.run();
+    let found = aside(&ran);
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, "n05", "out-of-memory"), "{found:?}");
+    project.replace("measure.py", "'n05'", "'none'");
+    assert_eq!(project.run().quarantined("measured"), 0);
+}
+
+/// Kills the process at each of its messages: the next run continues, and ends with the same items.
+#[test]
+fn a_process_that_dies_once_at_any_message_changes_no_result() {
+    for at in 0..6 {
+        let marker = "died.marker";
+        let script = format!(
+            "import os\nfrom throstle import stage\nimport throstle.worker as w\n\
+             MARK = os.environ['MARK']\nsent = [0]\nsend = w.Worker.send\n\
+             def dying(self, **message):\n    \
+             sent[0] += 1\n    \
+             if sent[0] == {at} + 1 and not os.path.exists(MARK):\n        \
+             open(MARK, 'w').close(); os.kill(os.getpid(), 9)\n    \
+             send(self, **message)\n\
+             w.Worker.send = dying\n@stage\ndef measure(item, state):\n    return {{'n': len(item['text'])}}\n"
+        );
+        let names = names(10);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let project = project(&names, &script, &format!("{TEXT}batch = 3\nworkers = 1\n"));
+        let mark = project.file(marker);
+        let line = format!("environment = {{ MARK = {mark:?} }}\n");
+        project.edit("pipeline.toml", |text| format!("{text}{line}"));
+        let mut ran = project.run();
+        assert!(mark.exists(), "it died at message {at}");
+        if ran.code != Some(0) {
+            ran = project.run();
+        }
+        assert_eq!((ran.code, ran.quarantined("measured")), (Some(0), 0), "{at}: {}", ran.errors);
+        let sizes = values(&project, "measured", "n");
+        assert!(
+            sizes.len() == 10 && sizes.iter().all(|(_, size)| *size == json!(9.0)),
+            "{sizes:?}"
+        );
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_programs_and_the_next_run_continues() {
+    let pids = std::env::temp_dir().join(format!("throstle-pids-{}", std::process::id()));
+    let body = format!(
+        "    open({pids:?}, 'a').write(str(os.getpid()) + '\\n')\n    \
+         if item['id'] > 'n04' and not os.path.exists({:?}): time.sleep(600)",
+        format!("{}.go", pids.display())
+    );
+    let project = failing(&body, "batch = 1\nworkers = 1\n");
+    let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
+    running.read_until(|event| event["event"] == "stage-started" && event["stage"] == "measured");
+    let began = Instant::now();
+    while !std::fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(began.elapsed() < Duration::from_secs(60), "no item reached the program");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.send(Signal::SIGINT);
+    std::thread::sleep(Duration::from_millis(300));
+    running.send(Signal::SIGINT);
+    let _ = running.ended();
+    let began = Instant::now();
+    let process = std::fs::read_to_string(&pids).unwrap();
+    let process = std::path::Path::new("/proc").join(process.lines().next().unwrap());
+    while process.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::write(format!("{}.go", pids.display()), "").unwrap();
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_eq!(values(&project, "measured", "n").len(), 10);
+    std::fs::remove_file(&pids).unwrap();
+    std::fs::remove_file(format!("{}.go", pids.display())).unwrap();
+}

@@ -1,0 +1,265 @@
+//! `python`: a function for each item or for a batch of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use throstle_tests::{Project, RanProgram};
+
+use crate::{project, values};
+
+/// A function that makes a number, a text and a file, and writes down each start of a process.
+const MEASURE: &str = r#"
+import os, random, struct, sys, wave
+from throstle import stage
+
+print("a stray line", file=sys.stdout)
+
+def load(setup):
+    with open(os.path.join(setup.parameters["log"]), "a") as log:
+        log.write("started\n")
+    return setup.parameters["factor"]
+
+@stage(setup=load)
+def measure(item, factor):
+    print("{\"type\": \"done\"}")
+    os.write(1, b"noise\n")
+    with wave.open(item["audio"]) as clip:
+        frames = clip.readframes(clip.getnframes())
+    level = max(sample for (sample,) in struct.iter_unpack("<h", frames))
+    path = os.path.join(item.out, "loud.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{item['text']} {level}")
+    return {
+        "level": level * factor,
+        "words": item["text"].upper() + " ñ \U0001F426",
+        "loud": path,
+        "drawn": random.random(),
+        "own": float(item.seed),
+    }
+"#;
+
+const FIELDS: &str = r#"
+fields = ["audio", "text"]
+outputs = { level = "number", words = "text", loud = "file/txt", drawn = "number", own = "number" }
+"#;
+
+fn measuring(names: &[&str], more: &str) -> Project {
+    let project = project(names, MEASURE, "");
+    let log = project.file("started.log");
+    let stage = format!("{FIELDS}parameters = {{ factor = 0.5, log = {log:?} }}\n{more}");
+    project.edit("pipeline.toml", |text| format!("{text}{stage}"));
+    project
+}
+
+fn starts(project: &Project) -> usize {
+    project.text("started.log").lines().count()
+}
+
+#[test]
+fn a_function_gets_fields_and_gives_numbers_texts_and_files() {
+    let project = measuring(&["a", "b", "c"], "export = { loud = \"out/{id}.txt\" }\n");
+    assert_eq!(project.run().executed(), [("clips", 1), ("measured", 3)].into());
+    assert_eq!(project.text("out/a.txt"), "Sana a. 1000");
+    let levels = values(&project, "measured", "level");
+    assert_eq!(levels[1], ("b".to_owned(), json!(500.5)));
+    let words = values(&project, "measured", "words");
+    assert_eq!(words[2].1, json!("SANA C. ñ \u{1F426}"));
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_process_is_kept_for_the_run() {
+    let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let project = measuring(&names, "batch = 1\nworkers = 2\n");
+    assert_eq!(project.run().executed()["measured"], 40);
+    assert!((1..=2).contains(&starts(&project)), "{}", starts(&project));
+}
+
+#[test]
+fn any_batch_and_any_number_of_processes_give_the_same_outputs() {
+    let names: Vec<String> = (0..30).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut listed = Vec::new();
+    for settings in ["batch = 1\nworkers = 1", "batch = 7\nworkers = 3", "batch = 64"] {
+        let project = measuring(&names, settings);
+        assert_eq!(project.run().executed()["measured"], 30);
+        let fields = ["level", "words", "loud", "drawn", "own"];
+        listed.push(fields.map(|field| values(&project, "measured", field)));
+    }
+    assert_eq!(listed[0], listed[1]);
+    assert_eq!(listed[0], listed[2]);
+    let drawn: std::collections::BTreeSet<String> =
+        listed[0][3].iter().map(|(_, value)| value.to_string()).collect();
+    assert_eq!(drawn.len(), 30, "every item has a seed of its own");
+}
+
+/// Neither the batch nor the processes, nor the interpreter, are part of the key.
+#[test]
+fn only_what_the_output_depends_on_runs_a_function_again() {
+    let project = measuring(&["a", "b"], "batch = 1\nversion = \"1\"\n");
+    project.run().executed();
+    for (old, new) in [
+        ("batch = 1", "batch = 2\nworkers = 1\nthreads = 2"),
+        ("workers = 1", "workers = 2\npython = \"python3\"\nverify = true"),
+    ] {
+        project.replace("pipeline.toml", old, new);
+        project.run().assert_nothing_done();
+    }
+    for (file, old, new, why) in [
+        ("pipeline.toml", "version = \"1\"", "version = \"2\"", "parameter `version` changed"),
+        ("pipeline.toml", "factor = 0.5", "factor = 2", "parameter `parameters` changed"),
+        ("measure.py", "upper()", "lower()", "content of the file `script` changed"),
+    ] {
+        project.replace(file, old, new);
+        let told = project.why(&["measured"]);
+        assert!(told.contains(why), "{told}");
+        assert_eq!(project.run().executed()["measured"], 2, "{why}");
+    }
+    project.replace("data/metadata.csv", "Sana b.", "Sana toinen.");
+    assert_eq!(project.run().executed()["measured"], 1);
+}
+
+#[test]
+fn files_beside_the_script_are_imported_and_part_of_the_key() {
+    let script = "from lib.features import size\ndef measure(item):\n    \
+        return {'size': size(item['text']) + len(open('/dev/null').read())}\n";
+    let more = "function = \"measure\"\nfields = [\"text\"]\noutputs = { size = \"number\" }\n\
+        files = { \"lib/features.py\" = \"helpers.py\" }\n";
+    let project = project(&["a"], script, more);
+    project.write("helpers.py", "def size(text):\n    return len(text)\n");
+    assert_eq!(project.run().executed()["measured"], 1);
+    assert_eq!(values(&project, "measured", "size")[0].1, json!(7.0));
+    project.write("helpers.py", "def size(text):\n    return 2 * len(text)\n");
+    let why = project.why(&["measured"]);
+    assert!(why.contains("file `files.lib/features.py` changed"), "{why}");
+    assert_eq!(project.run().executed()["measured"], 1);
+    assert_eq!(values(&project, "measured", "size")[0].1, json!(14.0));
+    project.write("moved.py", project.read("helpers.py"));
+    project.replace("pipeline.toml", "\"helpers.py\"", "\"moved.py\"");
+    project.run().assert_nothing_done();
+    project.remove("moved.py");
+    let refused = project.output(&["check"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("moved.py"));
+}
+
+const BATCHED: &str = r#"
+from throstle import stage
+
+@stage(batch=True, outputs={"size": "number"})
+def measure(items):
+    if any("bad" in item["text"] for item in items):
+        raise ValueError("bad text")
+    return [{"size": len(item["text"])} for item in items]
+"#;
+
+#[test]
+fn a_function_for_batches_gets_lists_and_an_exception_costs_one_item() {
+    let names: Vec<String> = (0..9).map(|number| format!("n{number}")).collect();
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.push("bad");
+    let more =
+        "fields = [\"text\"]\noutputs = { size = \"number\" }\nbatch = 5\nquarantine = 0.5\n";
+    let project = project(&names, BATCHED, more);
+    let ran = project.run();
+    assert_eq!((ran.executed()["measured"], ran.quarantined("measured")), (10, 1));
+    let aside = ran.all("item-quarantined");
+    assert_eq!(aside[0]["item"], "bad");
+    let reason = aside[0]["reason"].as_str().unwrap();
+    let told =
+        "the program failed; it said: ValueError: bad text (line 7 of `script.py` in `measure`)";
+    assert_eq!(reason, told);
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_program_rejects_an_item_in_its_own_words() {
+    let script = "from throstle import Reject, stage\n@stage\ndef measure(item, state):\n    \
+        if item['id'] == 'b':\n        raise Reject('too short: \\u00e4')\n    return {'n': 1}\n";
+    let more = "fields = [\"id\"]\noutputs = { n = \"number\" }\nquarantine = 0.5\n";
+    let project = project(&["a", "b"], script, more);
+    let ran = project.run();
+    let aside = ran.all("item-quarantined");
+    assert_eq!(
+        (&aside[0]["code"], &aside[0]["reason"]),
+        (&json!("rejected"), &json!("too short: ä"))
+    );
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn four_thousand_items_reach_two_processes_in_batches() {
+    let names: Vec<String> = (0..4000).map(|number| format!("n{number:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let script = "def measure(item):\n    text = item['text']\n    \
+        return {'size': len(text), 'copy': open(item['audio'], 'rb').read(8) + text.encode()}\n";
+    let more = "function = \"measure\"\nfields = [\"audio\", \"text\"]\n\
+        outputs = { size = \"number\", copy = \"file/txt\" }\n";
+    let project = project(&names, script, more);
+    let ran = project.run();
+    assert_eq!(ran.executed()["measured"], 4000);
+    let sizes: BTreeMap<String, f64> = values(&project, "measured", "size")
+        .into_iter()
+        .map(|(id, size)| (id, size.as_f64().unwrap()))
+        .collect();
+    assert_eq!((sizes.len(), sizes["n0042"]), (4000, 11.0));
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn an_output_that_depends_on_the_order_of_items_is_found() {
+    let script = "from throstle import stage\nseen = []\n@stage\ndef measure(item, state):\n    \
+        seen.append(item['text'])\n    return {'n': len(seen)}\n";
+    let more = "fields = [\"text\"]\noutputs = { n = \"number\" }\nverify = true\n";
+    let project = project(&["a", "b", "c", "d"], script, more);
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1));
+    let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        "an item alone in a fresh process gives another result: the output `n` differs"
+    );
+    project.replace("measure.py", "len(seen)", "len(item['text'])");
+    assert_eq!(project.run().executed()["measured"], 4);
+}
+
+#[test]
+fn a_replay_runs_one_item_in_a_fresh_process_and_keeps_its_files() {
+    let project = measuring(&["a", "b"], "");
+    project.run().executed();
+    let told = project.printed(&["replay", "measured", "b"]);
+    assert!(told.contains("the cache has the same result"), "{told}");
+    let kept = ".throstle/replay/measured/b/command";
+    assert_eq!(project.text(&format!("{kept}/out/0/loud.txt")), "Sana b. 1001");
+    assert!(project.text(&format!("{kept}/stderr.txt")).contains("a stray line"));
+}
+
+#[test]
+fn an_asset_reaches_the_program_as_files() {
+    let script = "from throstle import stage\ndef load(setup):\n    \
+        return open(setup.artifact['sub/table.txt']).read() + setup.device\n\
+        @stage(setup=load)\ndef measure(item, state):\n    return {'t': state}\n";
+    let more = "fields = [\"text\"]\noutputs = { t = \"text\" }\nartifact = \"assets.model\"\n\
+        devices = [\"cpu\"]\n\n[assets.model]\npath = \"model\"\n";
+    let project = project(&["a"], script, more);
+    project.write("model/sub/table.txt", "words ");
+    assert_eq!(project.run().executed()["measured"], 1);
+    assert_eq!(values(&project, "measured", "t")[0].1, json!("words cpu"));
+    project.write("model/sub/table.txt", "other ");
+    assert_eq!(project.run().executed()["measured"], 1);
+}
+
+#[test]
+fn the_interpreter_of_an_active_environment_is_used() {
+    let script = "import os, sys\ndef measure(item):\n    return {'t': os.environ['MARK'] + sys.argv[0][-4:]}\n";
+    let more = "function = \"measure\"\nfields = [\"text\"]\noutputs = { t = \"text\" }\n";
+    let project = project(&["a"], script, more);
+    let python = project.file("venv/bin/python");
+    project.write("venv/bin/python", "#!/bin/sh\nMARK=active exec python3 \"$@\"\n");
+    std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = project.throstle(&["run", ".", "--json"]);
+    command.env("VIRTUAL_ENV", project.file("venv"));
+    assert_eq!(RanProgram::of(command.output().unwrap()).executed()["measured"], 1);
+    assert_eq!(values(&project, "measured", "t")[0].1, json!("active_.py"));
+}
