@@ -20,6 +20,7 @@ mod error;
 mod gate;
 mod index;
 mod layout;
+mod lease;
 mod ledger;
 mod long;
 mod losses;

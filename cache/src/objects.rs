@@ -7,6 +7,7 @@ use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
+use crate::entry::HEADER;
 use crate::fs::{Fs, FsError, Open, beside};
 use crate::packs::payload_at;
 use crate::pending::Waiting;
@@ -73,6 +74,23 @@ impl Cache {
             Some(Place::Stored(Location::Loose { .. })) => Some(self.0.layout.object(digest)),
             _ => None,
         })
+    }
+
+    /// The file and the position in it at which the bytes of each object begin. None for those that
+    /// the cache lacks or has not written yet.
+    pub fn places(
+        &self,
+        digests: &[Digest],
+    ) -> Result<Vec<Option<(Utf8PathBuf, u64)>>, CacheError> {
+        let layout = &self.0.layout;
+        let place = |(digest, place): (&Digest, Option<Place>)| match place? {
+            Place::Stored(Location::Loose { .. }) => Some((layout.object(digest), 0)),
+            Place::Stored(Location::Packed { pack, offset, .. }) => {
+                Some((layout.pack(pack), u64::from(offset) + HEADER as u64))
+            }
+            Place::Pending(_) => None,
+        };
+        Ok(digests.iter().zip(self.0.locate_all(digests)?).map(place).collect())
     }
 
     pub fn contains_all(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {

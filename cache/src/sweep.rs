@@ -8,6 +8,7 @@ use camino::Utf8Path;
 use crate::cache::{Cache, Shared};
 use crate::entry::{Entry, HEADER};
 use crate::fs::size_of;
+use crate::lease::Leases;
 use crate::long::keep_parts;
 use crate::packs::entry_at;
 use crate::recover::adopt;
@@ -55,6 +56,8 @@ pub struct SweepReport {
     pub packs: u64,
     /// Packs left alone because a running process writes them.
     pub busy_packs: u64,
+    /// Objects left alone because a program reads them.
+    pub leased: u64,
 }
 
 impl Cache {
@@ -105,8 +108,10 @@ impl Cache {
         shared.require_writable()?;
         // Until they are removed from the index, it names missing files.
         shared.note_losses();
+        let leases = Leases::read(&*shared.fs, &shared.layout)?;
         let mut won = 0;
         let files = plan.objects.iter().filter(|(_, at)| matches!(at, Location::Loose { .. }));
+        let files = files.filter(|(digest, _)| !leases.hold(digest));
         let files = files.map(|(digest, _)| shared.layout.object(digest));
         for path in files.chain([shared.layout.stat_index.clone()]) {
             let bytes = size_of(&*shared.fs, &path).unwrap_or(0);
@@ -120,16 +125,20 @@ impl Cache {
     }
 
     /// Carries out a plan, concurrently with readers and writers.
-    pub fn sweep(&self, plan: SweepPlan) -> Result<SweepReport, CacheError> {
+    pub fn sweep(&self, mut plan: SweepPlan) -> Result<SweepReport, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;
         if plan.is_empty() {
             return Ok(SweepReport::default());
         }
         self.commit()?;
+        let leases = Leases::read(&*shared.fs, &shared.layout)?;
+        let planned = plan.objects.len();
+        plan.objects.retain(|(digest, _)| !leases.hold(digest));
         let mut writer = shared.writer();
         let folder = trash::new_folder(&*shared.fs, &shared.layout)?;
-        let mut report = SweepReport::default();
+        let leased = (planned - plan.objects.len()) as u64;
+        let mut report = SweepReport { leased, ..SweepReport::default() };
         let swept = swept(shared, &plan)?;
         trash::write_list(&*shared.fs, &folder, &swept)?;
         report.records = remove_records(shared, &mut writer, &plan)?;

@@ -52,7 +52,10 @@ fn a_sweep_keeps_what_is_live_and_wins_the_rest() {
     let objects = fill(&cache);
     let before = cache.stats().unwrap();
     let report = sweep(&cache, &objects, 5);
-    assert_eq!(report, SweepReport { objects: 17, records: 17, packs: 1, busy_packs: 0 });
+    assert_eq!(
+        report,
+        SweepReport { objects: 17, records: 17, packs: 1, busy_packs: 0, leased: 0 }
+    );
     assert_holds(&cache, &objects, |index| index < 5);
     let after = cache.stats().unwrap();
     assert_eq!((after.objects, after.loose), (5, 0));

@@ -3,7 +3,6 @@
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use view::items::Format;
 
 use super::templates::{self, Template};
 
@@ -63,6 +62,11 @@ pub enum Command {
     Graph(Graph),
     /// List the data set or the artifact that a stage outputs.
     Items(Items),
+    /// Write the bytes of one field of an item, as they are.
+    ///
+    /// For example, `throstle cat voice aino_17 audio | aplay`. Texts and numbers are printed with a
+    /// line break.
+    Cat(Cat),
     /// List earlier runs with their results, or show the events of one run.
     #[command(visible_alias = "history")]
     Log(Log),
@@ -325,13 +329,58 @@ pub enum GraphFormat {
     Svg,
 }
 
+/// The forms of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ItemFormat {
+    /// Aligned columns for reading; long values are cut.
+    Table,
+    /// One JSON object a line.
+    #[value(name = "jsonl")]
+    JsonLines,
+    /// Comma-separated values with a heading.
+    Csv,
+    /// A Parquet file.
+    Parquet,
+    /// One JSON object a line, with the file and the position of each blob: for programs that map
+    /// the cache. The first line has the fields.
+    Places,
+    /// A folder for `datasets`: `load_dataset("audiofolder", data_dir=DIR)`.
+    Hf,
+    /// Tar files of about 1 GB for WebDataset.
+    Webdataset,
+    /// Shards of 1,000 recordings for lhotse: `CutSet.from_shar(in_dir=DIR)`. WAV only.
+    Shar,
+}
+
+#[derive(Args, Debug)]
+pub struct Cat {
+    /// The stage, or `stage.port` for an output other than its first.
+    pub stage: String,
+    /// The item, or for an artifact the name of a value.
+    pub item: String,
+    /// The field; it may be left out if the item has only one file.
+    pub field: Option<String>,
+    /// The file to write. Default, or with `-`: standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
 #[derive(Args, Debug)]
 pub struct Items {
     /// The stage, or `stage.port` for an output other than its first.
     pub stage: String,
-    /// The format of the list.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    /// The format of the list, or of the files in `--to`.
+    #[arg(long, value_enum, default_value_t = ItemFormat::Table)]
+    pub format: ItemFormat,
+    /// The folder for the files of `hf`, `webdataset` and `shar`: a new or an empty one.
+    #[arg(long, value_name = "DIR", required_if_eq_any = [
+        ("format", "hf"), ("format", "webdataset"), ("format", "shar"),
+    ])]
+    pub to: Option<Utf8PathBuf>,
     /// Only these fields, separated by commas.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub fields: Vec<String>,

@@ -134,6 +134,10 @@ fn collect(
             write!(output, "removed {} objects and ", units::count(report.objects))?;
             write!(output, "{} records, ", units::count(report.records))?;
             writeln!(output, "{} packs written anew", units::count(report.packs))?;
+            if report.leased > 0 {
+                let leased = units::count(report.leased);
+                writeln!(output, "{leased} objects are being read by other programs and stay")?;
+            }
             if report.busy_packs > 0 {
                 let busy = units::count(report.busy_packs);
                 writeln!(output, "{busy} packs are in use and were left alone")?;

@@ -1,4 +1,4 @@
-//! `items`: lists the output of a stage, or its quarantined items.
+//! `items`: lists the output of a stage, or its quarantined items. `cat`: writes one value.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cache::Cache;
 use cache::fs::RealFs;
 use cache::stat::StatIndex;
+use camino::Utf8Path;
 use engine::excess;
 use engine::history;
 use engine::manifest::suggestion;
@@ -13,12 +14,14 @@ use engine::pipeline::StageSpec;
 use engine::plan::StagePlan;
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
+use engine::units;
 use stage_core::event::Verdict;
 use stage_core::{Fields, Item, Reject, Value};
-use view::escape::clean;
+use view::escape::{clean, clean_lines};
 use view::items::{Format, ID, Listing, render};
 
-use super::arguments;
+use super::arguments::{self, ItemFormat};
+use super::deliver::{self, Set};
 use super::error::{CliError, Exit};
 use super::output::is_standard;
 use super::plan::make;
@@ -49,14 +52,22 @@ pub fn items(
             help.unwrap_or_else(|| "list all of them without `--fields`".to_owned()),
         )
     })?;
+    let store = store(&project, &cache)?;
+    let set = Set { store: &store, rows: &listing.rows, fields: &listing.fields };
+    if let Some(folder) = &arguments.to {
+        return deliver(program, arguments, &set, folder);
+    }
     let columns = match &arguments.output {
         Some(file) if file != "-" => None,
         _ => program.terminal.data.columns,
     };
-    let bytes = render(&listing, arguments.format, columns).map_err(std::io::Error::other)?;
+    let bytes = match listed(arguments.format) {
+        Some(format) => render(&listing, format, columns).map_err(std::io::Error::other)?,
+        None => deliver::places(&set)?,
+    };
     match &arguments.output {
         Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
-        None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
+        None if arguments.format == ItemFormat::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file cannot be shown on a terminal",
                 "name a file with `--output`",
@@ -68,6 +79,107 @@ pub fn items(
         program.tell(&format!("`{}` has quarantined no items", clean(&spec.name)));
     }
     Ok(Exit::Done)
+}
+
+/// The format of a list.
+fn listed(format: ItemFormat) -> Option<Format> {
+    match format {
+        ItemFormat::Table => Some(Format::Table),
+        ItemFormat::JsonLines => Some(Format::JsonLines),
+        ItemFormat::Csv => Some(Format::Csv),
+        ItemFormat::Parquet => Some(Format::Parquet),
+        ItemFormat::Places | ItemFormat::Hf | ItemFormat::Webdataset | ItemFormat::Shar => None,
+    }
+}
+
+/// Writes the files of other programs.
+fn deliver(
+    program: &Program,
+    arguments: &arguments::Items,
+    set: &Set,
+    folder: &Utf8Path,
+) -> Result<Exit, CliError> {
+    let write = match arguments.format {
+        ItemFormat::Hf => deliver::hf,
+        ItemFormat::Webdataset => deliver::webdataset,
+        ItemFormat::Shar => deliver::shar,
+        _ => {
+            return Err(CliError::usage(
+                "`--to` is for data sets as files",
+                "add `--format hf`, `--format webdataset` or `--format shar`; for a list, name a \
+                 file with `--output`",
+            ));
+        }
+    };
+    let files = write(set, folder)?;
+    let (items, files) = (units::count(set.rows.len() as u64), units::count(files as u64));
+    program.tell(&format!("{items} items in {files} files, in `{}`", clean(folder.as_str())));
+    Ok(Exit::Done)
+}
+
+pub fn cat(
+    program: &Program,
+    arguments: &arguments::Cat,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let (spec, port) = output_port(&project, &arguments.stage)?;
+    let cache = program.open_to_read(&project)?;
+    let record = outcome(program, &project, &cache, spec)?;
+    let rows = rows(&project, &cache, &record, spec, port)?;
+    let Some(item) = rows.iter().find(|row| *row.id == *arguments.item) else {
+        let known = rows.iter().map(|row| &*row.id);
+        let help = suggestion(&arguments.item, "the items are", known).unwrap_or_default();
+        let message = format!("`{}` has no item `{}`", spec.name, clean(&arguments.item));
+        return Err(CliError::usage(message, help));
+    };
+    let value = one_value(item, arguments.field.as_deref())?;
+    let bytes = match value {
+        Value::Blob(blob) => store(&project, &cache)?.read(&blob.digest)?,
+        Value::Text(text) => format!("{text}\n").into(),
+        Value::Number(number) => format!("{number}\n").into(),
+    };
+    match &arguments.output {
+        Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
+        None if matches!(value, Value::Blob(_)) && program.terminal.data_is_seen => {
+            if std::str::from_utf8(&bytes).is_err() {
+                return Err(CliError::usage(
+                    "these bytes cannot be shown on a terminal",
+                    "name a file with `--output`, or pass them to a program: `… | aplay`",
+                ));
+            }
+            output.write_all(clean_lines(&String::from_utf8_lossy(&bytes)).as_bytes())?;
+        }
+        Some(_) | None => output.write_all(&bytes)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The named field, or the only file of the item, or its only value.
+fn one_value<'a>(item: &'a Item, field: Option<&str>) -> Result<&'a Value, CliError> {
+    let names = || item.fields.iter().map(|(name, _)| &**name);
+    let files: Vec<&Value> =
+        item.fields.iter().map(|(_, value)| value).filter(|it| it.as_blob().is_some()).collect();
+    match field {
+        Some(name) => item.fields.get(name).ok_or_else(|| {
+            let help = suggestion(name, "its fields are", names()).unwrap_or_default();
+            CliError::usage(format!("`{}` has no field `{}`", clean(&item.id), clean(name)), help)
+        }),
+        None if files.len() == 1 => Ok(files[0]),
+        None if item.fields.len() == 1 => {
+            let mut all = item.fields.iter().map(|(_, value)| value);
+            all.next().ok_or_else(|| CliError::usage("the item has no fields", ""))
+        }
+        None => Err(CliError::usage(
+            format!("`{}` has {} files", clean(&item.id), files.len()),
+            format!("name one of its fields: {}", names().collect::<Vec<_>>().join(", ")),
+        )),
+    }
+}
+
+fn store(project: &Project, cache: &Cache) -> Result<Store, CliError> {
+    let index = Arc::new(StatIndex::load(cache)?);
+    Ok(Store::new(cache.clone(), &project.pipeline.base, index))
 }
 
 /// Parses `stage` or `stage.port`.
@@ -201,11 +313,7 @@ fn rows(
             "name another output",
         )),
         Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
-        Some(PortValue::Dataset { root, .. }) => {
-            let index = Arc::new(StatIndex::load(cache)?);
-            let store = Store::new(cache.clone(), &project.pipeline.base, index);
-            Ok(store.items(root)?)
-        }
+        Some(PortValue::Dataset { root, .. }) => Ok(store(project, cache)?.items(root)?),
     }
 }
 

@@ -6,6 +6,7 @@ mod arguments;
 mod care;
 mod catalogue;
 mod complete;
+mod deliver;
 mod diff;
 mod doctor;
 #[cfg(test)]
@@ -141,6 +142,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Retry(arguments) => retry::retry(program, arguments, output),
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
+        Command::Cat(arguments) => items::cat(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),
         Command::Diff(arguments) => diff::diff(program, arguments, output),
         Command::Report(arguments) => report::report(program, arguments, output),

@@ -28,6 +28,7 @@ use view::plan::PlanText;
 use view::table::Table;
 
 use super::arguments::{self, Settings};
+use super::deliver;
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 
@@ -279,6 +280,7 @@ pub fn status(
             "pipeline": project.pipeline.name, "last": last, "stages": stages,
             "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
             "budget": Purse::read(&cache, &project.pipeline)?, "cost": outcome,
+            "cache": deliver::absolute(cache.dir()),
         });
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);

@@ -257,6 +257,29 @@ impl Store {
         Ok(path.and_then(|path| self.open_file(&path, digest)))
     }
 
+    /// The file and the position in it at which the bytes of each object begin: in the cache, or in
+    /// an unchanged file of the user. None for those that are nowhere.
+    pub fn places(&self, digests: &[Digest]) -> Result<Vec<Option<(Utf8PathBuf, u64)>>, ReadError> {
+        let (cache, fs) = (&self.0.cache, self.0.cache.fs());
+        let mut places = cache.places(digests).map_err(ReadError::Cache)?;
+        for (place, digest) in places.iter_mut().zip(digests).filter(|(place, _)| place.is_none()) {
+            let path = |entry: &StatEntry| self.0.base.join(&entry.path);
+            let is_same = |entry: &StatEntry| {
+                fs.metadata(&path(entry)).is_ok_and(|now| entry.describes(&now))
+            };
+            let source = self.sources(digest).into_iter().find(is_same);
+            *place = match source {
+                Some(entry) => Some((path(&entry), 0)),
+                None if self.bring(digest)? => {
+                    cache.commit().map_err(ReadError::Cache)?;
+                    cache.places(std::slice::from_ref(digest)).map_err(ReadError::Cache)?.remove(0)
+                }
+                None => None,
+            };
+        }
+        Ok(places)
+    }
+
     /// A file in its present state, which should have this content.
     fn open_file(&self, path: &Utf8Path, digest: &Digest) -> Option<Arc<Unchanged>> {
         let fs = self.0.cache.fs();

@@ -4,6 +4,7 @@
 mod commands;
 mod faults;
 mod functions;
+mod reading;
 mod whole;
 
 use throstle_tests::Project;
