@@ -340,8 +340,12 @@ fn the_stage_gives_texts_to_segments_and_tells_the_rest() {
     let mut heard = emitted(&mut bench, "one", &one, &script);
     heard.extend(emitted(&mut bench, "two", &two, &script));
     heard.push(item("other", &[("recording", Value::text("three"))]));
-    let before: Vec<Item> =
-        heard.iter().map(|item| Item::new(item.id.clone(), [("at", Value::text("44100"))].into_iter().collect())).collect();
+    let before: Vec<Item> = heard
+        .iter()
+        .map(|item| {
+            Item::new(item.id.clone(), [("at", Value::text("44100"))].into_iter().collect())
+        })
+        .collect();
     let ports = |heard: &[Item]| {
         vec![
             ("input", vec![dataset("heard", heard.to_vec())]),
@@ -352,7 +356,8 @@ fn the_stage_gives_texts_to_segments_and_tells_the_rest() {
     let kept = items(&output, "output");
     assert_eq!(kept.len(), 40);
     for (item, text) in kept.iter().zip(text[..20].iter().chain(&text[30..50])) {
-        let value = |name: &str| item.values.iter().find(|(own, _)| own == name).map(|(_, value)| value);
+        let value =
+            |name: &str| item.values.iter().find(|(own, _)| own == name).map(|(_, value)| value);
         assert_eq!(value("text"), Some(&NewValue::Text(text.clone())), "{}", item.id);
         assert!(value("at").is_some() && value("emissions").is_none());
         assert!(value("words").is_some() && value("align_worst").is_some());

@@ -1,10 +1,11 @@
 //! The kinds of the family `corpus`: sources that read the user's recordings.
 
 use crate::cost::{Cost, Rates};
-use crate::kind::{FieldType, Kind, OutputPort, Work};
+use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES, &RECORDINGS];
+pub const KINDS: &[&Kind] =
+    &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES, &RECORDINGS, &CORRECTIONS];
 
 /// The kind of a recording as it was found: its bytes determine its format.
 pub const RECORDING: &str = "audio";
@@ -216,5 +217,37 @@ changes everywhere, so keep lossless ones if you edit them.",
             ..source_path("script", "A text file in UTF-8 for all recordings without a text.")
         },
     ],
+    ..SOURCE
+};
+
+pub static CORRECTIONS: Kind = Kind {
+    name: "corpus.corrections",
+    summary: "Applies a table of corrected texts to segments.",
+    doc: "\
+A line has the id of a segment in the column `segment` and its new text in `text`, or `drop` in
+`action`; further columns are remarks. The line belongs to the sound of the segment, whose hash its
+id ends with: it stays valid when the recording is edited elsewhere, and lines of several people can
+be put together. Two different lines for one segment are an error.
+
+Put it behind `text.align` with `segments`, so that the sound is that of `audio.segment`. Only stages
+that read texts run again.",
+    work: Work::Item,
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob)]),
+        doc: "Segments with their texts.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[("text", FieldType::Text)],
+        doc: "The segments with the corrected texts. Dropped ones are quarantined.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[Parameter {
+        name: "table",
+        parameter_type: ParameterType::File,
+        default: Default::Absent,
+        doc: "The table, a CSV file in UTF-8.",
+        ..Parameter::BASE
+    }],
     ..SOURCE
 };

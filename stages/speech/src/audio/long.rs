@@ -287,7 +287,7 @@ impl Names {
 }
 
 /// The first bits of a digest in base 32.
-fn name(digest: &Digest) -> String {
+pub fn name(digest: &Digest) -> String {
     let mut bits = 0_u64;
     for byte in &digest.as_bytes()[..8] {
         bits = bits << 8 | u64::from(*byte);

@@ -5,6 +5,7 @@
 //! meaningless is a [`CorpusError`].
 
 pub mod columns;
+mod corrections;
 pub mod cues;
 mod error;
 pub mod folder;

@@ -14,8 +14,8 @@ use stage_core::{
 use super::folder::{self, Pair};
 use super::table::{Header, Quoting, Separator};
 use super::{
-    CorpusError, RowRecord, RowReject, Rows, Value, found_tokens, jsonl, parquet, path, recordings,
-    sentences, table, transcript,
+    CorpusError, RowRecord, RowReject, Rows, Value, corrections, found_tokens, jsonl, parquet,
+    path, recordings, sentences, table, transcript,
 };
 use crate::plain::{stage, unknown_choice};
 
@@ -27,6 +27,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         stage(&kinds::PARQUET, open_parquet),
         stage(&kinds::SENTENCES, sentences::open),
         stage(&kinds::RECORDINGS, recordings::open),
+        stage(&kinds::CORRECTIONS, corrections::open),
     ]
 }
 
