@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test lint doc bench bench-training bench-speech bench-programs gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test lint doc bench bench-training bench-speech bench-programs wheel gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -55,6 +55,11 @@ bench-speech: build
 # The benchmark programs, beside `throstle`, where `tools/gpu.sh` looks for them.
 bench-programs:
 	@$(LIBTORCH_ENV) bash tools/bench_programs.sh release
+
+# One wheel with both programs and the Python module, for `pip install`; libtorch stays outside.
+wheel:
+	@$(LIBTORCH_ENV) cargo build --profile dist --workspace --bin throstle --bin throstle-torch
+	@python3 tools/wheel.py target/dist
 
 # The programs, `tools/gpu.sh` and its data, for a machine with a GPU, torch 2.11, and neither a network
 # nor Rust: `tar xf gpu-parcel.tar.xz; gpu-parcel/tools/gpu.sh`.

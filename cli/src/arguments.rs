@@ -101,6 +101,12 @@ pub enum Command {
     Stages(Stages),
     /// Print the JSON Schema of manifests, for editors.
     Schema,
+    /// Fetch a private libtorch for the worker of an installed package.
+    ///
+    /// For environments without torch, or with a torch that does not fit: the worker needs exactly
+    /// the release that it was built with. Downloads resume where they ended and are compared with
+    /// the digests of the package index (PIP_INDEX_URL). Needs Python 3.8 or newer.
+    Setup(Setup),
     /// Check what this machine lacks, and explain how to get it.
     Doctor(Doctor),
     /// Print the completion script of a shell.
@@ -367,6 +373,19 @@ pub struct Cat {
     pub manifest: ManifestOption,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Setup {
+    /// Only the parts for a processor (0.6 GB). Default where there is no GPU.
+    #[arg(long, conflicts_with = "cuda")]
+    pub cpu: bool,
+    /// With all libraries for CUDA (3 GB). Default where there is a GPU.
+    #[arg(long)]
+    pub cuda: bool,
+    /// Fetch it anew, even if it is there.
+    #[arg(long)]
+    pub again: bool,
 }
 
 #[derive(Args, Debug)]

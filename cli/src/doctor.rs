@@ -86,6 +86,10 @@ fn ask(worker: &WorkerCommand) -> Asked {
                 .to_owned(),
         ));
     };
+    if let Some(lacks) = &worker.lacks {
+        let sentence = format!("{lacks}; `throstle setup` fetches a private copy");
+        return Err((State::Missing, sentence));
+    }
     let mut command = Command::new(program.as_std_path());
     command.arg("check").env_clear();
     command.envs(worker.environment.iter().map(|(name, value)| (name, value)));

@@ -33,8 +33,10 @@ mod retry;
 mod run;
 mod say;
 mod serve;
+mod setup;
 mod templates;
 mod terminal;
+mod torch;
 mod voice;
 mod watch;
 mod why;
@@ -151,6 +153,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),
+        Command::Setup(arguments) => setup::setup(program, arguments),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
         Command::Completions(arguments) => complete::script(arguments, output),
         Command::Man(arguments) => manual::man(arguments, output),

@@ -87,6 +87,7 @@ fn a_worker_names_them_as_well_and_once_although_it_dies_and_tries_again() {
             program: Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker"))),
             arguments,
             environment: Vec::new(),
+            lacks: None,
         };
         let ran = lab.run();
         assert_eq!(ran.status, Status::Done, "{:?}", ran.events);

@@ -33,6 +33,7 @@ fn remote(arguments: &[&str]) -> Lab {
         program: Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker"))),
         arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
         environment: Vec::new(),
+        lacks: None,
     };
     lab
 }

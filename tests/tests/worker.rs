@@ -57,6 +57,7 @@ fn lab(arguments: &[&str]) -> Lab {
         program: Some(fake_worker()),
         arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
         environment: Vec::new(),
+        lacks: None,
     };
     lab
 }

@@ -42,6 +42,13 @@ impl Worker {
                 "build it with `make build`, or run `throstle doctor`",
             )
         })?;
+        if let Some(lacks) = &engine.worker.lacks {
+            return Err(StageError::with_help(
+                lacks,
+                "`throstle setup` fetches a private copy (0.6 GB), or run \
+                 `pip install 'throstle[torch]'`",
+            ));
+        }
         let failed = |error: std::io::Error| {
             let message = format!("cannot start the worker `{program}`: {error}");
             if MachineFault::of(&error).is_some() {
