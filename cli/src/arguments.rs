@@ -138,6 +138,12 @@ pub enum Command {
     /// A run fetches only the objects that it reads; this fetches all of them, for work without a
     /// network.
     Pull(Pull),
+    /// Do one part of the work of a stage: executors start this as their jobs.
+    ///
+    /// Reads the batch and its inputs from the remote, and writes the results to it. SIGUSR1 and
+    /// SIGTERM save and stop. The exit code is 0 if the result is in the remote, 75 if another job
+    /// can continue, and 1 if no other job would succeed.
+    Work(Work),
     /// Inspect and clean up the remote.
     #[command(subcommand)]
     Remote(RemoteCommand),
@@ -648,6 +654,26 @@ pub struct Pull {
     pub json: bool,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Work {
+    /// The digest of the batch.
+    #[arg(long, value_name = "DIGEST")]
+    pub batch: String,
+    /// The number of the part.
+    #[arg(long, value_name = "N")]
+    pub shard: u32,
+    /// The address of the remote.
+    #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
+    pub remote: String,
+    /// The folder of the cache, which other jobs may use too. Default: a folder in the folder for
+    /// temporary files.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<Utf8PathBuf>,
+    /// The number of threads in this process. Default: the number of processors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use engine::engine::StopFlag;
 use engine::units;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use stage_core::event::Event;
 use stage_core::programs;
@@ -46,6 +46,26 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
                 });
                 let stop = stop.clone();
                 aside(&display, move |display| end_what_hangs(&stop, display));
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The same for a job of a scheduler, which warns with SIGUSR1 before its time limit: the SIGTERM
+/// at the limit is no second request.
+pub fn on_warnings(stop: StopFlag, display: Shared) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut requests = 0;
+        for signal in signals.forever() {
+            requests += u32::from(signal == SIGINT || signal == SIGTERM);
+            if requests > 1 {
+                end_at_once(&display);
+            }
+            if !stop.is_pressing() {
+                stop.request();
+                aside(&display, |display| tell(display, "received a signal: saving"));
             }
         }
     })?;

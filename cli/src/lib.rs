@@ -40,6 +40,7 @@ mod torch;
 mod voice;
 mod watch;
 mod why;
+mod work;
 mod worker;
 
 use std::any::Any;
@@ -122,8 +123,10 @@ fn report_error(error: &CliError, terminal: &Terminal) -> u8 {
 
 fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
     // `run` prints its lines immediately.
-    if let Command::Run(arguments) = command {
-        return run::run(program, arguments);
+    match command {
+        Command::Run(arguments) => return run::run(program, arguments),
+        Command::Work(arguments) => return work::work(program, arguments),
+        _ => {}
     }
     let mut output = BufWriter::new(program.output.clone());
     let exit = print(program, command, &mut output)?;
@@ -161,6 +164,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
         Command::Push(arguments) => remote::push(program, arguments, output),
         Command::Pull(arguments) => remote::pull(program, arguments, output),
+        Command::Work(arguments) => work::work(program, arguments),
         Command::Remote(arguments) => remote::remote(program, arguments, output),
         Command::Cache(command) => care::care(program, command, output),
     }

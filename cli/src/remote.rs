@@ -40,12 +40,12 @@ impl Program {
     }
 }
 
-fn open(spec: &RemoteSpec, cache: &Cache) -> Result<Remote, CliError> {
+pub fn open(spec: &RemoteSpec, cache: &Cache) -> Result<Remote, CliError> {
     let opened = Remote::open(spec.address.clone(), spec.settings, mirror::rules(), cache.clone());
     opened.map_err(failed)
 }
 
-fn failed(trouble: Trouble) -> CliError {
+pub fn failed(trouble: Trouble) -> CliError {
     match trouble {
         Trouble::Cache(error) => CliError::Cache(error),
         trouble => CliError::failed(

@@ -2,6 +2,7 @@
 
 use cache::fs::{MachineFault, RealFs};
 use cache::{Access, Cache};
+use camino::Utf8PathBuf;
 use engine::engine::{Engine, RunOptions, StopFlag};
 use engine::estimate::estimate_here;
 use engine::gauge::{self, Gauge};
@@ -73,6 +74,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         deadline: limit.and_then(|seconds| interrupt::deadline(start, seconds)),
         began: Some(start),
         stop: stop.clone(),
+        program: own_program(),
         ..RunOptions::default()
     };
     let mut feed = Feed::new(display, Some(output), stop);
@@ -111,6 +113,11 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(exit),
     }
+}
+
+/// The path of this program, for jobs on machines that share it.
+fn own_program() -> Option<Utf8PathBuf> {
+    Utf8PathBuf::from_path_buf(std::env::current_exe().ok()?).ok()
 }
 
 fn nothing_done(limit: f64) -> String {

@@ -7,6 +7,7 @@
 
 mod artifacts;
 mod draft;
+mod executor;
 mod export;
 mod fields;
 mod instance;
@@ -38,7 +39,7 @@ pub(crate) mod testing;
 use camino::Utf8Path;
 use stage_core::Catalogue;
 
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Written};
 
 pub use fields::declared;
 pub use nearest::{nearest, suggestion};
@@ -97,5 +98,7 @@ fn read(
     let manifest = written::Manifest::read(root, problems);
     let base = file.parent().unwrap_or(Utf8Path::new(""));
     let checks = value::Checks::new(base, files, options);
-    resolve::resolve(manifest, file, catalogue, checks, problems)
+    let mut pipeline = resolve::resolve(manifest, file, catalogue, checks, problems)?;
+    pipeline.written = Written { text: text.to_owned(), set: options.set.clone() };
+    Some(pipeline)
 }

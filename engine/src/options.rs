@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use camino::Utf8PathBuf;
 use stage_core::event::Event;
 
+use crate::executor::batch::Share;
 use crate::pipeline::StageId;
 
 /// The options of a run.
@@ -26,6 +28,10 @@ pub struct RunOptions {
     /// Run this number of items of each stage that was never measured here, and keep only the
     /// measures.
     pub probe: Option<u64>,
+    /// The path of this program, for jobs of executors.
+    pub program: Option<Utf8PathBuf>,
+    /// Only this part of the work of one stage.
+    pub share: Option<Arc<Share>>,
 }
 
 /// Receives events on the thread that runs the schedule.

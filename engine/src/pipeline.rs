@@ -3,6 +3,7 @@
 //! Immutable once built. Stages are in topological order and known by dense ids; names are for the
 //! edges only.
 
+mod executor;
 mod tolerance;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use camino::Utf8PathBuf;
 use remote::{Address, Settings};
 use stage_core::{FieldType, Kind, Parameter, Parameters};
 
+pub use executor::{Adapter, ExecutorSpec, Slurm};
 pub use tolerance::Tolerance;
 
 /// The port that the items of an item stage arrive on.
@@ -32,8 +34,18 @@ pub struct Pipeline {
     pub assets: BTreeMap<String, Asset>,
     pub session: Session,
     pub remote: Option<RemoteSpec>,
+    pub executors: BTreeMap<String, ExecutorSpec>,
+    pub written: Written,
     /// Missing paths of stages and assets; only a plan may have any.
     pub absent: BTreeSet<Utf8PathBuf>,
+}
+
+/// The text that the pipeline was read from, for other machines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    pub text: String,
+    /// Overrides such as `stage.voice.rate=22050`, in order.
+    pub set: Vec<String>,
 }
 
 impl Pipeline {
@@ -202,6 +214,8 @@ pub struct Policy {
     pub salt: Option<String>,
     /// `cpu`, `cuda`, `cuda:1`, or `auto`, for stages of the worker.
     pub device: String,
+    /// The executor, unless the stage runs here.
+    pub executor: Option<String>,
 }
 
 #[derive(Clone, Debug)]

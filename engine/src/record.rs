@@ -357,6 +357,7 @@ mod tests {
             TRAINED_AS,
             DEVICES,
             remote::KNOWN,
+            crate::executor::batch::BATCH,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -2,6 +2,7 @@
 
 pub(crate) mod arrived;
 mod aside;
+mod away;
 mod batch;
 mod board;
 mod commit;
@@ -25,6 +26,7 @@ pub mod replay;
 mod schedule;
 mod scratch;
 mod settle;
+mod share;
 mod shared;
 pub mod standing;
 mod total;
@@ -234,7 +236,8 @@ fn run_numbered(
     }
     drop(pusher);
     if let Some(remote) = &engine.remote {
-        if total_did_something && !total.is_unable {
+        // A training that was stopped has executed nothing, and has kept a checkpoint.
+        if (total_did_something || status != Status::Done) && !total.is_unable {
             mirror::push_run(cache, remote, sink)?;
         }
         tell_notes(Some(remote), sink);
@@ -304,11 +307,15 @@ impl Pass<'_> {
         planner.is_run = self.options.probe.is_none();
         planner.deep |= self.deep;
         let stop = &self.options.stop;
-        let plan = stop.while_reading(|| planner.plan(&self.options.targets, sink))?;
+        let plan = stop.while_reading(|| match &self.options.share {
+            Some(share) => share::plan(&mut planner, share, &self.options.targets, sink),
+            None => planner.plan(&self.options.targets, sink),
+        })?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
-        let is_first = total.expected.is_none() && self.options.probe.is_none();
+        let is_whole = self.options.probe.is_none() && self.options.share.is_none();
+        let is_first = total.expected.is_none() && is_whole;
         if is_first {
             total.expected = self.estimate(&plan, sink)?;
         }
@@ -364,6 +371,7 @@ impl Pass<'_> {
             lost: false,
             unable: false,
             next_ticket: 0,
+            away: StopFlag::default(),
         };
         let driven = schedule.drive(works);
         total.is_unable |= schedule.unable;

@@ -115,6 +115,12 @@ impl Remote {
         Ok(pushed)
     }
 
+    /// Writes one outcome with objects that the remote has. False if its key has one already.
+    pub fn publish(&self, fresh: &Fresh) -> Result<bool, Trouble> {
+        self.begin()?;
+        Ok(matches!(self.push_outcome(fresh)?, Written::New))
+    }
+
     /// Tests if there is anything that the remote is not known to have: asks nothing.
     fn has_new(&self, push: &Push) -> Result<bool, CacheError> {
         self.with_known(|known| {

@@ -242,6 +242,22 @@ impl Remote {
         Ok(Some(outcome.value.into()))
     }
 
+    /// The present outcome under a key; unlike [`Remote::outcome`], every call asks.
+    pub fn look_up(&self, key: &Digest) -> Result<Option<Bytes>, Trouble> {
+        if !self.is_begun()? {
+            return Ok(None);
+        }
+        let name = layout::result(key);
+        let found = self.answer(self.place.get(&name, outcome::MOST_BYTES))?.flatten();
+        let Some(bytes) = found else { return Ok(None) };
+        let Some(outcome) = Outcome::decode(&bytes, key) else {
+            self.tell_wrong(&name, "it is damaged, or of another key");
+            return Ok(None);
+        };
+        self.learn(&outcome.packs)?;
+        Ok(self.is_usable().then(|| outcome.value.into()))
+    }
+
     /// Makes records of a scope known; true if there were new ones. The scope is one of this
     /// process: what it pushes is found under it.
     pub fn scope(&self, scope: &Digest) -> Result<bool, Trouble> {

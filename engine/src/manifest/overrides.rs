@@ -60,7 +60,7 @@ fn value_of(text: &str, source: usize, offset: usize, problems: &mut Collector) 
 /// nothing.
 fn set(root: &mut Table, keys: &[Spanned<String>], node: Node, problems: &mut Collector) {
     let must_exist = match keys.first().map(|key| key.value.as_str()) {
-        Some("stage" | "assets" | "params") => 2,
+        Some("stage" | "assets" | "params" | "executor") => 2,
         _ => 1,
     };
     if keys.len() < 2 {
@@ -105,6 +105,7 @@ fn missing(table: &Table, keys: &[Spanned<String>], depth: usize) -> Problem {
     let what = match (depth, keys[0].value.as_str()) {
         (1, "stage") => "stage",
         (1, "assets") => "asset",
+        (1, "executor") => "executor",
         (1, "params") => "value in `[params]`",
         _ => "section",
     };

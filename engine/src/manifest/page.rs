@@ -7,6 +7,7 @@ use stage_core::{
     PortType, Role, Unit, Work,
 };
 
+use super::executor;
 use super::fields::describe;
 use super::nearest::list;
 use super::policy::COMMON;
@@ -21,6 +22,8 @@ pub fn reference(catalogue: &Catalogue) -> String {
     let mut page = INTRODUCTION.trim_end().replace(KINDS_OF_ARTIFACTS, &artifact_table());
     page.push_str("\n\n## Keys of every stage\n\n");
     parameter_table(&mut page, COMMON);
+    page.push_str("\n## Keys of `[executor.NAME]`\n\n");
+    parameter_table(&mut page, executor::KEYS);
     let mut family = "";
     for kind in catalogue.iter() {
         let own = kind.name.split('.').next().unwrap_or(kind.name);

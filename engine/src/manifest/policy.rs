@@ -52,6 +52,15 @@ pub static COMMON: &[Parameter] = &[
         doc: "`auto`, `cpu`, `cuda` or `cuda:1`, for stages of the worker.",
         ..Parameter::BASE
     },
+    Parameter {
+        name: "executor",
+        parameter_type: ParameterType::Text,
+        default: Default::Absent,
+        role: Role::Execution,
+        doc: "The name of an `[executor.NAME]` to run on, or `local`. Default: `local`, or the \
+            executor with `default_for = \"gpu\"` for stages that use GPUs.",
+        ..Parameter::BASE
+    },
 ];
 
 pub fn is_common(key: &str) -> bool {
@@ -65,6 +74,7 @@ pub fn usual() -> Policy {
         timeout_seconds: None,
         salt: None,
         device: "auto".to_owned(),
+        executor: None,
     }
 }
 
@@ -99,6 +109,7 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
             }
             policy.device = device;
         }
+        ("executor", ParameterValue::Text(name)) => policy.executor = Some(name),
         _ => {}
     }
 }

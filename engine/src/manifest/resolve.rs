@@ -9,6 +9,7 @@ use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
 use super::artifacts::{Alternatives, ArrivingArtifact, written};
 use super::draft::{self, Draft};
+use super::executor::{check_names, executors, place};
 use super::export::Exporter;
 use super::fields::{self, Arriving, Reader};
 use super::instance::{self, Instance, Instances};
@@ -20,7 +21,9 @@ use super::session::session;
 use super::target::Targets;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
-use crate::pipeline::{Asset, ITEMS, Input, KnownFields, Pipeline, Reference, StageId, StageSpec};
+use crate::pipeline::{
+    Asset, ITEMS, Input, KnownFields, Pipeline, Reference, StageId, StageSpec, Written,
+};
 
 pub fn resolve(
     manifest: Manifest,
@@ -33,6 +36,8 @@ pub fn resolve(
     let name = name(&manifest, problems);
     let session = session(&manifest, &checks, problems);
     let remote = remote(manifest.remote.as_ref(), &checks, problems);
+    let executors = executors(&manifest, &checks, problems);
+    let executor_spans = check_names(&manifest, &executors, problems);
     let asset_spans: BTreeMap<String, Span> =
         manifest.assets.iter().map(|asset| (asset.name.value.clone(), asset.name.span)).collect();
     let assets = assets(manifest.assets, &checks, problems);
@@ -57,9 +62,20 @@ pub fn resolve(
     let targets = Targets::new(&base, read);
     let mut builder = Builder::new(&drafts, &instances, &assets, catalogue, targets);
     builder.build(problems);
-    let stages = builder.stages;
-    let (file, absent) = (file.to_owned(), BTreeSet::new());
-    Some(Pipeline { name: name?, base, file, stages, assets, session, remote, absent })
+    let mut stages = builder.stages;
+    stages.iter_mut().for_each(|stage| place(stage, &executors, &executor_spans, problems));
+    Some(Pipeline {
+        name: name?,
+        base,
+        file: file.to_owned(),
+        stages,
+        assets,
+        session,
+        remote,
+        executors,
+        written: Written::default(),
+        absent: BTreeSet::new(),
+    })
 }
 
 fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {

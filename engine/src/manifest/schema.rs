@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use stage_core::{Catalogue, Default, InputPort, Kind, Parameter, ParameterType, Unit};
 
+use super::executor;
 use super::page::port_type;
 use super::policy::COMMON;
 use super::remote::PUSHING;
@@ -130,6 +131,17 @@ fn sections() -> Value {
                 ),
             },
         },
+        "executor": {
+            "description": "Other places where the work of stages can run; they change no result.",
+            "type": "object",
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": {
+                "type": "object",
+                "required": ["use"],
+                "additionalProperties": false,
+                "properties": keys(executor::KEYS),
+            },
+        },
         "prices": {
             "description": "GPUs that can be had by the hour, for the estimates of `plan`.",
             "type": "object",
@@ -165,6 +177,11 @@ fn sections() -> Value {
             },
         },
     })
+}
+
+fn keys(parameters: &[Parameter]) -> Map<String, Value> {
+    let key = |parameter: &Parameter| (parameter.name.to_owned(), parameter_schema(parameter));
+    parameters.iter().map(key).collect()
 }
 
 fn kind_schema(kind: &Kind) -> Value {

@@ -6,7 +6,7 @@ use super::problem::{Collector, Problem, Span};
 use super::session::MOST_PRICES;
 
 pub const SECTIONS: &[&str] =
-    &["pipeline", "assets", "params", "stage", "session", "remote", "prices", "expect"];
+    &["pipeline", "assets", "params", "stage", "session", "remote", "executor", "prices", "expect"];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
 pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week", "budget"];
@@ -28,6 +28,7 @@ pub struct Manifest {
     pub gpu_hours_per_week: Option<Node>,
     pub budget: Option<Node>,
     pub remote: Option<WrittenRemote>,
+    pub executors: Vec<WrittenExecutor>,
     pub prices: Vec<WrittenPrice>,
     pub clips: Option<Node>,
     pub sound: Option<Node>,
@@ -39,6 +40,11 @@ pub struct WrittenRemote {
     pub push: Option<Node>,
     pub require: Option<Node>,
     pub timeout: Option<Node>,
+}
+
+pub struct WrittenExecutor {
+    pub name: Spanned<String>,
+    pub entries: Vec<Entry>,
 }
 
 pub struct WrittenPrice {
@@ -76,6 +82,7 @@ impl Manifest {
                 "stage" => manifest.read_stages(table.1, problems),
                 "session" => manifest.read_session(table.1, problems),
                 "remote" => manifest.read_remote(table, problems),
+                "executor" => manifest.read_executors(table.1, problems),
                 "prices" => manifest.read_prices(table.1, problems),
                 "expect" => manifest.read_expected(table.1, problems),
                 _ => {}
@@ -134,6 +141,15 @@ impl Manifest {
             }
         }
         self.remote = Some(remote);
+    }
+
+    fn read_executors(&mut self, table: Table, problems: &mut Collector) {
+        for entry in table.0 {
+            check_name(&entry.key, "an executor", problems);
+            if let Some((name, table)) = expect_table(entry, problems) {
+                self.executors.push(WrittenExecutor { name, entries: table.0 });
+            }
+        }
     }
 
     fn read_prices(&mut self, table: Table, problems: &mut Collector) {

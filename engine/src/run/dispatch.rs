@@ -45,11 +45,13 @@ impl Schedule<'_> {
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
             // Without work, no worker is asked for its devices.
+            let is_away = self.is_away(id);
             while self.board[id].has_pending_work()
                 && self.may_work(id)
-                && self.hands.is_free(spec.kind, &spec.policy.device)
+                && (is_away || self.hands.is_free(spec.kind, &spec.policy.device))
             {
                 let handed = match self.board[id].state() {
+                    _ if is_away => self.hand_out_away(id)?,
                     State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id)?,
                     State::RunsItems => self.hand_out_items(id)?,
                     _ => false,
@@ -70,6 +72,9 @@ impl Schedule<'_> {
     /// Tests if a probe has run enough of a stage, or need not.
     fn is_probed(&self, id: StageId) -> bool {
         let Some(items) = self.options.probe else { return false };
+        if self.is_away(id) {
+            return true;
+        }
         let spec = self.pipeline.stage(id);
         let run = &self.board[id];
         match (run.items(), spec.work) {
@@ -83,7 +88,7 @@ impl Schedule<'_> {
     /// Tests if a stage would run on a GPU.
     pub fn is_on_gpu(&self, id: StageId) -> bool {
         let spec = self.pipeline.stage(id);
-        self.hands.is_on_gpu(spec.kind, &spec.policy.device)
+        !self.is_away(id) && self.hands.is_on_gpu(spec.kind, &spec.policy.device)
     }
 
     /// Keeps the GPUs that a worker has found, for estimates.
@@ -101,16 +106,19 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Tests if a stage has to wait: for another week, or, if GPU time is counted or paid from a
-    /// budget, for all its inputs.
+    /// Tests if a stage has to wait: for another week, or for all its inputs if it runs on an
+    /// executor or if GPU time is counted or paid from a budget.
     pub fn is_barred(&self, id: StageId) -> bool {
+        if self.is_away(id) {
+            return !self.upstream_is_done(id);
+        }
         let session = &self.pipeline.session;
         let is_thrifty = session.budget.is_some() || session.gpu_hours_per_week.is_some();
         (self.allowance.bars_gpus() || (is_thrifty && !self.upstream_is_done(id)))
             && self.is_on_gpu(id)
     }
 
-    fn ticket(&mut self) -> u64 {
+    pub fn ticket(&mut self) -> u64 {
         self.next_ticket += 1;
         self.next_ticket
     }

@@ -461,6 +461,7 @@ impl Schedule<'_> {
             .filter_map(|(ticket, task)| {
                 let spec = self.pipeline.stage(task.stage);
                 let limit = spec.policy.timeout_seconds.filter(|_| !spec.kind.watches_time)?;
+                let limit = (!self.is_away(task.stage)).then_some(limit)?;
                 let limit = limit * task.items.len().max(1) as f64;
                 let is_overdue = task.started.elapsed().as_secs_f64() > limit + OVERTIME;
                 is_overdue.then_some((*ticket, limit))

@@ -92,6 +92,11 @@ impl Hands {
         Ok(hands)
     }
 
+    /// The way to the schedule, for threads that are no executors of this process.
+    pub fn messages(&self) -> Sender<Message> {
+        self.shared.messages.clone()
+    }
+
     /// Starts another pool thread: at the start, or to replace one that hangs.
     fn add_thread(&mut self) -> io::Result<()> {
         let (shared, tasks) = (self.shared.clone(), self.tasks.clone());

@@ -23,7 +23,7 @@ use super::queue::Queued;
 use super::training::Saved;
 use super::watchdog::Watchdog;
 use crate::allowance::{Allowance, Limit};
-use crate::engine::{Engine, EngineError, RunOptions, Sink};
+use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::error::PlanError;
 use crate::pipeline::{Pipeline, StageId, StageWork};
 use crate::plan::Work;
@@ -77,6 +77,8 @@ pub struct Schedule<'a> {
     /// A machine fault stops the run.
     pub unable: bool,
     pub next_ticket: u64,
+    /// Stops the threads that wait for jobs of executors.
+    pub away: StopFlag,
 }
 
 impl Schedule<'_> {
@@ -250,6 +252,9 @@ impl Schedule<'_> {
 
     /// Periodic work: progress, time limits, commits.
     fn tick(&mut self) -> Result<(), EngineError> {
+        if !self.may_start() {
+            self.away.request();
+        }
         self.tell_progress();
         self.watch_allowance()?;
         self.watch_memory();

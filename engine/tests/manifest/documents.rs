@@ -273,6 +273,6 @@ PARAMETERS
   batch  (size; default "64MB")
       Changes no result.
 
-Every stage also takes quarantine, retries, timeout, salt, device, export and matrix.
+Every stage also takes quarantine, retries, timeout, salt, device, executor, export and matrix.
 "#);
 }

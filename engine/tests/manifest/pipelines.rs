@@ -315,7 +315,11 @@ use = "vq.encode"
 [assets]
 codec = { license = "CC-BY-NC-SA-4.0", path = "models/codec.safetensors" }
 "#;
-    let one = load_with(&written, &[]).unwrap().pipeline;
-    let two = load_with(other, &[]).unwrap().pipeline;
-    assert_eq!(format!("{one:#?}"), format!("{two:#?}"));
+    let [one, two] = [written.as_str(), other].map(|text| {
+        let mut pipeline = load_with(text, &[]).unwrap().pipeline;
+        // The text itself is kept for other machines.
+        pipeline.written.text.clear();
+        format!("{pipeline:#?}")
+    });
+    assert_eq!(one, two);
 }

@@ -1,0 +1,98 @@
+//! `work`: one part of the work of a stage, as a job of an executor.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::remote::{Pushing, Settings};
+use cache::fs::RealFs;
+use cache::{Access, Cache, Digest};
+use camino::Utf8PathBuf;
+use engine::engine::StopFlag;
+use engine::executor::batch::Attempt;
+use engine::mirror;
+use engine::pipeline::RemoteSpec;
+use engine::runlog::RunLog;
+use engine::work::{Worked, Worker};
+use view::Reporters;
+use view::lines::Lines;
+
+use super::arguments::Work;
+use super::error::{CliError, Exit};
+use super::interrupt::{self, Shared};
+use super::project::Program;
+use super::remote;
+
+/// The variable in which Slurm names the machine of a job.
+const NODE: &str = "SLURMD_NODENAME";
+
+pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
+    let wrong = |what: &str| CliError::Usage { message: what.to_owned(), help: None };
+    let batch: Digest =
+        arguments.batch.parse().map_err(|_| wrong("`--batch` is not the digest of a batch"))?;
+    // The text may contain a password.
+    let address = arguments.remote.parse();
+    let address = address.map_err(|_| wrong("`--remote` is not the address of a remote"))?;
+    let cache = Cache::open(&folder(arguments), Arc::new(RealFs), Access::ReadWrite)?;
+    cache.notes().iter().for_each(|note| program.warn(note));
+    let settings = Settings { push: Pushing::Always, require: true, ..Settings::default() };
+    let opened = Arc::new(remote::open(&RemoteSpec { address, settings }, &cache)?);
+    let mut engine = program.engine(arguments.threads, false);
+    engine.remote = Some(Arc::clone(&opened));
+    let stop = StopFlag::default();
+    let mut reporters = Reporters::default();
+    reporters.add(RunLog::new(&cache));
+    reporters.add(Lines::new(io::stderr(), program.terminal.errors));
+    let display: Shared = Arc::new(Mutex::new(reporters));
+    interrupt::on_warnings(stop.clone(), display.clone())
+        .map_err(CliError::process("listen for signals"))?;
+    let by = Attempt { id: attempt()?, machine: machine() };
+    let shard = arguments.shard;
+    let worker = Worker { engine: &engine, cache: &cache, batch, shard, by, stop };
+    let worked = worker.work(&mut |event| {
+        // An output error does not change the result.
+        let _ = display.lock().unwrap_or_else(PoisonError::into_inner).event(&event);
+    })?;
+    if let Err(trouble) = mirror::push_logs(&cache, &opened) {
+        program.warn(&format!("failed to push the log of the run: {trouble}"));
+    }
+    Ok(match worked {
+        Worked::Done => Exit::Done,
+        Worked::Later => Exit::Paused,
+        Worked::Failed => Exit::Failed,
+    })
+}
+
+fn folder(arguments: &Work) -> Utf8PathBuf {
+    let usual = || {
+        let temporary = Utf8PathBuf::from_path_buf(std::env::temp_dir());
+        // SAFETY: `getuid` touches no memory and cannot fail.
+        let user = unsafe { libc::getuid() };
+        temporary.unwrap_or_else(|_| "/tmp".into()).join(format!("throstle-work-{user}"))
+    };
+    arguments.cache.clone().unwrap_or_else(usual)
+}
+
+/// A number that no other process has.
+fn attempt() -> Result<[u8; 16], CliError> {
+    let mut id = [0; 16];
+    // SAFETY: the buffer is as long as the call is told.
+    let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
+    match usize::try_from(got) {
+        Ok(length) if length == id.len() => Ok(id),
+        _ => Err(CliError::process("get random numbers")(io::Error::last_os_error())),
+    }
+}
+
+fn machine() -> String {
+    if let Ok(node) = std::env::var(NODE) {
+        return node;
+    }
+    let mut name = [0u8; 256];
+    // SAFETY: the buffer is as long as the call is told.
+    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    match failed {
+        true => "unknown".to_owned(),
+        false => String::from_utf8_lossy(&name[..end]).into_owned(),
+    }
+}

@@ -1,0 +1,721 @@
+//! Work that runs as jobs of an executor. A thread for each batch submits its jobs and waits for
+//! their results in the remote; to the schedule it is one more place where tasks are done.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use cache::{CacheError, Digest};
+use camino::{Utf8Path, Utf8PathBuf};
+use crossbeam_channel::Sender;
+use remote::{Fresh, Push, Remote, Trouble};
+use stage_core::event::Event;
+use stage_core::key::ItemReads;
+use stage_core::{Item, StageError};
+
+use super::arrived::{artifacts, gather_sources};
+use super::board::State;
+use super::message::{Failure, GatherSource, GatherSources, ItemOutcome, Message, Outcome};
+use super::queue::Queued;
+use super::schedule::{InFlight, Schedule};
+use crate::engine::{EngineError, StopFlag};
+use crate::executor::batch::{
+    Attempt, BATCH, Batch, Name, OpenBatch, Report, ShardResult, Upstream, Work,
+};
+use crate::executor::decide::{Decision, Seen, Stored, Tried};
+use crate::executor::jobs::{self, Jobs, Order};
+use crate::executor::split::{Limits, split};
+use crate::mirror;
+use crate::pipeline::{ExecutorSpec, Reads, StageId};
+use crate::plan::Planned;
+use crate::record::{ItemRecord, PortValue, StageRecord, decode, encode};
+use crate::store::{ReadError, Store};
+
+/// The assumed time of an item that was never measured.
+const SECONDS: f64 = 10.0;
+/// The interval between looks for a request to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A shard that is waited for.
+struct Sent {
+    ticket: u64,
+    /// The keys and names of its items.
+    items: Vec<(Digest, Arc<str>)>,
+    tried: Tried,
+    /// The reports of its attempts that are known, by their numbers; none for an attempt that has not
+    /// reported.
+    attempts: Vec<Option<Report>>,
+}
+
+impl Sent {
+    fn new(ticket: u64, items: &[Queued]) -> Sent {
+        let items = items.iter().map(|queued| (queued.key, queued.item.id.clone())).collect();
+        Sent { ticket, items, tried: Tried::default(), attempts: Vec::new() }
+    }
+
+    fn stored(&self, is_done: bool) -> Stored {
+        let reports = || self.attempts.iter().flatten();
+        let has_moved = |report: &&Report| matches!(report, Report::Later { has_moved: true, .. });
+        Stored {
+            is_done,
+            has_failed: reports().any(|report| matches!(report, Report::Failed { .. })),
+            moved: reports().filter(has_moved).count() as u32,
+        }
+    }
+}
+
+/// The objects that the workers of a batch read.
+struct Inputs {
+    /// The data sets.
+    roots: Vec<Digest>,
+    objects: Vec<Digest>,
+    /// Of a training: everything that it reads.
+    ports: Option<GatherSources>,
+}
+
+impl Schedule<'_> {
+    /// Tests if a stage runs on an executor.
+    pub fn is_away(&self, id: StageId) -> bool {
+        self.executor(id).is_some()
+    }
+
+    fn executor(&self, id: StageId) -> Option<&ExecutorSpec> {
+        // A worker does its share itself.
+        let name = self.pipeline.stage(id).policy.executor.as_ref();
+        name.filter(|_| self.options.share.is_none())
+            .and_then(|name| self.pipeline.executors.get(name))
+    }
+
+    /// Hands all pending work of a stage to its executor. True if it was taken off the queue.
+    pub fn hand_out_away(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let Some(spec) = self.executor(id).cloned() else { return Ok(false) };
+        let Some(remote) = self.store.remote().cloned().filter(|remote| remote.is_writable())
+        else {
+            let message =
+                format!("the executor `{}` needs a remote that can be written", spec.name);
+            let help = "add `[remote]` with `url = \"file:///shared/cache\"`, or use `--remote`";
+            let error = StageError::with_help(message, help);
+            if self.board.is(id, State::AwaitsExecutor) {
+                self.board.advance(id, State::RunsTask)?;
+            }
+            return self.fail(id, &error).map(|()| false);
+        };
+        match self.board[id].state() {
+            State::AwaitsExecutor => self.training_away(id, spec, remote),
+            State::RunsItems => self.items_away(id, spec, remote),
+            _ => Ok(false),
+        }
+    }
+
+    fn training_away(
+        &mut self,
+        id: StageId,
+        spec: ExecutorSpec,
+        remote: Arc<Remote>,
+    ) -> Result<bool, EngineError> {
+        if self.take_finished(id)? {
+            return Ok(true);
+        }
+        let stage = self.pipeline.stage(id);
+        let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
+        let at = |error: crate::error::PlanError| error.at(stage.name.clone());
+        self.planner.choose_parent(stage, &keyed).map_err(at)?;
+        let ticket = self.ticket();
+        let open = BTreeMap::from([(0, Sent::new(ticket, &[]))]);
+        // The job of an earlier run may still be at work.
+        if let Some(batch) = self.open_batches(&keyed.digest, &remote)?.pop() {
+            self.board.advance(id, State::RunsTask)?;
+            self.send_away(id, ticket, Vec::new());
+            return self.start_crew(spec, remote, batch, open, None).map(|()| true);
+        }
+        let batch = self.batch(id, keyed.digest, Work::Training);
+        let (pipeline, board, assets) = (self.pipeline, &self.board, &self.planner.assets);
+        let ports = gather_sources(pipeline, board.runs(), assets, stage);
+        let inputs = Inputs { ports: Some(ports), ..self.inputs(id) };
+        self.board.advance(id, State::RunsTask)?;
+        self.send_away(id, ticket, Vec::new());
+        self.start_crew(spec, remote, batch, open, Some(inputs))?;
+        Ok(true)
+    }
+
+    fn items_away(
+        &mut self,
+        id: StageId,
+        spec: ExecutorSpec,
+        remote: Arc<Remote>,
+    ) -> Result<bool, EngineError> {
+        let picked = self.pick_all(id)?;
+        let Some(stage) = self.board[id].items() else { return Ok(false) };
+        let (key, reads) = (stage.key, stage.reads.clone());
+        let run = &self.board[id];
+        let each = match (stage.pace, run.todo) {
+            (pace, _) if pace > 0.0 => pace,
+            (_, todo) if run.expected_seconds > 0.0 => run.expected_seconds / todo.max(1) as f64,
+            _ => SECONDS,
+        };
+        let mut left: HashMap<Digest, Queued> =
+            picked.into_iter().map(|queued| (queued.key, queued)).collect();
+        // Jobs of an earlier run may still be at work on some of them.
+        for batch in self.open_batches(&key, &remote)? {
+            let Work::Items(shards) = &batch.work else { continue };
+            let mut take = |keys: &Vec<Digest>| -> Vec<Queued> {
+                keys.iter().filter_map(|key| left.remove(key)).collect()
+            };
+            let taken = shards.iter().map(&mut take).collect();
+            self.submit_items(id, &spec, &remote, batch, taken, None)?;
+        }
+        if left.is_empty() {
+            return Ok(true);
+        }
+        let mut items: Vec<Queued> = left.into_values().collect();
+        items.sort_by_key(|queued| queued.key);
+        let weight: u64 = items.iter().map(|queued| queued.weight).sum();
+        let mean = weight as f64 / items.len() as f64;
+        let cost = |queued: &Queued| match mean > 0.0 {
+            true => each * queued.weight as f64 / mean,
+            false => each,
+        };
+        let costs: Vec<f64> = items.iter().map(cost).collect();
+        let limits = Limits { seconds: spec.shard_seconds, jobs: spec.max_jobs as usize };
+        let shards = split(&costs, limits);
+        let keys = shards.iter().map(|shard| shard.iter().map(|at| items[*at].key).collect());
+        let batch = self.batch(id, key, Work::Items(keys.collect()));
+        let mut inputs = self.inputs(id);
+        inputs.objects.extend(objects(&reads, items.iter().map(|queued| &queued.item)));
+        let taken = shards
+            .iter()
+            .map(|shard| shard.iter().map(|at| items[*at].clone()).collect())
+            .collect();
+        self.submit_items(id, &spec, &remote, batch, taken, Some(inputs))?;
+        Ok(true)
+    }
+
+    /// Takes everything off the queue of a stage, except items that another one has the key of.
+    fn pick_all(&mut self, id: StageId) -> Result<Vec<Queued>, EngineError> {
+        let Some(stage) = self.board[id].items_mut() else { return Ok(Vec::new()) };
+        let mut picked = Vec::new();
+        while let Some(queued) = stage.queue.pop() {
+            match self.followers.get_mut(&queued.key) {
+                Some(followers) => followers.push((id, queued)),
+                None => {
+                    self.followers.insert(queued.key, Vec::new());
+                    picked.push(queued);
+                }
+            }
+        }
+        let keys: Vec<Digest> = picked.iter().map(|queued| queued.key).collect();
+        let mut left = Vec::new();
+        for (queued, known) in picked.into_iter().zip(self.store.known_items(&keys)?) {
+            match known {
+                Some(record) => self.resolve_known(id, queued, record)?,
+                None => left.push(queued),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Hands out the taken items of each shard; shards without any are not waited for.
+    fn submit_items(
+        &mut self,
+        id: StageId,
+        spec: &ExecutorSpec,
+        remote: &Arc<Remote>,
+        batch: Batch,
+        taken: Vec<Vec<Queued>>,
+        inputs: Option<Inputs>,
+    ) -> Result<(), EngineError> {
+        let mut open = BTreeMap::new();
+        for (shard, items) in (0..).zip(taken).filter(|(_, items)| !items.is_empty()) {
+            let ticket = self.ticket();
+            open.insert(shard, Sent::new(ticket, &items));
+            if let Some(stage) = self.board[id].items_mut() {
+                stage.running += items.len();
+            }
+            self.send_away(id, ticket, items);
+        }
+        self.start_crew(spec.clone(), remote.clone(), batch, open, inputs)
+    }
+
+    fn send_away(&mut self, id: StageId, ticket: u64, items: Vec<Queued>) {
+        let (claims, started) = (Vec::new(), Instant::now());
+        self.in_flight.insert(ticket, InFlight { stage: id, items, claims, started });
+    }
+
+    fn start_crew(
+        &mut self,
+        spec: ExecutorSpec,
+        remote: Arc<Remote>,
+        batch: Batch,
+        open: BTreeMap<u32, Sent>,
+        inputs: Option<Inputs>,
+    ) -> Result<(), EngineError> {
+        let id = batch.id();
+        let cache = self.store.cache();
+        let pipeline = self.pipeline.name.clone();
+        let logs = absolute(&cache.dir().join("jobs").join(id.short()));
+        let program = self.options.program.as_ref().map(|program| program.to_string());
+        let program = spec.program.clone().or(program).unwrap_or_else(|| "throstle".to_owned());
+        let (batch_text, url) = (id.to_string(), remote.address().to_string());
+        let mut worker = vec![program, "work".to_owned(), "--batch".to_owned(), batch_text];
+        worker.extend(["--remote".to_owned(), url]);
+        worker.extend(spec.cache.iter().flat_map(|dir| ["--cache".to_owned(), dir.clone()]));
+        let order = Order { batch: id, worker, logs: logs.clone() };
+        let crew = Crew {
+            store: self.store.clone(),
+            messages: self.hands.messages(),
+            stops: [self.options.stop.clone(), self.away.clone()],
+            jobs: jobs::start(&spec, order),
+            remote,
+            spec,
+            pipeline,
+            batch,
+            id,
+            logs,
+            open,
+            inputs,
+            told: BTreeSet::new(),
+        };
+        let thread = Builder::new().name("executor".into()).spawn(move || crew.work());
+        thread.map(drop).map_err(EngineError::Thread)
+    }
+
+    /// The batches of earlier runs for the same work that were not ended here.
+    fn open_batches(&self, key: &Digest, remote: &Remote) -> Result<Vec<Batch>, EngineError> {
+        let mut batches = Vec::new();
+        for (id, bytes) in self.store.cache().scan(BATCH)? {
+            let is_ours = decode::<OpenBatch>(&bytes).is_some_and(|open| open.key == *key);
+            if is_ours && let Some(bytes) = remote.look_up(&id)? {
+                batches.extend(Batch::decode(&bytes, &id));
+            }
+        }
+        Ok(batches)
+    }
+
+    fn batch(&self, id: StageId, key: Digest, work: Work) -> Batch {
+        let stage = self.pipeline.stage(id);
+        let value = |planned: &Planned| match planned {
+            Planned::Root { root, items } => {
+                Some(PortValue::Dataset { root: *root, items: *items })
+            }
+            Planned::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
+            Planned::Partial(_) | Planned::Unknown => None,
+        };
+        let upstream = stage.upstream().map(|above| {
+            let known = &self.board[above].known;
+            let outputs = known.outputs.iter();
+            let outputs = outputs.filter_map(|(port, of)| Some(((*port).to_owned(), value(of)?)));
+            let given = Upstream { outputs: outputs.collect(), rejects: known.rejects.clone() };
+            (self.name(above), given)
+        });
+        Batch {
+            begun: self.store.cache().fs().now(),
+            manifest: self.pipeline.written.text.clone(),
+            set: self.pipeline.written.set.clone(),
+            file: absolute(&self.pipeline.file).into(),
+            stage: stage.name.clone(),
+            kind: stage.kind.name.to_owned(),
+            version: stage.kind.version,
+            upstream: upstream.collect(),
+            assets: self.planner.assets.clone(),
+            files: self.planner.files[id.0].clone(),
+            ..Batch::new(key, work)
+        }
+    }
+
+    /// The tables and artifacts that every worker of a stage reads.
+    fn inputs(&self, id: StageId) -> Inputs {
+        let stage = self.pipeline.stage(id);
+        let outputs = stage.upstream().flat_map(|above| self.board[above].known.outputs.values());
+        let roots = outputs.filter_map(|output| match output {
+            Planned::Root { root, .. } => Some(*root),
+            _ => None,
+        });
+        let (board, assets) = (&self.board, &self.planner.assets);
+        let artifacts = artifacts(self.pipeline, board.runs(), assets, stage);
+        let blobs = artifacts.values().flatten().flat_map(|fields| fields.blobs());
+        let mut objects: Vec<Digest> = blobs.map(|blob| blob.digest).collect();
+        objects.extend(self.planner.files[id.0].values().map(|blob| blob.digest));
+        Inputs { roots: roots.collect(), objects, ports: None }
+    }
+}
+
+fn absolute(path: &Utf8Path) -> Utf8PathBuf {
+    let absolute = std::path::absolute(path).ok().and_then(|p| Utf8PathBuf::from_path_buf(p).ok());
+    absolute.unwrap_or_else(|| path.to_owned())
+}
+
+/// The objects of items that a stage reads.
+fn objects<'a>(reads: &ItemReads, items: impl Iterator<Item = &'a Item>) -> BTreeSet<Digest> {
+    let mut objects = BTreeSet::new();
+    for item in items {
+        objects.extend(reads.see(item).to_item().fields.blobs().map(|blob| blob.digest));
+    }
+    objects
+}
+
+/// The thread of a batch.
+struct Crew {
+    store: Store,
+    messages: Sender<Message>,
+    stops: [StopFlag; 2],
+    remote: Arc<Remote>,
+    spec: ExecutorSpec,
+    pipeline: String,
+    batch: Batch,
+    id: Digest,
+    logs: Utf8PathBuf,
+    open: BTreeMap<u32, Sent>,
+    /// None if an earlier run has published the batch.
+    inputs: Option<Inputs>,
+    jobs: Box<dyn Jobs>,
+    /// Messages are told once.
+    told: BTreeSet<String>,
+}
+
+/// Why a batch cannot go on.
+enum Stuck {
+    /// The machine, the remote or the scheduler: a later run goes on.
+    Pause(String),
+    Stage(StageError),
+}
+
+impl From<Trouble> for Stuck {
+    fn from(trouble: Trouble) -> Stuck {
+        Stuck::Pause(trouble.to_string())
+    }
+}
+
+impl From<CacheError> for Stuck {
+    fn from(error: CacheError) -> Stuck {
+        Stuck::Pause(error.whole())
+    }
+}
+
+impl From<ReadError> for Stuck {
+    fn from(error: ReadError) -> Stuck {
+        Stuck::Stage(error.into())
+    }
+}
+
+impl Crew {
+    fn work(mut self) {
+        let worked = self.publish().and_then(|()| self.wait());
+        if matches!(worked, Ok(true) | Err(Stuck::Stage(_))) {
+            // A record that stays is looked up in vain by the next run.
+            let _ = self.store.cache().forget(BATCH, &self.id);
+        }
+        match worked {
+            Ok(true) => {}
+            Ok(false) => self.leave(),
+            Err(Stuck::Pause(why)) => {
+                let _ = self.messages.send(Message::Full { why });
+                self.leave();
+            }
+            Err(Stuck::Stage(error)) => {
+                let open: Vec<u32> = self.open.keys().copied().collect();
+                open.into_iter().for_each(|shard| self.fail(shard, error.clone()));
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stops.iter().any(StopFlag::is_requested)
+    }
+
+    fn note(&mut self, message: String) {
+        if self.told.insert(message.clone()) {
+            let event = Event::Note { stage: Some(self.batch.stage.clone()), message };
+            let _ = self.messages.send(Message::Event(event));
+        }
+    }
+
+    /// Writes the batch and everything that its workers read.
+    fn publish(&mut self) -> Result<(), Stuck> {
+        let cache = self.store.cache().clone();
+        cache.fs().create_dir_all(&self.logs).map_err(CacheError::from)?;
+        let Some(inputs) = self.inputs.take() else { return Ok(()) };
+        if inputs.ports.is_some() {
+            // A training may have been begun here, and continues from another one.
+            mirror::push(&cache, &self.remote, &|_, _| {})?;
+        }
+        let mut wanted = self.tables(&inputs.roots)?;
+        wanted.extend(inputs.objects);
+        for source in inputs.ports.iter().flat_map(BTreeMap::values).flatten() {
+            wanted.extend(self.read_by(source)?);
+        }
+        let wanted: Vec<Digest> = wanted.into_iter().collect();
+        let known = self.remote.knows(&wanted)?;
+        let lacking = wanted.iter().zip(known).filter(|(_, known)| !known);
+        let lacking: BTreeSet<Digest> = lacking.map(|(digest, _)| *digest).collect();
+        for digest in &lacking {
+            if !cache.contains(digest)? {
+                // A file of the user.
+                cache.put_with_digest(*digest, self.store.read(digest)?)?;
+            }
+        }
+        let open = OpenBatch {
+            key: self.batch.key,
+            pipeline: self.pipeline.clone(),
+            stage: self.batch.stage.clone(),
+            executor: self.spec.name.clone(),
+            shards: self.batch.shards(),
+            begun: cache.fs().now() / 1_000_000_000,
+        };
+        cache.record(BATCH, &self.id, encode(&open))?;
+        cache.commit()?;
+        let mut objects = cache.objects()?;
+        objects.retain(|(digest, _)| lacking.contains(digest));
+        let value = encode(&self.batch).into();
+        let outcome = fresh(self.id, &self.batch.stage, value, self.id, wanted);
+        let (records, outcomes, logs) = (Vec::new(), vec![outcome], Vec::new());
+        self.remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} })?;
+        Ok(())
+    }
+
+    fn tables(&self, roots: &[Digest]) -> Result<BTreeSet<Digest>, ReadError> {
+        let mut tables = BTreeSet::new();
+        for root in roots {
+            tables.insert(*root);
+            tables.extend(self.store.dataset(root)?.buckets.iter().map(|bucket| bucket.chunk));
+        }
+        Ok(tables)
+    }
+
+    fn read_by(&self, source: &GatherSource) -> Result<BTreeSet<Digest>, ReadError> {
+        let mut wanted = BTreeSet::new();
+        match source {
+            GatherSource::Artifact { fields, .. } => {
+                wanted.extend(fields.blobs().map(|blob| blob.digest));
+            }
+            GatherSource::Dataset { root, reads, .. } => {
+                for bucket in self.store.dataset(root)?.buckets {
+                    let items = self.store.chunk(&bucket.chunk)?.items;
+                    match reads {
+                        Reads::All => wanted.extend(
+                            items.iter().flat_map(|item| item.fields.blobs()).map(|b| b.digest),
+                        ),
+                        Reads::Fields { names, id } => {
+                            wanted.extend(objects(&ItemReads::new(names, *id), items.iter()));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Waits for all shards; false if it was stopped before.
+    fn wait(&mut self) -> Result<bool, Stuck> {
+        let pause = Duration::from_secs_f64(self.spec.poll_seconds);
+        while !self.open.is_empty() {
+            if self.is_stopped() {
+                return Ok(false);
+            }
+            // The scheduler is asked before the store: a job that has ended since is in the store.
+            let seen = self.jobs.look();
+            let seen = match seen {
+                Ok(seen) => Some(seen),
+                Err(why) => {
+                    self.note(format!("`{}` does not answer: {why}", self.spec.name));
+                    None
+                }
+            };
+            let mut submitted = Vec::new();
+            for shard in self.open.keys().copied().collect::<Vec<_>>() {
+                let state = match &seen {
+                    Some(seen) => seen.get(&shard).copied().unwrap_or(Seen::Unknown),
+                    None => Seen::NoAnswer,
+                };
+                if self.step(shard, state)? {
+                    submitted.push(shard);
+                }
+            }
+            if !self.remote.is_usable() {
+                let url = self.remote.address();
+                return Err(Stuck::Pause(format!("the remote `{url}` does not answer any more")));
+            }
+            if !submitted.is_empty() && !self.is_stopped() {
+                self.submit(&submitted);
+            }
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !self.is_stopped() && !self.open.is_empty() {
+                std::thread::sleep(LOOK.min(pause));
+            }
+        }
+        Ok(true)
+    }
+
+    fn submit(&mut self, shards: &[u32]) {
+        let (count, name) = (shards.len(), self.spec.name.clone());
+        let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+        match self.jobs.submit(shards) {
+            Ok(named) => self.note(format!("{jobs} on `{name}`: {named}")),
+            Err(why) => self.note(format!("cannot start {jobs} on `{name}`: {why}")),
+        }
+    }
+
+    /// True if a job has to be started for the shard.
+    fn step(&mut self, shard: u32, seen: Seen) -> Result<bool, Stuck> {
+        self.read_reports(shard)?;
+        let key = match self.batch.work {
+            Work::Items(_) => Name::Result(shard).of(&self.id),
+            Work::Training => self.batch.key,
+        };
+        let result = self.remote.look_up(&key)?;
+        if !self.remote.is_usable() {
+            return Ok(false);
+        }
+        let Some(sent) = self.open.get_mut(&shard) else { return Ok(false) };
+        let stored = sent.stored(result.is_some());
+        match sent.tried.decide(stored, seen, self.spec.attempts) {
+            Decision::Take => self.take(shard, &result.unwrap_or_default()),
+            Decision::Fail => {
+                let failed = sent.attempts.iter().flatten().find_map(|report| match report {
+                    Report::Failed { message } => Some(message.clone()),
+                    Report::Later { .. } => None,
+                });
+                self.fail(shard, StageError::failed(failed.unwrap_or_default()));
+            }
+            Decision::GiveUp => {
+                let error = self.gave_up(shard);
+                self.fail(shard, error);
+            }
+            Decision::Submit => return Ok(true),
+            Decision::Wait => {}
+        }
+        Ok(false)
+    }
+
+    /// Reads what the attempts at a shard have left in the store.
+    fn read_reports(&mut self, shard: u32) -> Result<(), Stuck> {
+        let Some(sent) = self.open.get_mut(&shard) else { return Ok(()) };
+        let mut begun = Vec::new();
+        for number in 0.. {
+            let at = number as usize;
+            if at == sent.attempts.len() {
+                let name = Name::Attempt(shard, number).of(&self.id);
+                let Some(bytes) = self.remote.look_up(&name)? else { break };
+                sent.attempts.push(None);
+                begun.extend(decode::<Attempt>(&bytes).map(|attempt| (number, attempt.machine)));
+            }
+            if sent.attempts[at].is_none() {
+                let report = self.remote.look_up(&Name::Report(shard, number).of(&self.id))?;
+                sent.attempts[at] = report.and_then(|bytes| decode(&bytes));
+            }
+        }
+        for (number, machine) in begun {
+            let again =
+                if number == 0 { String::new() } else { format!(", attempt {}", number + 1) };
+            let of = self.batch.shards();
+            self.note(format!("part {} of {of} runs on `{machine}`{again}", shard + 1));
+        }
+        Ok(())
+    }
+
+    fn gave_up(&self, shard: u32) -> StageError {
+        let (jobs, name) = (self.spec.attempts, &self.spec.name);
+        let mut message = format!("{jobs} jobs on `{name}` ended without a result");
+        let sent = self.open.get(&shard);
+        let why = sent.and_then(|sent| {
+            sent.attempts.iter().flatten().rev().find_map(|report| match report {
+                Report::Later { why, .. } => Some(why.clone()),
+                Report::Failed { .. } => None,
+            })
+        });
+        if let Some(why) = why.or_else(|| self.jobs.last_words(shard)) {
+            message.push_str(&format!("; the last output: {why}"));
+        }
+        StageError::with_help(message, format!("see the output of the jobs in `{}`", self.logs))
+    }
+
+    fn take(&mut self, shard: u32, bytes: &[u8]) {
+        let Some(sent) = self.open.remove(&shard) else { return };
+        let outcome = match self.batch.work {
+            Work::Training => {
+                let unreadable = || StageError::failed("the outcome in the remote is unreadable");
+                let record = decode::<StageRecord>(bytes).ok_or_else(unreadable);
+                Outcome::Gather(record.map_err(Failure::Stage))
+            }
+            Work::Items(_) => Outcome::Items(outcomes(&sent, decode(bytes))),
+        };
+        self.done(sent.ticket, outcome);
+    }
+
+    fn fail(&mut self, shard: u32, error: StageError) {
+        let Some(sent) = self.open.remove(&shard) else { return };
+        let failure = Failure::Open(error);
+        self.done(sent.ticket, failed(&sent, failure));
+    }
+
+    fn done(&self, ticket: u64, outcome: Outcome) {
+        let (lost, written) = (Vec::new(), 0);
+        // The schedule is gone only after the run.
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
+    }
+
+    /// The run ends before the jobs do.
+    fn leave(&mut self) {
+        let (jobs, name) = (self.open.len(), self.spec.name.clone());
+        if self.spec.cancels {
+            let cancel = Name::Cancel.of(&self.id);
+            let outcome = fresh(cancel, "cancel", self.id.to_string().into(), self.id, Vec::new());
+            let published = self.remote.publish(&outcome).map(drop).map_err(|why| why.to_string());
+            match self.jobs.cancel().and(published) {
+                Ok(()) => self.note(format!("{jobs} jobs on `{name}` were cancelled")),
+                Err(why) => self.note(format!("cannot cancel the jobs on `{name}`: {why}")),
+            }
+            let _ = self.store.cache().forget(BATCH, &self.id);
+        } else {
+            self.jobs.leave();
+            self.note(format!(
+                "{jobs} jobs are left to `{name}`: the next run takes their results"
+            ));
+        }
+        for sent in std::mem::take(&mut self.open).into_values() {
+            self.done(sent.ticket, failed(&sent, Failure::Stage(StageError::Stopped)));
+        }
+    }
+}
+
+/// An outcome of the remote that holds a record of a batch.
+fn fresh(
+    key: Digest,
+    name: &str,
+    value: bytes::Bytes,
+    summary: Digest,
+    objects: Vec<Digest>,
+) -> Fresh {
+    Fresh { key, name: name.to_owned(), table: BATCH, value, summary, objects }
+}
+
+fn failed(sent: &Sent, failure: Failure) -> Outcome {
+    match sent.items.is_empty() {
+        true => Outcome::Gather(Err(failure)),
+        false => Outcome::Items(vec![ItemOutcome::Failed(failure); sent.items.len()]),
+    }
+}
+
+/// The outcomes of items in the order in which they were sent.
+fn outcomes(sent: &Sent, result: Option<ShardResult>) -> Vec<ItemOutcome> {
+    let (mut records, mut failures) = (HashMap::new(), HashMap::new());
+    if let Some(result) = result {
+        records.extend(result.items);
+        failures.extend(result.failed);
+    }
+    let outcome = |(key, name): &(Digest, Arc<str>)| match records.remove(key) {
+        Some(ItemRecord::Done { fields, notes, seconds }) => {
+            let bytes = fields.blobs().map(|blob| blob.size).sum();
+            ItemOutcome::Done { fields, notes, seconds, bytes }
+        }
+        Some(ItemRecord::Rejected(reject)) => ItemOutcome::Rejected(reject),
+        None => ItemOutcome::Failed(Failure::Stage(match failures.remove(name) {
+            Some(reject) => StageError::failed(reject.reason),
+            None => {
+                let message = "the result of its job does not have it".to_owned();
+                StageError::Transient { message }
+            }
+        })),
+    };
+    sent.items.iter().map(outcome).collect()
+}

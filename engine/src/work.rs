@@ -1,0 +1,335 @@
+//! A worker of an executor: does one shard of a batch with the engine, and knows only the remote.
+//!
+//! It may run twice at the same time, and may be killed at any moment. Results are written once, and
+//! a second result is compared with the first.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use cache::{Cache, Digest};
+use camino::Utf8Path;
+use remote::{Fresh, Push, Remote};
+use stage_core::Reject;
+use stage_core::event::{Event, Status};
+
+use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
+use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Share, Work};
+use crate::manifest::{self, FileKind, LoadOptions};
+use crate::pipeline::{Pipeline, Session, StageId};
+use crate::record::{ITEM, ItemRecord, decode, encode};
+
+/// The interval between looks for a cancellation.
+const LOOK: Duration = Duration::from_secs(15);
+/// The largest number of attempts at a shard.
+const MOST: u32 = 100_000;
+
+/// The work of one process.
+pub struct Worker<'a> {
+    /// With the remote, which is required.
+    pub engine: &'a Engine,
+    pub cache: &'a Cache,
+    pub batch: Digest,
+    pub shard: u32,
+    pub by: Attempt,
+    pub stop: StopFlag,
+}
+
+/// The end of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worked {
+    /// The result is in the remote.
+    Done,
+    /// Another job can continue.
+    Later,
+    /// No other job would succeed.
+    Failed,
+}
+
+/// What the events of a run say about its end.
+#[derive(Default)]
+struct Heard {
+    failed: Option<String>,
+    why: Option<String>,
+    has_moved: bool,
+    /// Items that were quarantined, by name.
+    aside: BTreeMap<String, Reject>,
+}
+
+impl Heard {
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::StageFailed { message, help, .. } => {
+                let help = help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+                self.failed.get_or_insert_with(|| format!("{message}{help}"));
+            }
+            Event::Stopping { why } => self.why = Some(why.clone()),
+            Event::CheckpointKept { .. } => self.has_moved = true,
+            Event::ItemQuarantined { item, code, reason, .. } => {
+                self.aside.insert(item.clone(), Reject::new(code.clone(), reason.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Worker<'_> {
+    pub fn work(&self, sink: Sink) -> Result<Worked, EngineError> {
+        let remote = self.remote()?;
+        let Some(batch) = self.read_batch(&remote)? else {
+            return Err(internal("the remote has no such batch, or one of another version"));
+        };
+        if self.shard >= batch.shards() {
+            return Err(internal("the batch has no such shard"));
+        }
+        let share = Arc::new(Share { batch, shard: self.shard });
+        if self.is_done(&remote, &share)? {
+            return Ok(Worked::Done);
+        }
+        if remote.look_up(&Name::Cancel.of(&self.batch))?.is_some() {
+            return Ok(Worked::Later);
+        }
+        let number = self.begin(&remote)?;
+        let watch = CancelWatch::start(remote.clone(), self.batch, self.stop.clone());
+        let mut heard = Heard::default();
+        let ran = self.run(&share, &mut |event| {
+            heard.note(&event);
+            sink(event);
+        });
+        drop(watch);
+        let worked = self.end(&remote, &share, ran, &mut heard)?;
+        let report = match worked {
+            Worked::Done => None,
+            Worked::Later => {
+                let why = heard.why.unwrap_or_default();
+                Some(Report::Later { has_moved: heard.has_moved, why })
+            }
+            Worked::Failed => Some(Report::Failed { message: heard.failed.unwrap_or_default() }),
+        };
+        if let Some(report) = report {
+            self.publish(&remote, Name::Report(self.shard, number), encode(&report))?;
+        }
+        Ok(worked)
+    }
+
+    fn remote(&self) -> Result<Arc<Remote>, EngineError> {
+        let remote = self.engine.remote.clone();
+        remote.ok_or_else(|| internal("a worker needs a remote"))
+    }
+
+    fn read_batch(&self, remote: &Remote) -> Result<Option<Batch>, EngineError> {
+        let bytes = remote.look_up(&self.batch)?;
+        Ok(bytes.and_then(|bytes| Batch::decode(&bytes, &self.batch)))
+    }
+
+    fn is_done(&self, remote: &Remote, share: &Share) -> Result<bool, EngineError> {
+        let key = match share.batch.work {
+            Work::Items(_) => Name::Result(self.shard).of(&self.batch),
+            Work::Training => share.batch.key,
+        };
+        Ok(remote.look_up(&key)?.is_some())
+    }
+
+    /// Takes the next free number of an attempt.
+    fn begin(&self, remote: &Remote) -> Result<u32, EngineError> {
+        for number in 0..MOST {
+            let name = Name::Attempt(self.shard, number);
+            if remote.look_up(&name.of(&self.batch))?.is_none()
+                && self.publish(remote, name, encode(&self.by))?
+            {
+                return Ok(number);
+            }
+        }
+        Err(internal("too many attempts"))
+    }
+
+    /// Writes a record of the batch; false if there is one already.
+    fn publish(&self, remote: &Remote, name: Name, value: Vec<u8>) -> Result<bool, EngineError> {
+        let summary = Digest::of(&value);
+        let fresh = Fresh {
+            key: name.of(&self.batch),
+            name: format!("{name:?}"),
+            table: BATCH,
+            value: value.into(),
+            summary,
+            objects: Vec::new(),
+        };
+        Ok(remote.publish(&fresh)?)
+    }
+
+    fn run(&self, share: &Arc<Share>, sink: Sink) -> Result<Status, EngineError> {
+        let pipeline = self.pipeline(&share.batch)?;
+        let options = RunOptions {
+            targets: targets(&pipeline, &share.batch)?,
+            share: Some(share.clone()),
+            stop: self.stop.clone(),
+            ..RunOptions::default()
+        };
+        self.engine.run(&pipeline, self.cache, &options, sink)
+    }
+
+    /// The pipeline of the batch. It writes nothing outside of the cache.
+    fn pipeline(&self, batch: &Batch) -> Result<Pipeline, EngineError> {
+        let options = LoadOptions {
+            set: batch.set.clone(),
+            secrets: &|name| (self.engine.secret)(name),
+            is_in_cache: &|_| false,
+        };
+        let (file, catalogue) = (Utf8Path::new(&batch.file), &self.engine.catalogue);
+        let loaded =
+            manifest::load(&batch.manifest, file, catalogue, &options, &|_| FileKind::File);
+        let mut pipeline = match loaded {
+            Ok(loaded) => loaded.pipeline,
+            Err(_) => return Err(internal("this program does not understand the manifest")),
+        };
+        pipeline.stages.iter_mut().for_each(|stage| stage.exports.clear());
+        pipeline.session = Session::default();
+        pipeline.remote = None;
+        Ok(pipeline)
+    }
+
+    fn end(
+        &self,
+        remote: &Remote,
+        share: &Share,
+        ran: Result<Status, EngineError>,
+        heard: &mut Heard,
+    ) -> Result<Worked, EngineError> {
+        let status = match ran {
+            Ok(status) => status,
+            Err(EngineError::Stage { stage, error }) => {
+                heard.failed = Some(format!("stage `{stage}`: {error}"));
+                Status::Failed
+            }
+            Err(EngineError::Internal { message }) => {
+                heard.failed = Some(message);
+                Status::Failed
+            }
+            Err(error) => return Err(error),
+        };
+        if heard.failed.is_some() && status == Status::Failed {
+            return Ok(Worked::Failed);
+        }
+        match share.batch.work {
+            Work::Training => Ok(match self.is_done(remote, share)? {
+                true => Worked::Done,
+                false => Worked::Later,
+            }),
+            Work::Items(_) => self.end_items(remote, share, heard),
+        }
+    }
+
+    /// Writes the result of a shard if everything in it is decided.
+    fn end_items(
+        &self,
+        remote: &Remote,
+        share: &Share,
+        heard: &mut Heard,
+    ) -> Result<Worked, EngineError> {
+        let keys = share.keys();
+        let records = self.cache.get_many(ITEM, keys)?;
+        let mut items = Vec::new();
+        for (key, bytes) in keys.iter().zip(records) {
+            if let Some(record) = bytes.and_then(|bytes| decode::<ItemRecord>(&bytes)) {
+                items.push((*key, record));
+            }
+        }
+        heard.has_moved |= !items.is_empty();
+        let verdicts: Vec<&Reject> = items
+            .iter()
+            .filter_map(|(_, record)| match record {
+                ItemRecord::Rejected(reject) => Some(reject),
+                ItemRecord::Done { .. } => None,
+            })
+            .collect();
+        let aside = std::mem::take(&mut heard.aside);
+        let failed: Vec<(Arc<str>, Reject)> = aside
+            .into_iter()
+            .filter(|(_, reject)| !verdicts.contains(&reject))
+            .map(|(item, reject)| (Arc::from(item), reject))
+            .collect();
+        if items.len() + failed.len() < keys.len() {
+            return Ok(Worked::Later);
+        }
+        let objects = items.iter().flat_map(|(_, record)| match record {
+            ItemRecord::Done { fields, .. } => {
+                fields.blobs().map(|blob| blob.digest).collect::<Vec<_>>()
+            }
+            ItemRecord::Rejected(_) => Vec::new(),
+        });
+        let objects: Vec<Digest> = objects.collect();
+        let result = ShardResult { items, failed, by: self.by.clone() };
+        let outcome = Fresh {
+            key: Name::Result(self.shard).of(&self.batch),
+            name: share.batch.stage.clone(),
+            table: BATCH,
+            summary: result.summary(),
+            value: encode(&result).into(),
+            objects,
+        };
+        let (objects, records, logs) = (Vec::new(), Vec::new(), Vec::new());
+        let outcomes = vec![outcome];
+        remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} })?;
+        Ok(Worked::Done)
+    }
+}
+
+fn targets(pipeline: &Pipeline, batch: &Batch) -> Result<Vec<StageId>, EngineError> {
+    let stage = pipeline.find(&batch.stage);
+    let fits = |stage: &&crate::pipeline::StageSpec| {
+        stage.kind.name == batch.kind && stage.kind.version == batch.version
+    };
+    match stage.filter(fits) {
+        Some(stage) => Ok(vec![stage.id]),
+        None => {
+            Err(internal("this program has another version of the stage: use the same everywhere"))
+        }
+    }
+}
+
+fn internal(message: &str) -> EngineError {
+    EngineError::Internal { message: message.to_owned() }
+}
+
+/// Looks for a cancellation until it is dropped.
+struct CancelWatch {
+    ends: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CancelWatch {
+    fn start(remote: Arc<Remote>, batch: Digest, stop: StopFlag) -> CancelWatch {
+        let ends = Arc::new((Mutex::new(false), Condvar::new()));
+        let told = Arc::clone(&ends);
+        let work = move || {
+            while !waited(&told, LOOK) && !stop.is_requested() {
+                if let Ok(Some(_)) = remote.look_up(&Name::Cancel.of(&batch)) {
+                    stop.request();
+                }
+            }
+        };
+        // Without a thread, the scheduler alone can cancel the job.
+        let thread = Builder::new().name("cancel".into()).spawn(work).ok();
+        CancelWatch { ends, thread }
+    }
+}
+
+/// Waits for this time, or until the end: then true.
+fn waited(ends: &(Mutex<bool>, Condvar), time: Duration) -> bool {
+    let (ended, changed) = ends;
+    let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = changed.wait_timeout_while(ended, time, |ended| !*ended);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+impl Drop for CancelWatch {
+    fn drop(&mut self) {
+        *self.ends.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ends.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there is a bug, and costs only the cancellation.
+            let _ = thread.join();
+        }
+    }
+}
