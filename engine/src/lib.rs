@@ -33,6 +33,7 @@ pub mod runlog;
 mod settled;
 pub mod spending;
 pub mod store;
+pub mod sweep;
 mod tables;
 mod unchanged;
 pub mod units;

@@ -11,6 +11,7 @@ mod clips;
 mod compared;
 mod cost;
 pub mod figures;
+mod gain;
 mod overlay;
 mod page;
 mod provenance;
@@ -47,6 +48,7 @@ struct Found<'a> {
     runs: runs::Runs,
     grids: Vec<samples::Grid>,
     findings: Vec<regression::Finding>,
+    comparisons: Vec<gain::Comparison>,
     cost: cost::Cost,
     provenance: provenance::Provenance,
 }
@@ -62,6 +64,7 @@ impl Report {
             runs: runs::Runs::of(store, &chosen.all)?,
             grids: samples::grids(&seen)?,
             findings: regression::findings(&seen)?,
+            comparisons: gain::comparisons(&seen)?,
             cost: cost::Cost::of(&seen).map_err(ReadError::Cache)?,
             provenance: provenance::Provenance::of(&seen),
             seen: &seen,

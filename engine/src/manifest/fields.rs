@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use stage_core::catalogue::python::{NUMBER, TEXT};
 use stage_core::{
-    FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue, Parameters,
-    PortType, artifact,
+    Derived, FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue,
+    Parameters, PortType, artifact,
 };
 
 use super::nearest::{list, nearest};
@@ -97,6 +97,9 @@ pub fn reads(port: &InputPort, parameters: &Parameters) -> Reads {
         FieldSet::All => return Reads::All,
         FieldSet::These(fields) => (Vec::new(), fields),
         FieldSet::Named { parameter, also } => (names_in(parameters.get(parameter)), also),
+        FieldSet::Derived(Derived { names, also, .. }) => {
+            (names(parameters).into_iter().map(|(name, _)| name).collect(), also)
+        }
     };
     let listed = also.iter().chain(port.may_read).map(|(name, _)| (*name).to_owned());
     let mut names: Vec<String> = listed.chain(named).collect();
@@ -137,15 +140,14 @@ impl Reader<'_> {
         let (also, named) = match port.reads {
             FieldSet::These(fields) => (fields, None),
             FieldSet::Named { parameter, also } => (also, Some(parameter)),
+            FieldSet::Derived(derived) => {
+                self.check_derived(&derived, arriving, problems);
+                (derived.also, None)
+            }
             FieldSet::All => return,
         };
         for (name, wanted) in also {
-            match arriving.fields.fields.get(*name) {
-                Some(found) if found == wanted => {}
-                Some(found) => problems.add(self.wrong_type(name, *wanted, *found, arriving)),
-                None if arriving.fields.open => {}
-                None => problems.add(self.missing(name, arriving.span, arriving)),
-            }
+            self.check_field(name, *wanted, arriving.span, arriving, problems);
         }
         let Some(parameter) = named else { return };
         let place = self.places.get(parameter).copied().unwrap_or(arriving.span);
@@ -154,6 +156,29 @@ impl Reader<'_> {
             if !known && !arriving.fields.open {
                 problems.add(self.missing(&name, place, arriving));
             }
+        }
+    }
+
+    fn check_derived(&self, derived: &Derived, arriving: &Arriving, problems: &mut Collector) {
+        let place = self.places.get(derived.parameter).copied().unwrap_or(arriving.span);
+        for (name, wanted) in (derived.names)(self.parameters) {
+            self.check_field(&name, wanted, place, arriving, problems);
+        }
+    }
+
+    fn check_field(
+        &self,
+        name: &str,
+        wanted: FieldType,
+        place: Span,
+        arriving: &Arriving,
+        problems: &mut Collector,
+    ) {
+        match arriving.fields.fields.get(name) {
+            Some(found) if *found == wanted => {}
+            Some(found) => problems.add(self.wrong_type(name, wanted, *found, arriving)),
+            None if arriving.fields.open => {}
+            None => problems.add(self.missing(name, place, arriving)),
         }
     }
 

@@ -148,5 +148,6 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
             let names = list(fields.iter().map(|field| field.name));
             Wanted::with("a table", format!("with the keys {names}"))
         }
+        ParameterType::Expression(_) => Wanted::with("an expression", "put it in quotes"),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use stage_core::expression::Form;
 use stage_core::{
-    Catalogue, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
-    PortType, Role, Unit, Work,
+    Catalogue, Default, Derived, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter,
+    ParameterType, PortType, Role, Unit, Work,
 };
 
 use super::executor;
@@ -217,6 +218,7 @@ fn reads(port: &InputPort) -> String {
         FieldSet::All => return "all fields".to_owned(),
         FieldSet::These(fields) => (fields, None),
         FieldSet::Named { parameter, also } => (also, Some(parameter)),
+        FieldSet::Derived(Derived { parameter, also, .. }) => (also, Some(parameter)),
     };
     let mut parts: Vec<String> = fields.iter().map(field).collect();
     parts.extend(named.map(|parameter| format!("the fields in `{parameter}`")));
@@ -276,6 +278,8 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
         ParameterType::Record(fields) => {
             format!("table with {}", list(fields.iter().map(|field| field.name)))
         }
+        ParameterType::Expression(Form::Requirement) => "requirement".to_owned(),
+        ParameterType::Expression(Form::Measure) => "measure".to_owned(),
     }
 }
 

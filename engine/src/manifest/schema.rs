@@ -368,6 +368,7 @@ fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
             json!({ "type": "object", "additionalProperties": or_param(type_schema(inner, unit)) })
         }
         ParameterType::Record(fields) => record(fields),
+        ParameterType::Expression(_) => json!({ "type": "string" }),
     }
 }
 

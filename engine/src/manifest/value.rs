@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::expression;
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
 use super::mistake::{
@@ -146,6 +147,15 @@ impl<'a> Checks<'a> {
             (ParameterType::Record(fields), Value::Table(table)) => {
                 self.record(key, fields, table, node.span, problems)
             }
+            (ParameterType::Expression(form), Value::Text(text)) => {
+                match expression::check(*form, text) {
+                    Ok(()) => Some(ParameterValue::Text(text.clone())),
+                    Err(fault) => {
+                        problems.add(faulty(fault, text, node));
+                        None
+                    }
+                }
+            }
             _ => {
                 problems.add(wrong_type(key, describe(wanted), node));
                 None
@@ -287,7 +297,27 @@ impl<'a> Checks<'a> {
 /// True if any text is a value of the type.
 fn is_text(wanted: &ParameterType) -> bool {
     use ParameterType::*;
-    matches!(wanted, Text | Choice(_) | File | SourcePath)
+    matches!(wanted, Text | Choice(_) | File | SourcePath | Expression(_))
+}
+
+/// A mistake in an expression, marked where it is unless the text is written with escapes.
+fn faulty(fault: expression::Fault, text: &str, node: &Node) -> Problem {
+    let Span { source, start, end } = node.span;
+    // Quotes on both sides: one each, or three.
+    let quotes = match (end - start).checked_sub(text.len()) {
+        Some(2) => Some(1),
+        Some(6) => Some(3),
+        _ => None,
+    };
+    let span = match quotes {
+        Some(quotes) => Span {
+            source,
+            start: start + quotes + fault.span.start,
+            end: start + quotes + fault.span.end,
+        },
+        None => node.span,
+    };
+    with_use(Problem::new("bad_expression", span, fault.message).help_if(fault.help), node)
 }
 
 fn shown(base: &Utf8Path) -> &str {

@@ -7,6 +7,7 @@ mod built_in;
 mod catalogue;
 mod diagnostics;
 mod documents;
+mod expressions;
 mod hostile;
 mod pipelines;
 mod support;

@@ -2,6 +2,7 @@
 //! model family are here.
 
 pub mod audio;
+pub mod choice;
 pub mod command;
 pub mod corpus;
 pub mod dataset;

@@ -80,10 +80,10 @@ pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
 impl Timetable {
     /// Converts shares to steps. A parameter that the kind lacks is off.
     pub fn of(parameters: &Parameters, steps: u64) -> Result<Timetable, StageError> {
-        let counted = |name: &str, preset: i64, part: fn(f64) -> f64| match parameters.get(name) {
-            ParameterValue::Absent => Ok(preset.max(0) as u64),
-            ParameterValue::Share(share) => Ok(part(share * steps as f64).max(0.0) as u64),
-            _ => parameters.integer(name).map(|number| number.max(0) as u64),
+        let counted = |name: &str, preset: i64, part: fn(f64) -> f64| {
+            Ok::<u64, StageError>(
+                in_steps(parameters, name, steps, part)?.unwrap_or(preset.max(0) as u64),
+            )
         };
         let every = |name: &str, preset: i64| counted(name, preset, up);
         Ok(Timetable {
@@ -175,6 +175,25 @@ impl Timetable {
     fn first_end(&self) -> u64 {
         self.patience.saturating_mul(self.validate_every)
     }
+}
+
+/// A number of steps, or a share of all; None if it is not given.
+fn in_steps(
+    parameters: &Parameters,
+    name: &str,
+    steps: u64,
+    part: fn(f64) -> f64,
+) -> Result<Option<u64>, StageError> {
+    match parameters.get(name) {
+        ParameterValue::Absent => Ok(None),
+        ParameterValue::Share(share) => Ok(Some(part(share * steps as f64).max(0.0) as u64)),
+        _ => parameters.integer(name).map(|number| Some(number.max(0) as u64)),
+    }
+}
+
+/// The interval in steps of states that are kept whatever their loss, if there is one.
+pub fn keep_every(parameters: &Parameters, steps: u64) -> Result<Option<u64>, StageError> {
+    Ok(in_steps(parameters, "keep_every", steps, up)?.filter(|every| *every > 0))
 }
 
 /// A share such as 0.07 is not exact: 7 % of 100 is 7.

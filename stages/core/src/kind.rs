@@ -73,8 +73,19 @@ pub enum Fields {
         parameter: &'static str,
         also: &'static [(&'static str, FieldType)],
     },
+    /// The same, and the fields that the parameters need in another way, with their types.
+    Derived(Derived),
     /// Every field and the id: the whole table is the input.
     All,
+}
+
+/// Fields that follow from the values of parameters, such as those of expressions.
+#[derive(Clone, Copy, Debug)]
+pub struct Derived {
+    pub names: fn(&Parameters) -> Vec<(String, FieldType)>,
+    /// The parameter that a missing field is reported at.
+    pub parameter: &'static str,
+    pub also: &'static [(&'static str, FieldType)],
 }
 
 /// The part of an artifact that must be the same as before for a training to continue from its

@@ -17,6 +17,7 @@ mod error;
 pub mod escape;
 pub mod estimate;
 pub mod event;
+pub mod expression;
 mod item;
 pub mod key;
 mod kind;
@@ -34,8 +35,8 @@ pub use detached::Detached;
 pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake, OutputPort,
-    ParentNeeds, Place, PortType, Verdicts, Work,
+    Batching, Derived, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake,
+    OutputPort, ParentNeeds, Place, PortType, Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StageError;
+use crate::expression::Form;
 
 /// The role of a parameter in the key of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub enum ParameterType {
     Map(&'static ParameterType),
     /// A table with these keys.
     Record(&'static [Parameter]),
+    /// A text of [`crate::expression`].
+    Expression(Form),
 }
 
 /// The value of a parameter that is not written.

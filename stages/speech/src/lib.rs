@@ -16,6 +16,7 @@ pub mod python;
 pub mod quality;
 pub mod report;
 pub mod speaker;
+pub mod statistics;
 pub mod text;
 pub mod vq;
 

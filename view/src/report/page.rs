@@ -72,6 +72,7 @@ fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
         aside,
         view::training::section(&found.trainings),
         samples,
+        view::gain::section(&found.comparisons),
         Some(view::cost::section(&found.cost)),
         Some(view::provenance::section(&found.provenance)),
     ];

@@ -2,6 +2,7 @@
 
 pub mod clips;
 pub mod cost;
+pub mod gain;
 pub mod list;
 pub mod overview;
 pub mod player;

@@ -180,6 +180,13 @@ which does not change when other sentences are inserted.",
             doc: "The source of the ids.",
             ..Parameter::BASE
         },
+        Parameter {
+            name: "first",
+            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000_000 },
+            default: Default::Absent,
+            doc: "Reads only this number of sentences, from the first.",
+            ..Parameter::BASE
+        },
     ],
     ..SOURCE
 };

@@ -1,11 +1,13 @@
 //! The kinds of the family `quality`: measures of a synthesis.
 
+use super::choice::{CHOOSE, GAIN};
 use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Unit};
 
-pub const KINDS: &[&Kind] = &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REGRESSION, &ALIGN];
+pub const KINDS: &[&Kind] =
+    &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REGRESSION, &ALIGN, &CHOOSE, &GAIN];
 
 const HEARD: Rates = Rates {
     seconds_per_second: 6e-3,

@@ -165,7 +165,7 @@ const CHECKPOINTS: OutputPort = OutputPort {
     writes: &[("step", FieldType::Number), (WEIGHTS, FieldType::Blob)],
     passes: None,
     open: true,
-    doc: "The best `keep` states and the last one, as `step-400`: `step`, `held_out` (the loss on \
+    doc: "The best `keep` states, those of `keep_every`, and the last one, as `step-400`: `step`, `held_out` (the loss on \
           held-out clips, where it was measured), all fields of a model or of adapters, and \
           `weights`, which names those fields in one file. A tensor that did not change is stored \
           once. `model.audition` reads all of them, `dataset.item` selects one.",
@@ -193,7 +193,7 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-pub const COUNT: usize = 34;
+pub const COUNT: usize = 35;
 
 /// Duration, learning rate, batches, precision, and kept checkpoints.
 pub const TRAINING: [Parameter; COUNT] = [
@@ -318,6 +318,16 @@ pub const TRAINING: [Parameter; COUNT] = [
         "The number of states with the lowest held-out losses on `checkpoints`, besides the last \
             one.",
     ),
+    absent(or_share(at_least_one(
+        count(
+            "keep_every",
+            0,
+            "Also keeps the state after each such number of steps, or share of all steps, on \
+                `checkpoints`: states that no loss has selected, for `quality.choose`. Each state of \
+                a whole model takes the disk space of a model.",
+        ),
+        1_000_000_000,
+    ))),
     at_least_one(
         count(
             "max_skipped",

@@ -196,6 +196,10 @@ where `model.import` finds it.",
     ..Kind::BASE
 };
 
+/// Models and adapters that speak.
+const VOICES: &[&str] =
+    &[artifact::DUAL_AR, artifact::LORA, artifact::VITS, artifact::XTTS, artifact::XTTS_LORA];
+
 pub static AUDITION: Kind = Kind {
     name: "model.audition",
     summary: "Pairs each checkpoint with each sentence.",
@@ -206,6 +210,10 @@ adapters, that stage needs their base on `model`. The item of `hello` and `step-
 `hello@step-400`. Each item depends only on the sentence and the checkpoint's weights, so
 another sentence costs as many syntheses as there are checkpoints, and a checkpoint that was kept
 before costs none.
+
+The model on `base` speaks as `hello@base`, at step 0, so that `quality.choose` and `quality.gain`
+can compare others with it; those on `models` speak as `hello@STAGE`, at the step after the last
+checkpoint, in the order of their stages.
 
 To continue with the checkpoint that sounds best, select it with `dataset.item`, as a model or as
 adapters: `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
@@ -221,8 +229,25 @@ adapters: `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
             name: "checkpoints",
             reads: FieldSet::These(&[("step", FieldType::Number), ("weights", FieldType::Blob)]),
             reads_id: true,
+            optional: true,
             doc: "The `checkpoints` of a training.",
             ..InputPort::DATASET
+        },
+        InputPort {
+            name: "base",
+            optional: true,
+            doc: "The untuned model, which speaks each sentence too.",
+            takes: VOICES,
+            ..InputPort::ARTIFACT
+        },
+        InputPort {
+            name: "models",
+            reads_name: true,
+            many: true,
+            optional: true,
+            doc: "Other models, such as the results of several stages.",
+            takes: VOICES,
+            ..InputPort::ARTIFACT
         },
     ],
     outputs: &[OutputPort {
@@ -232,8 +257,8 @@ adapters: `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
             ("step", FieldType::Number),
             (WEIGHTS, FieldType::Blob),
         ],
-        doc: "The sentences, each as often as there are checkpoints: `sentence` and `checkpoint` \
-              are the ids of the two, `step` and `weights` those of the checkpoint.",
+        doc: "The sentences, each as often as there are checkpoints and models: `sentence` and \
+              `checkpoint` are the ids of the two, `step` and `weights` those of the checkpoint.",
         ..OutputPort::DATASET
     }],
     ..Kind::BASE

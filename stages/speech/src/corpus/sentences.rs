@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cache::Digest;
 use camino::Utf8PathBuf;
 use stage_core::{
-    Context, Item, Job, Reject, Setup, SourceJob, SourceOutput, StageError, Value, World,
+    Context, Item, Job, Parameters, Reject, Setup, SourceJob, SourceOutput, StageError, Value,
+    World,
 };
 
 use super::{MAX_ROW_BYTES, RowProblem, parts};
@@ -15,6 +16,7 @@ struct Sentences {
     listed: Vec<String>,
     file: Option<Utf8PathBuf>,
     ids: Ids,
+    first: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -42,7 +44,9 @@ pub(super) fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError>
             "give `sentences = [\"…\"]`, or `file` with one sentence a line",
         ));
     }
-    Ok(Job::Source(Box::new(Sentences { listed, file, ids })))
+    let first = parameters.if_set("first", Parameters::integer)?;
+    let first = first.map(|first| usize::try_from(first).unwrap_or_default());
+    Ok(Job::Source(Box::new(Sentences { listed, file, ids, first })))
 }
 
 impl SourceJob for Sentences {
@@ -56,6 +60,7 @@ impl SourceJob for Sentences {
             let name = file.file_name().unwrap_or(file.as_str());
             found.extend(lines(&bytes).map(|(line, text)| (format!("{name}:{line}"), check(text))));
         }
+        found.truncate(self.first.unwrap_or(usize::MAX));
         Ok(self.items(found))
     }
 }

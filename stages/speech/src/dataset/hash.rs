@@ -13,3 +13,8 @@ pub(super) fn stable(purpose: &str, parts: &[&str]) -> u64 {
     first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
     u64::from_le_bytes(first)
 }
+
+/// A hash as a number from 0 up to 1, of the 53 bits that a double holds exactly.
+pub(super) fn position(hash: u64) -> f64 {
+    (hash >> 11) as f64 / (1u64 << 53) as f64
+}

@@ -8,3 +8,8 @@ pub mod split;
 mod stage;
 
 pub use stage::stages;
+
+/// True for the share of names that is set aside for a purpose, whatever other names there are.
+pub(crate) fn is_held(purpose: &str, name: &str, share: f64) -> bool {
+    hash::position(hash::stable(purpose, &[name])) < share
+}

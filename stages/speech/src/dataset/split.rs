@@ -55,9 +55,7 @@ fn rank(member: &Member<'_>, options: &Options) -> u64 {
 }
 
 fn side(rank: u64, fraction: f64) -> Side {
-    // 53 bits are what a double holds exactly.
-    let position = (rank >> 11) as f64 / (1u64 << 53) as f64;
-    if position < fraction { Side::Validation } else { Side::Training }
+    if hash::position(rank) < fraction { Side::Validation } else { Side::Training }
 }
 
 /// Items of one speaker that move together.

@@ -1,15 +1,18 @@
-//! The stage `model.audition`: pairs each sentence with each checkpoint.
+//! The stage `model.audition`: pairs each sentence with each checkpoint and model.
 
 use std::sync::Arc;
 
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput, Setup,
-    Stage, StageError,
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortInput,
+    PortOutput, Setup, Stage, StageError, Value,
 };
 use stage_families::kinds::model as kinds;
-use stage_formats::checkpoint::{STEP, WEIGHTS};
+use stage_formats::checkpoint::{self, STEP, WEIGHTS};
 
 use crate::plain;
+
+/// The name of the model on the port of this name.
+const BASE: &str = "base";
 
 pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::AUDITION, open)
@@ -23,30 +26,89 @@ fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 
 impl GatherJob for Audition {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
-        let pairs = pairs(input.items("input")?, input.items("checkpoints")?);
-        Ok(GatherOutput::default().with("output", PortOutput::Dataset(pairs)))
+        let sentences = input.items("input")?;
+        let voices = voices(&input)?;
+        if voices.is_empty() && !input.ports.contains_key("checkpoints") {
+            return Err(StageError::with_help(
+                "nothing speaks: there are neither checkpoints nor models",
+                "give `checkpoints` those of a training, or name models on `base` or `models`",
+            ));
+        }
+        let pairs = PortOutput::Dataset(pairs(sentences, &voices));
+        Ok(GatherOutput::default().with("output", pairs))
     }
 }
 
-fn pairs(sentences: &[Item], checkpoints: &[Item]) -> Vec<NewItem> {
-    let each = |sentence| checkpoints.iter().map(move |checkpoint| pair(sentence, checkpoint));
+/// A checkpoint or a model.
+struct Voice {
+    name: String,
+    /// `step` and `weights`.
+    values: Vec<(&'static str, NewValue)>,
+}
+
+impl Voice {
+    fn of_checkpoint(item: &Item) -> Voice {
+        let kept = |name| Some((name, NewValue::Kept(item.fields.get(name)?.clone())));
+        let values = [STEP, WEIGHTS].into_iter().filter_map(kept).collect();
+        Voice { name: item.id.to_string(), values }
+    }
+
+    fn of_model(name: &str, step: f64, fields: &Fields) -> Result<Voice, StageError> {
+        let kept =
+            |(name, value): (&Arc<str>, &Value)| (name.to_string(), NewValue::Kept(value.clone()));
+        let item = checkpoint::item(0, None, fields.iter().map(kept).collect())?;
+        let weights = item.values.into_iter().find(|(name, _)| name == WEIGHTS);
+        let weights = weights.map(|(_, value)| (WEIGHTS, value));
+        let values = [(STEP, NewValue::Number(step))].into_iter().chain(weights).collect();
+        Ok(Voice { name: name.to_owned(), values })
+    }
+}
+
+/// The base, the checkpoints, and the other models after them.
+fn voices(input: &GatherInput) -> Result<Vec<Voice>, StageError> {
+    let base = input.artifact(BASE).map(|fields| Voice::of_model(BASE, 0.0, fields));
+    let mut voices: Vec<Voice> = base.into_iter().collect::<Result<_, _>>()?;
+    let checkpoints: &[Item] = match input.ports.contains_key("checkpoints") {
+        true => input.items("checkpoints")?,
+        false => &[],
+    };
+    voices.extend(checkpoints.iter().map(Voice::of_checkpoint));
+    let steps = checkpoints.iter().filter_map(|item| item.fields.number(STEP));
+    let last = steps.fold(0.0, f64::max);
+    for (number, model) in input.ports.get("models").into_iter().flatten().enumerate() {
+        let PortInput::Artifact { stage, fields } = model else { continue };
+        voices.push(Voice::of_model(stage, last + 1.0 + number as f64, fields)?);
+    }
+    let again =
+        (1..voices.len()).find(|at| voices[..*at].iter().any(|own| own.name == voices[*at].name));
+    match again {
+        None => Ok(voices),
+        Some(at) => Err(StageError::with_help(
+            format!("two models are called `{}`", voices[at].name),
+            "the name of a model on `models` is that of its stage; `base` is the one on `base`",
+        )),
+    }
+}
+
+fn pairs(sentences: &[Item], voices: &[Voice]) -> Vec<NewItem> {
+    let each = |sentence| voices.iter().map(move |voice| pair(sentence, voice));
     sentences.iter().flat_map(each).collect()
 }
 
-fn pair(sentence: &Item, checkpoint: &Item) -> NewItem {
-    let id = |item: &Item| NewValue::Text(item.id.to_string());
-    let pair =
-        NewItem::kept(sentence).with("sentence", id(sentence)).with("checkpoint", id(checkpoint));
-    let taken = [STEP, WEIGHTS].into_iter();
-    let taken = taken.filter_map(|name| Some((name, checkpoint.fields.get(name)?)));
-    let pair =
-        taken.fold(pair, |pair, (name, value)| pair.with(name, NewValue::Kept(value.clone())));
-    NewItem { id: format!("{}@{}", sentence.id, checkpoint.id), ..pair }
+fn pair(sentence: &Item, voice: &Voice) -> NewItem {
+    let text = |text: &str| NewValue::Text(text.to_owned());
+    let pair = NewItem::kept(sentence)
+        .with("sentence", text(&sentence.id))
+        .with("checkpoint", text(&voice.name));
+    let values = voice.values.iter();
+    let pair = values.fold(pair, |pair, (name, value)| pair.with(name, value.clone()));
+    NewItem { id: format!("{}@{}", sentence.id, voice.name), ..pair }
 }
 
 #[cfg(test)]
 mod tests {
-    use stage_core::Value;
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
 
     use super::*;
 
@@ -62,11 +124,26 @@ mod tests {
         item.values.iter().map(|(name, value)| (name.as_str(), value)).collect()
     }
 
+    fn input(ports: Vec<(&str, Vec<PortInput>)>) -> GatherInput {
+        let ports = ports.into_iter().map(|(port, inputs)| (port.to_owned(), inputs));
+        GatherInput { ports: ports.collect::<BTreeMap<_, _>>() }
+    }
+
+    fn dataset(items: Vec<Item>) -> Vec<PortInput> {
+        vec![PortInput::Dataset { stage: String::new(), items, rejects: Vec::new() }]
+    }
+
+    fn model(stage: &str, family: &str) -> PortInput {
+        let fields = [("family", Value::text(family))].into_iter().collect();
+        PortInput::Artifact { stage: stage.to_owned(), fields }
+    }
+
     #[test]
     fn each_sentence_meets_each_checkpoint_and_keeps_its_fields() {
         let text = |text: &str| [("text", Value::text(text))].into_iter().collect();
         let sentences = [Item::new("a", text("Yksi.")), Item::new("b", text("Kaksi."))];
-        let pairs = pairs(&sentences, &[checkpoint(40), checkpoint(80)]);
+        let voices = [checkpoint(40), checkpoint(80)].map(|item| Voice::of_checkpoint(&item));
+        let pairs = pairs(&sentences, &voices);
         let ids: Vec<&str> = pairs.iter().map(|pair| pair.id.as_str()).collect();
         assert_eq!(ids, ["a@step-40", "a@step-80", "b@step-40", "b@step-80"]);
         let kept = |value: Value| NewValue::Kept(value);
@@ -84,7 +161,44 @@ mod tests {
     }
 
     #[test]
+    fn the_base_is_at_step_0_and_other_models_are_after_the_last_checkpoint() {
+        let input = input(vec![
+            ("checkpoints", dataset(vec![checkpoint(40), checkpoint(80)])),
+            ("base", vec![model("", "vits")]),
+            ("models", vec![model("first", "vits"), model("merged", "other")]),
+        ]);
+        let voices = voices(&input).unwrap();
+        let named = |voice: &Voice| match &voice.values[0].1 {
+            NewValue::Number(step) => (voice.name.clone(), *step),
+            NewValue::Kept(Value::Number(step)) => (voice.name.clone(), *step),
+            other => panic!("{other:?}"),
+        };
+        let found: Vec<(String, f64)> = voices.iter().map(named).collect();
+        let wanted = [
+            ("base", 0.0),
+            ("step-40", 40.0),
+            ("step-80", 80.0),
+            ("first", 81.0),
+            ("merged", 82.0),
+        ];
+        assert_eq!(found, wanted.map(|(name, step)| (name.to_owned(), step)));
+        // Equal models are equal files, whatever they are called.
+        assert_eq!(voices[0].values[1], voices[3].values[1]);
+        assert_ne!(voices[0].values[1], voices[4].values[1]);
+    }
+
+    #[test]
+    fn two_models_of_one_name_are_refused() {
+        let twice = vec![("base", vec![model("", "a")]), ("models", vec![model("base", "b")])];
+        let error = voices(&input(twice)).err().unwrap();
+        assert_eq!(error.to_string(), "two models are called `base`");
+    }
+
+    #[test]
     fn without_checkpoints_there_is_nothing_to_speak() {
-        assert!(pairs(&[Item::new("a", stage_core::Fields::new())], &[]).is_empty());
+        let sentence = Item::new("a", stage_core::Fields::new());
+        assert!(pairs(std::slice::from_ref(&sentence), &[]).is_empty());
+        let none = input(vec![("input", dataset(vec![sentence]))]);
+        assert!(voices(&none).unwrap().is_empty());
     }
 }

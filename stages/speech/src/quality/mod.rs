@@ -1,13 +1,16 @@
 //! Quality of a synthesis: measures by itself, against a recording of the same sentence, against
-//! the transcript of a recogniser, and against an earlier run. Functions of samples and texts do
+//! the transcript of a recogniser, against an earlier run, and of models against each other. Functions of samples and texts do
 //! the work; stages around them read fields.
 
 mod align;
+mod beside;
 mod cepstrum;
+pub mod choose;
 pub mod compare;
 pub mod edits;
 pub mod fit;
 mod frames;
+mod gain;
 pub mod measure;
 mod pair;
 pub mod pitch;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stage_core::catalogue::quality as kinds;
+use stage_core::catalogue::{choice, quality as kinds};
 use stage_core::{
     Context, Item, ItemJob, Job, NewValue, Output, Parameters, Reject, Setup, Stage, StageError,
     Value,
@@ -14,7 +14,7 @@ use super::measure::{Quality, quality};
 use super::pitch::Range;
 use super::similarity::{cosine, embedding};
 use super::transcript::{self, Errors, errors};
-use super::{fit, pair, regression};
+use super::{choose, fit, gain, pair, regression};
 use crate::audio::decode::Options;
 use crate::audio::source::Source;
 use crate::numbers::rounded;
@@ -31,6 +31,8 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         stage(&kinds::SIMILARITY, |_, _| Ok(each(Similarity))),
         stage(&kinds::REGRESSION, regression::open),
         stage(&kinds::ALIGN, fit::open),
+        stage(&choice::CHOOSE, choose::open),
+        stage(&choice::GAIN, gain::open),
     ]
 }
 

@@ -5,8 +5,8 @@ use stage_formats::{FormatError, checkpoint};
 
 use super::run::Trained;
 
-/// The best states and the last one, which may be one of them; not if it diverged. `model` makes the fields of a model
-/// from the trained tensors.
+/// The best states, those of a fixed interval, and the last one unless it diverged; each step once.
+/// `model` makes the fields of a model from the trained tensors.
 pub fn items(
     trained: &Trained<Blob>,
     model: impl Fn(&[(String, Blob)]) -> Vec<(String, NewValue)>,
@@ -15,8 +15,16 @@ pub fn items(
     let mut items = best
         .map(|(place, weights)| checkpoint::item(place.step, Some(place.loss), model(weights)))
         .collect::<Result<Vec<_>, _>>()?;
-    let is_among = trained.best.iter().any(|(place, _)| place.step == trained.steps);
-    if trained.diverged.is_none() && !is_among {
+    let loss = |step: u64| {
+        let measured = trained.record.iter().filter(|(_, name, _)| *name == "held_out");
+        measured.filter(|(own, ..)| *own == step).map(|(.., loss)| loss).last()
+    };
+    let is_best = |step: u64| trained.best.iter().any(|(place, _)| place.step == step);
+    for (step, weights) in trained.regular.iter().filter(|(step, _)| !is_best(*step)) {
+        items.push(checkpoint::item(*step, loss(*step), model(weights))?);
+    }
+    let is_regular = trained.regular.iter().any(|(step, _)| *step == trained.steps);
+    if trained.diverged.is_none() && !is_best(trained.steps) && !is_regular {
         items.push(checkpoint::item(trained.steps, trained.held_out, model(&trained.last))?);
     }
     Ok(items)

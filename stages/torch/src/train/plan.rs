@@ -124,6 +124,7 @@ impl TrainingPlan {
             validate_every: table.validate_every,
             early_stop: (patience > 0).then_some(early_stop),
             keep_best: (whole("keep")? as usize).max(usize::from(self.take_best)),
+            keep_every: course::keep_every(&self.parameters, steps)?,
             keep_kind: None,
             checkpoint: Checkpoints {
                 steps: Some(table.save_every).filter(|steps| *steps > 0),

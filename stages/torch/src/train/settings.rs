@@ -30,6 +30,8 @@ pub struct Settings {
     pub early_stop: Option<EarlyStopSettings>,
     /// The number of best states on held-out clips that are kept.
     pub keep_best: usize,
+    /// The interval in steps of states that are kept whatever their loss.
+    pub keep_every: Option<u64>,
     /// The type of the kept states; else the optimiser's f32.
     pub keep_kind: Option<Kind>,
     pub checkpoint: Checkpoints,

@@ -60,6 +60,8 @@ pub struct Trained<K> {
     pub passes: f64,
     /// The best states on held-out clips, best first; empty without any.
     pub best: Vec<(Place, Weights<K>)>,
+    /// The states of a fixed interval, in the order of their steps.
+    pub regular: Vec<(u64, Weights<K>)>,
     pub last: Weights<K>,
     /// The reason why the last state is no result, if it is none.
     pub diverged: Option<StageError>,
@@ -136,6 +138,8 @@ struct Run<'a, T: Trainee, D, K> {
     record: Record,
     /// The tensors of the best states, by step.
     best: Vec<(u64, Weights<K>)>,
+    /// The same of a fixed interval.
+    regular: Vec<(u64, Weights<K>)>,
     samples: Vec<Sample<K>>,
     saved: Saved,
     /// The f32 copies of the parameters as they were last kept, and the step.
@@ -172,6 +176,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             state,
             record,
             best: Vec::new(),
+            regular: Vec::new(),
             samples: Vec::new(),
             saved,
             masters: None,
@@ -200,6 +205,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             if self.validation_is_due() {
                 self.validate(host)?;
             }
+            self.keep_regular(host)?;
             if self.save_is_due(host) {
                 self.save(host)?;
             }
@@ -277,6 +283,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             switched: self.state.switched,
             passes: self.order.passes(&self.state.cursor),
             best: self.state.ranking.places().iter().filter_map(best).collect(),
+            regular: self.regular,
             last,
             diverged,
             held_out: self.state.held_out.map(|place| place.loss),

@@ -12,8 +12,9 @@ use crate::train::record::Record;
 use crate::train::samples::Sample;
 use crate::train::trainee::Trainee;
 
-/// The prefix of samples.
+/// The prefixes of samples, and of the states of a fixed interval.
 const SAMPLE: &str = "sample/";
+const REGULAR: &str = "regular/";
 
 /// The last save.
 pub(super) struct Saved {
@@ -47,6 +48,21 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let keep = |(name, master): (&str, &Tensor)| Ok((name.to_owned(), host.keep(master)?));
         let kept = self.optimisers.masters().map(keep).collect::<Result<_, StageError>>()?;
         Ok(self.masters.insert((step, kept)).1.clone())
+    }
+
+    /// Keeps the state if the interval says so: not before a usable step, and not after a loss that
+    /// is lost.
+    pub(super) fn keep_regular<H: Host<Kept = K>>(
+        &mut self,
+        host: &mut H,
+    ) -> Result<(), StageError> {
+        let step = self.state.step;
+        let is_due = self.job.settings.keep_every.is_some_and(|every| step.is_multiple_of(every));
+        if is_due && self.state.skipped < step && self.state.bad == 0 {
+            let weights = self.keep_weights(host)?;
+            self.regular.push((step, weights));
+        }
+        Ok(())
     }
 
     pub(super) fn save_is_due<H: Host>(&self, host: &mut H) -> bool {
@@ -88,6 +104,10 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             let name = |name: &str| format!("best/{step}/{name}");
             tensors.extend(weights.iter().map(|(own, kept)| (name(own), kept.clone())));
         }
+        for (step, weights) in &self.regular {
+            let name = |name: &str| format!("{REGULAR}{step}/{name}");
+            tensors.extend(weights.iter().map(|(own, kept)| (name(own), kept.clone())));
+        }
         for Sample { step, tag, kept } in &self.samples {
             tensors.push((format!("{SAMPLE}{step}/{tag}"), kept.clone()));
         }
@@ -124,10 +144,23 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             };
             self.best.push((place.step, checkpoint.tensors.iter().filter_map(own).collect()));
         }
+        for (step, name, kept) in checkpoint.tensors.iter().filter_map(regular) {
+            match self.regular.last_mut() {
+                Some((last, weights)) if *last == step => weights.push((name, kept)),
+                _ => self.regular.push((step, vec![(name, kept)])),
+            }
+        }
+        self.regular.sort_by_key(|(step, _)| *step);
         self.samples = checkpoint.tensors.iter().filter_map(sample).collect();
         self.saved.step = self.state.step;
         Ok(())
     }
+}
+
+/// None for tensors that are not of states of a fixed interval.
+fn regular<K: Clone>((name, kept): &(String, K)) -> Option<(u64, String, K)> {
+    let (step, name) = name.strip_prefix(REGULAR)?.split_once('/')?;
+    Some((step.parse().ok()?, name.to_owned(), kept.clone()))
 }
 
 /// None for tensors that are not samples.

@@ -47,6 +47,7 @@ pub fn settings() -> Settings {
         validate_every: 4,
         early_stop: None,
         keep_best: 2,
+        keep_every: Some(5),
         keep_kind: None,
         checkpoint: Checkpoints { steps: Some(5), seconds: None },
         bad_steps: 3,

@@ -18,6 +18,7 @@ use crate::train::{Host, Trained, Trainee};
 pub struct Left {
     parameters: Bits,
     best: Vec<(u64, Bits)>,
+    regular: Vec<(u64, Bits)>,
     record: Record,
     samples: Vec<(u64, Bits)>,
     passes: f64,
@@ -46,6 +47,7 @@ fn left<T: Model>(model: &T, trained: &Trained<usize>, host: &mut Memory) -> Lef
     Left {
         parameters: bits(&model.parameters()),
         best: trained.best.iter().map(|(place, kept)| (place.step, recall(kept))).collect(),
+        regular: trained.regular.iter().map(|(step, kept)| (*step, recall(kept))).collect(),
         record: trained.record.clone(),
         samples: trained
             .samples

@@ -103,6 +103,26 @@ fn the_best_states_are_kept_as_they_were() {
     assert_eq!(trained.best[0].1.len(), tiny.parameters().len());
 }
 
+/// The loss picks the wrong checkpoint often enough: others have to be there to be listened to.
+#[test]
+fn states_of_a_fixed_interval_are_kept_whatever_their_loss() {
+    let settings = Settings { keep_every: Some(5), keep_best: 0, ..settings() };
+    let mut half = Tiny::new(Kind::Float, 0.0);
+    let (result, mut host) = train(&mut half, &Corpus::new(30), &settings);
+    let trained = result.unwrap();
+    let steps: Vec<u64> = trained.regular.iter().map(|(step, _)| *step).collect();
+    assert_eq!((steps, trained.best.len()), (vec![5, 10], 0));
+
+    let mut short = Tiny::new(Kind::Float, 0.0);
+    let (result, mut other) =
+        train(&mut short, &Corpus::new(30), &Settings { steps: 5, ..settings });
+    let last = result.unwrap().last;
+    for ((name, kept), (own, wanted)) in trained.regular[0].1.iter().zip(&last) {
+        assert_eq!(name, own);
+        assert_eq!(host.recall(kept).unwrap(), other.recall(wanted).unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn kept_states_are_rounded_on_request() {
     let settings = Settings { keep_kind: Some(Kind::BFloat16), ..settings() };

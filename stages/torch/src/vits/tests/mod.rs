@@ -123,6 +123,7 @@ fn settings() -> Settings {
         validate_every: 2,
         early_stop: None,
         keep_best: 1,
+        keep_every: None,
         keep_kind: None,
         checkpoint: Checkpoints { steps: Some(2), seconds: None },
         bad_steps: 3,

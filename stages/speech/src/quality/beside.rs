@@ -1,0 +1,65 @@
+//! Measures of a model beside those of the base: paired differences with their intervals.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use stage_core::StageError;
+use stage_core::expression::{self, Whole};
+
+use crate::numbers::rounded;
+use crate::statistics::aggregate::{Measured, all};
+use crate::statistics::bootstrap::{Draws, Interval};
+use crate::statistics::table::{Missing, Table};
+
+/// A measure as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
+    pub text: String,
+    pub whole: Whole,
+}
+
+impl Measure {
+    pub fn read(text: &str) -> Result<Measure, StageError> {
+        match expression::measure(text) {
+            Ok(whole) => Ok(Measure { text: text.to_owned(), whole }),
+            Err(fault) => Err(StageError::failed(format!("`{text}`: {}", fault.message))),
+        }
+    }
+}
+
+/// One measure of one model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Beside {
+    pub value: f64,
+    pub base: f64,
+    /// Value minus base, of the same sentences.
+    pub difference: Interval,
+}
+
+/// The measures by their texts.
+pub type Measures = BTreeMap<String, Beside>;
+
+/// The measures of a model, each sentence beside the same sentence of the base.
+pub fn beside(
+    measures: &[Measure],
+    (name, base): (&str, &str),
+    table: &Table<'_>,
+    draws: &Draws,
+    confidence: f64,
+) -> Result<Measures, Missing> {
+    let places = all(table.sentences.len());
+    let one = |measure: &Measure| {
+        let of = |name| Measured::of(&measure.whole, name, table);
+        let (own, other) = (of(name)?, of(base)?);
+        let difference =
+            |places: &[u32]| own.value(places, f64::NAN) - other.value(places, f64::NAN);
+        let interval = Interval::by(draws, confidence, difference(&places), difference);
+        let beside = Beside {
+            value: rounded(own.value(&places, f64::NAN)),
+            base: rounded(other.value(&places, f64::NAN)),
+            difference: interval.rounded(),
+        };
+        Ok((measure.text.clone(), beside))
+    };
+    measures.iter().map(one).collect()
+}

@@ -1,0 +1,83 @@
+//! The candidates: checkpoints that have spoken.
+
+use serde::Serialize;
+use stage_core::{Item, StageError};
+use stage_formats::checkpoint::{HELD_OUT, STEP};
+
+use crate::statistics::table::Table;
+
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    pub id: String,
+    pub step: f64,
+    /// The loss on held-out clips, for the report only.
+    pub held_out: Option<f64>,
+    /// Its position among the checkpoints.
+    pub checkpoint: usize,
+    /// The reason why it is not chosen.
+    pub out: Option<String>,
+    /// What was required of it.
+    pub lines: Vec<Line>,
+}
+
+/// A comparison of one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    pub comparison: String,
+    /// Left minus right, and the bounds of it for all candidates at once.
+    pub difference: f64,
+    pub low: f64,
+    pub high: f64,
+    pub met: bool,
+}
+
+impl Line {
+    /// The reason for which it is not met.
+    pub fn told(&self) -> Option<String> {
+        let Line { comparison, difference, low, high, met } = self;
+        (!met).then(|| {
+            format!(
+                "`{comparison}` is not shown: the left side minus the right is {difference}, \
+                 between {low} and {high}"
+            )
+        })
+    }
+}
+
+impl Candidate {
+    pub fn is_in(&self) -> bool {
+        self.out.is_none()
+    }
+
+    /// The first reason is kept.
+    pub fn leave(&mut self, reason: impl Into<String>) {
+        self.out.get_or_insert(reason.into());
+    }
+}
+
+/// The checkpoints in the order of their steps.
+pub fn candidates(
+    table: &Table<'_>,
+    checkpoints: &[Item],
+    base: &str,
+) -> Result<Vec<Candidate>, StageError> {
+    let is_known = |name: &str| checkpoints.iter().any(|item| &*item.id == name);
+    if let Some(name) = table.candidates().find(|name| *name != base && !is_known(name)) {
+        return Err(StageError::with_help(
+            format!("sentences were spoken by `{name}`, which is not among the checkpoints"),
+            "`checkpoints` takes those that `model.audition` has read; leave other models out of \
+             its `models`, or filter their sentences out by `dataset.filter`",
+        ));
+    }
+    let candidate = |(at, item): (usize, &Item)| Candidate {
+        id: item.id.to_string(),
+        step: item.fields.number(STEP).unwrap_or(f64::INFINITY),
+        held_out: item.fields.number(HELD_OUT),
+        checkpoint: at,
+        out: (!table.has(&item.id)).then(|| "no sentence of it was measured".to_owned()),
+        lines: Vec::new(),
+    };
+    let mut found: Vec<Candidate> = checkpoints.iter().enumerate().map(candidate).collect();
+    found.sort_by(|one, other| one.step.total_cmp(&other.step).then_with(|| one.id.cmp(&other.id)));
+    Ok(found)
+}

@@ -1,0 +1,142 @@
+//! `quality.choose`: the checkpoint that speaks best, by measures of its sentences and not by loss.
+//!
+//! Requirements leave out candidates that are not shown to be good enough, the preferred measures
+//! order the rest, and what no measure tells apart goes to the earlier step. A missing value is
+//! never passed over: on the base it is an error, and a candidate is out because of it.
+
+mod candidate;
+mod options;
+mod prefer;
+mod report;
+mod require;
+#[cfg(test)]
+mod tests;
+
+use stage_core::{
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, PortOutput, Setup,
+    StageError,
+};
+
+use self::candidate::{Candidate, candidates};
+pub use self::options::Options;
+use self::prefer::preferred;
+use self::report::Report;
+use crate::dataset::is_held;
+use crate::plain::{JSON, to_json};
+use crate::statistics::bootstrap::Draws;
+use crate::statistics::table::Table;
+
+pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    Ok(Job::Gather(Box::new(Options::read(&setup.parameters)?)))
+}
+
+/// The candidate and the sentence of an item of `model.audition`.
+pub fn place(item: &Item) -> (&str, &str) {
+    let text = |name: &str| item.fields.text(name).unwrap_or_default();
+    (text("checkpoint"), text("sentence"))
+}
+
+/// The outcome: the position of a candidate, or none.
+pub struct Choice {
+    pub chosen: Option<usize>,
+    pub candidates: Vec<Candidate>,
+    pub report: Report,
+}
+
+/// Chooses among candidates by their measured sentences.
+pub fn choose(
+    items: &[Item],
+    checkpoints: &[Item],
+    options: &Options,
+) -> Result<Choice, StageError> {
+    let table = |is_held_wanted: bool| -> Result<Table<'_>, StageError> {
+        let table = Table::of(items, place);
+        let mut table = table.map_err(|twice| StageError::failed(twice.to_string()))?;
+        table.keep(|sentence| is_held("choice", sentence, options.hold) == is_held_wanted);
+        Ok(table)
+    };
+    let (own, fresh) = (table(false)?, table(true)?);
+    check_count(&own, &fresh, options)?;
+    if !own.has(&options.base) {
+        return Err(StageError::with_help(
+            format!("no sentence was spoken by the base, `{}`", options.base),
+            "name the untuned model on the port `base` of `model.audition`",
+        ));
+    }
+    let mut candidates = candidates(&own, checkpoints, &options.base)?;
+    let draws = Draws::new(own.sentences.len(), options.draws, options.seed);
+    for rule in &options.require {
+        rule.judge(&mut candidates, &own, &draws, options)?;
+    }
+    let chosen = preferred(&mut candidates, &own, &draws, options)?;
+    let report = Report::of(chosen, &candidates, (&own, &fresh), &draws, options)?;
+    Ok(Choice { chosen, candidates, report })
+}
+
+fn check_count(own: &Table<'_>, fresh: &Table<'_>, options: &Options) -> Result<(), StageError> {
+    let (found, least) = (own.sentences.len(), options.least.max(1));
+    if found >= least {
+        return Ok(());
+    }
+    let kept = match fresh.sentences.len() {
+        0 => String::new(),
+        kept => format!(", beside {kept} that are kept for the report"),
+    };
+    Err(StageError::with_help(
+        format!("{found} sentences to choose by{kept}, at least {least} are needed"),
+        "the mean of few sentences says little: speak more of them, lower `hold` and report on \
+         other sentences, or lower `least`",
+    ))
+}
+
+impl GatherJob for Options {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let checkpoints = input.items("checkpoints")?;
+        let choice = choose(input.items("input")?, checkpoints, self)?;
+        let chosen = choice.chosen.map(|at| &choice.candidates[at]);
+        let name = chosen.map_or(&*self.base, |candidate| &*candidate.id);
+        let model = match chosen {
+            Some(candidate) => &checkpoints[candidate.checkpoint].fields,
+            None => self.fallback(&choice, input.artifact("base"))?,
+        };
+        let kept =
+            model.iter().map(|(name, value)| (name.to_string(), NewValue::Kept(value.clone())));
+        let report = PortOutput::Artifact(vec![
+            ("report".to_owned(), NewValue::bytes(JSON, to_json(&choice.report)?)),
+            ("chosen".to_owned(), NewValue::Text(name.to_owned())),
+        ]);
+        let output = GatherOutput::default()
+            .with("model", PortOutput::Artifact(kept.collect()))
+            .with("report", report);
+        let told = choice.report.warnings.iter().cloned();
+        let notes = std::iter::once(format!("chose `{name}`")).chain(told);
+        Ok(GatherOutput { notes: notes.map(|note| (note, 1)).collect(), ..output })
+    }
+}
+
+impl Options {
+    /// The model if no candidate is good enough.
+    fn fallback<'a>(
+        &self,
+        choice: &Choice,
+        base: Option<&'a Fields>,
+    ) -> Result<&'a Fields, StageError> {
+        let out = choice.candidates.iter().filter_map(|candidate| {
+            Some(format!("`{}`: {}", candidate.id, candidate.out.as_deref()?))
+        });
+        let reasons = out.collect::<Vec<_>>().join("; ");
+        let message = format!("no candidate meets the requirements: {reasons}");
+        match (base, self.falls_back) {
+            (Some(base), true) => Ok(base),
+            (None, true) => Err(StageError::with_help(
+                format!("{message}; and `none = \"base\"` has no model on the port `base`"),
+                "name the untuned model: `base = \"…\"`; where the checkpoints are adapters, \
+                 nothing takes their place: write `none = \"fail\"`",
+            )),
+            (_, false) => Err(StageError::with_help(
+                message,
+                "train for longer or on other clips, or ask for less in `require`",
+            )),
+        }
+    }
+}

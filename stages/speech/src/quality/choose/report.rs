@@ -1,0 +1,146 @@
+//! The report of a choice: every candidate beside the base, and why each was not chosen.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use stage_core::StageError;
+use stage_core::expression;
+
+use super::candidate::{Candidate, Line};
+use super::options::Options;
+use super::require::broken_base;
+use crate::quality::beside::{Measure, Measures, beside};
+use crate::statistics::bootstrap::Draws;
+use crate::statistics::table::Table;
+
+/// Figures of a recogniser, which hears words and no voice.
+const HEARD: [&str; 5] = ["cer", "wer", "substitutions", "insertions", "deletions"];
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    pub base: String,
+    /// None: no candidate meets the requirements.
+    pub chosen: Option<String>,
+    /// The checkpoint with the lowest loss on held-out clips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lowest_loss: Option<String>,
+    pub confidence: f64,
+    pub draws: usize,
+    /// Sentences of the choice, and those that took no part in it.
+    pub sentences: usize,
+    pub fresh_sentences: usize,
+    pub requirements: Vec<String>,
+    pub models: Vec<Model>,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Model {
+    pub id: String,
+    pub step: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<f64>,
+    /// The reason why it was not chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+    pub requirements: Vec<Line>,
+    /// Over the sentences of the choice.
+    pub measures: Measures,
+    /// The same over the sentences that took no part in it; of the chosen one alone.
+    #[serde(skip_serializing_if = "Measures::is_empty")]
+    pub fresh: Measures,
+}
+
+impl Report {
+    pub fn of(
+        chosen: Option<usize>,
+        candidates: &[Candidate],
+        (own, fresh): (&Table<'_>, &Table<'_>),
+        draws: &Draws,
+        options: &Options,
+    ) -> Result<Report, StageError> {
+        let measures = measures(options);
+        let whole = |table: &Table<'_>, draws: &Draws, id: &str| {
+            beside(&measures, (id, &options.base), table, draws, options.confidence)
+        };
+        // The base lacks nothing that its sentences could have.
+        whole(own, draws, &options.base).map_err(|missing| broken_base(options, &missing))?;
+        let of_fresh = Draws::new(fresh.sentences.len(), options.draws, options.seed);
+        let mut warnings = warnings(options, fresh.sentences.len());
+        let mut models = Vec::new();
+        for (at, candidate) in candidates.iter().enumerate() {
+            let is_chosen = chosen == Some(at);
+            let mut on_fresh = Measures::new();
+            if is_chosen && !fresh.sentences.is_empty() {
+                match whole(fresh, &of_fresh, &candidate.id) {
+                    Ok(found) => on_fresh = found,
+                    Err(missing) => {
+                        warnings
+                            .push(format!("nothing is shown of the other sentences: {missing}"));
+                    }
+                }
+            }
+            models.push(Model {
+                id: candidate.id.clone(),
+                step: candidate.step,
+                held_out: candidate.held_out,
+                out: candidate.out.clone(),
+                requirements: candidate.lines.clone(),
+                // Without a figure it is out, and the reason names it.
+                measures: whole(own, draws, &candidate.id).unwrap_or_default(),
+                fresh: on_fresh,
+            });
+        }
+        let losses = candidates.iter().filter(|candidate| candidate.held_out.is_some());
+        let loss = |candidate: &&Candidate| candidate.held_out.unwrap_or(f64::INFINITY);
+        let lowest = losses.min_by(|one, other| loss(one).total_cmp(&loss(other)));
+        Ok(Report {
+            base: options.base.clone(),
+            chosen: chosen.map(|at| candidates[at].id.clone()),
+            lowest_loss: lowest.map(|candidate| candidate.id.clone()),
+            confidence: options.confidence,
+            draws: options.draws,
+            sentences: own.sentences.len(),
+            fresh_sentences: fresh.sentences.len(),
+            requirements: options.require.iter().map(|rule| rule.text.clone()).collect(),
+            models,
+            warnings,
+        })
+    }
+}
+
+/// Everything that is required or preferred, once.
+fn measures(options: &Options) -> Vec<Measure> {
+    let required = options.require.iter().flat_map(|rule| rule.comparisons());
+    let required = required.map(|comparison| comparison.measure());
+    let preferred = options.prefer.iter().map(|one| (&one.measure, one.text.as_str()));
+    let mut known = BTreeSet::new();
+    let all = required.chain(preferred).filter(|(whole, text)| {
+        // A side that needs the base has no value of its own.
+        !whole.has_base() && known.insert((*text).to_owned())
+    });
+    all.map(|(whole, text)| Measure { text: text.to_owned(), whole: whole.clone() }).collect()
+}
+
+fn warnings(options: &Options, fresh: usize) -> Vec<String> {
+    let texts = options.require.iter().map(|rule| &rule.text);
+    let texts = texts.chain(options.prefer.iter().map(|one| &one.text));
+    let fields: BTreeSet<String> =
+        texts.flat_map(|text| expression::fields(text).into_keys()).collect();
+    let mut warnings = Vec::new();
+    if !fields.is_empty() && fields.iter().all(|field| HEARD.contains(&field.as_str())) {
+        warnings.push(
+            "only a recogniser chose, which also understands a voice at one pitch: require \
+             `median(f0_range)` too"
+                .to_owned(),
+        );
+    }
+    if fresh == 0 {
+        warnings.push(
+            "the choice saw every sentence, which flatters the chosen one: look at its figures for \
+             other sentences"
+                .to_owned(),
+        );
+    }
+    warnings
+}

@@ -1,0 +1,190 @@
+//! Requirements: shown by the bound of an interval, not by the mean.
+//!
+//! A candidate passes `mean(cer) <= base + 0.01` if the whole interval of the difference is below
+//! the margin. The interval holds for all candidates at once, so that more candidates do not make
+//! it easier for one of them to pass by chance.
+
+use stage_core::StageError;
+use stage_core::expression::{self, Comparison, Relation, Requirement};
+
+use super::candidate::{Candidate, Line};
+use super::options::Options;
+use crate::numbers::rounded;
+use crate::statistics::aggregate::{Measured, all};
+use crate::statistics::bootstrap::Draws;
+use crate::statistics::simultaneous::{Bounds, bounds};
+use crate::statistics::table::Table;
+
+/// A requirement as it was written.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub text: String,
+    pub requirement: Requirement,
+}
+
+impl Rule {
+    pub fn read(texts: &[&str]) -> Result<Vec<Rule>, StageError> {
+        let rule = |text: &&str| match expression::requirement(text) {
+            Ok(requirement) => Ok(Rule { text: (*text).to_owned(), requirement }),
+            Err(fault) => Err(StageError::failed(format!("`{text}`: {}", fault.message))),
+        };
+        texts.iter().map(rule).collect()
+    }
+
+    /// Leaves out the candidates that do not meet it.
+    pub fn judge(
+        &self,
+        candidates: &mut [Candidate],
+        table: &Table<'_>,
+        draws: &Draws,
+        options: &Options,
+    ) -> Result<(), StageError> {
+        let mut met = self.requirement.judge(candidates, table, draws, options)?;
+        for (candidate, met) in candidates.iter_mut().zip(&mut met) {
+            if !*met && candidate.is_in() {
+                let told: Vec<String> = candidate.lines.iter().filter_map(Line::told).collect();
+                candidate.leave(match told.is_empty() {
+                    true => format!("`{}` does not hold", self.text),
+                    false => told.join("; "),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The comparisons in it.
+    pub fn comparisons(&self) -> Vec<&Comparison> {
+        let mut found = Vec::new();
+        self.requirement.collect(&mut found);
+        found
+    }
+}
+
+/// The parts of a requirement, as methods of this crate.
+trait Parts {
+    fn judge(
+        &self,
+        candidates: &mut [Candidate],
+        table: &Table<'_>,
+        draws: &Draws,
+        options: &Options,
+    ) -> Result<Vec<bool>, StageError>;
+
+    fn collect<'a>(&'a self, found: &mut Vec<&'a Comparison>);
+}
+
+impl Parts for Requirement {
+    fn judge(
+        &self,
+        candidates: &mut [Candidate],
+        table: &Table<'_>,
+        draws: &Draws,
+        options: &Options,
+    ) -> Result<Vec<bool>, StageError> {
+        let (left, right, joined): (_, _, fn(bool, bool) -> bool) = match self {
+            Requirement::Compare(comparison) => {
+                return compared(comparison, candidates, table, draws, options);
+            }
+            Requirement::And(left, right) => (left, right, |left, right| left && right),
+            Requirement::Or(left, right) => (left, right, |left, right| left || right),
+        };
+        let left = left.judge(candidates, table, draws, options)?;
+        let right = right.judge(candidates, table, draws, options)?;
+        Ok(left.into_iter().zip(right).map(|(left, right)| joined(left, right)).collect())
+    }
+
+    fn collect<'a>(&'a self, found: &mut Vec<&'a Comparison>) {
+        match self {
+            Requirement::Compare(comparison) => found.push(comparison),
+            Requirement::And(left, right) | Requirement::Or(left, right) => {
+                left.collect(found);
+                right.collect(found);
+            }
+        }
+    }
+}
+
+/// The two sides of a comparison for one candidate, with those of the base.
+struct Sides {
+    left: Measured,
+    right: Measured,
+    base: [Option<Measured>; 2],
+}
+
+impl Sides {
+    fn difference(&self, places: &[u32]) -> f64 {
+        let base =
+            |at: usize| self.base[at].as_ref().map_or(f64::NAN, |own| own.value(places, f64::NAN));
+        self.left.value(places, base(1)) - self.right.value(places, base(0))
+    }
+}
+
+fn compared(
+    comparison: &Comparison,
+    candidates: &mut [Candidate],
+    table: &Table<'_>,
+    draws: &Draws,
+    options: &Options,
+) -> Result<Vec<bool>, StageError> {
+    let of_base = |is_needed: bool, side| {
+        let measured = || Measured::of(side, &options.base, table);
+        is_needed.then(measured).transpose().map_err(|missing| broken_base(options, &missing))
+    };
+    let base = [
+        of_base(comparison.right.has_base(), &comparison.left)?,
+        of_base(comparison.left.has_base(), &comparison.right)?,
+    ];
+    let places = all(table.sentences.len());
+    let (mut judged, mut values, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, candidate) in candidates.iter_mut().enumerate() {
+        if candidate.out.is_some() && !table.has(&candidate.id) {
+            continue;
+        }
+        let left = Measured::of(&comparison.left, &candidate.id, table);
+        let right = Measured::of(&comparison.right, &candidate.id, table);
+        let sides = match (left, right) {
+            (Ok(left), Ok(right)) => Sides { left, right, base: base.clone() },
+            (Err(missing), _) | (_, Err(missing)) => {
+                candidate.leave(missing.to_string());
+                continue;
+            }
+        };
+        let value = sides.difference(&places);
+        let own: Vec<f64> = draws.iter().map(|draw| sides.difference(draw)).collect();
+        if !value.is_finite() || own.iter().any(|one| !one.is_finite()) {
+            candidate.leave(format!("`{}` gives no finite number", comparison.text));
+            continue;
+        }
+        judged.push(at);
+        values.push(value);
+        drawn.push(own);
+    }
+    let bounds = bounds(&values, &drawn, options.confidence);
+    let mut met = vec![false; candidates.len()];
+    for ((at, value), Bounds { low, high }) in judged.into_iter().zip(values).zip(bounds) {
+        met[at] = match comparison.relation {
+            Relation::Less => high < 0.0,
+            Relation::LessOrEqual => high <= 0.0,
+            Relation::Greater => low > 0.0,
+            Relation::GreaterOrEqual => low >= 0.0,
+            Relation::Equal | Relation::NotEqual => false,
+        };
+        candidates[at].lines.push(Line {
+            comparison: comparison.text.clone(),
+            difference: rounded(value),
+            low: rounded(low),
+            high: rounded(high),
+            met: met[at],
+        });
+    }
+    Ok(met)
+}
+
+/// Nothing can be compared with a base that lacks a figure.
+pub fn broken_base(options: &Options, missing: &impl std::fmt::Display) -> StageError {
+    StageError::with_help(
+        format!("the base, `{}`, cannot be compared with: {missing}", options.base),
+        "`throstle items --quarantined` on the stages before shows sentences that were left out; \
+         a measure that some sentences do not have cannot be compared",
+    )
+}

@@ -1,0 +1,98 @@
+//! `quality.gain`: what each model gained over the untuned base.
+
+use serde::Serialize;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup, StageError,
+};
+use stage_formats::checkpoint::STEP;
+
+use super::beside::{Measure, Measures, beside};
+use super::choose::place;
+use crate::plain::{JSON, to_json};
+use crate::statistics::bootstrap::Draws;
+use crate::statistics::table::Table;
+
+struct Gain {
+    base: String,
+    measures: Vec<Measure>,
+    confidence: f64,
+    draws: usize,
+    seed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    base: String,
+    confidence: f64,
+    draws: usize,
+    sentences: usize,
+    models: Vec<Model>,
+}
+
+#[derive(Debug, Serialize)]
+struct Model {
+    id: String,
+    step: f64,
+    measures: Measures,
+}
+
+pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    let measures: Result<Vec<Measure>, StageError> =
+        parameters.texts("measures")?.into_iter().map(Measure::read).collect();
+    Ok(Job::Gather(Box::new(Gain {
+        base: parameters.text("base_name")?.to_owned(),
+        measures: measures?,
+        confidence: parameters.number("confidence")?,
+        draws: parameters.integer("bootstrap")?.max(1) as usize,
+        seed: parameters.integer("seed")? as u64,
+    })))
+}
+
+impl GatherJob for Gain {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let table = Table::of(items, place);
+        let table = table.map_err(|twice| StageError::failed(twice.to_string()))?;
+        if !table.has(&self.base) {
+            return Err(StageError::with_help(
+                format!("no sentence was spoken by the base, `{}`", self.base),
+                "name the untuned model on the port `base` of `model.audition`",
+            ));
+        }
+        let draws = Draws::new(table.sentences.len(), self.draws, self.seed);
+        let mut models = Vec::new();
+        for id in table.candidates() {
+            let names = (id, self.base.as_str());
+            let measures = beside(&self.measures, names, &table, &draws, self.confidence)
+                .map_err(|missing| incomplete(id, &missing))?;
+            let own = items.iter().find(|item| place(item).0 == id);
+            let step = own.and_then(|item| item.fields.number(STEP)).unwrap_or(0.0);
+            models.push(Model { id: id.to_owned(), step, measures });
+        }
+        models.sort_by(|one, other| {
+            let first = |model: &Model| model.id != self.base;
+            (first(one), one.step)
+                .partial_cmp(&(first(other), other.step))
+                .unwrap_or(std::cmp::Ordering::Equal)
+                .then_with(|| one.id.cmp(&other.id))
+        });
+        let report = Report {
+            base: self.base.clone(),
+            confidence: self.confidence,
+            draws: self.draws,
+            sentences: table.sentences.len(),
+            models,
+        };
+        let json = ("report".to_owned(), NewValue::bytes(JSON, to_json(&report)?));
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(vec![json])))
+    }
+}
+
+fn incomplete(model: &str, missing: &impl std::fmt::Display) -> StageError {
+    StageError::with_help(
+        format!("`{model}` cannot be compared: {missing}"),
+        "models are compared by the sentences that all of them have spoken, with every figure; \
+         `dataset.filter` leaves sentences out",
+    )
+}

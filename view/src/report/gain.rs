@@ -1,0 +1,170 @@
+//! Models beside the untuned base: the tables of `quality.gain` and `quality.choose`.
+
+use engine::store::ReadError;
+use serde_json::Value;
+
+use super::seen::{Seen, json};
+
+/// The kinds, and the places of their tables.
+const KINDS: [(&str, (&str, &str)); 2] =
+    [("quality.gain", ("output", "report")), ("quality.choose", ("report", "report"))];
+
+/// The table of one stage.
+#[derive(Debug, Default, PartialEq)]
+pub struct Comparison {
+    pub stage: String,
+    pub base: String,
+    pub sentences: u64,
+    pub confidence: f64,
+    /// In the order of the columns.
+    pub measures: Vec<String>,
+    pub models: Vec<Model>,
+    /// The stage has chosen one of the models, or the base.
+    pub chosen: Option<String>,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Model {
+    pub name: String,
+    /// By position in `measures`.
+    pub figures: Vec<Option<Figure>>,
+    /// The reason why it was not chosen.
+    pub out: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Figure {
+    pub value: f64,
+    pub base: f64,
+    /// Value minus base, and its bounds.
+    pub difference: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Figure {
+    /// True if the interval shows a difference.
+    pub fn is_shown(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+}
+
+/// All of them, by the stages in their order.
+pub fn comparisons(seen: &Seen) -> Result<Vec<Comparison>, ReadError> {
+    let mut found = Vec::new();
+    for stage in &seen.stages {
+        let place = KINDS.iter().find(|(kind, _)| *kind == stage.spec.kind.name);
+        let (Some((_, place)), Some(outcome)) = (place, &stage.outcome) else { continue };
+        if let Some(report) = json(seen.store, outcome, *place)? {
+            found.extend(read(&stage.spec.name, &report));
+        }
+    }
+    Ok(found)
+}
+
+fn read(stage: &str, report: &Value) -> Option<Comparison> {
+    let models = report["models"].as_array()?;
+    let mut measures: Vec<String> = Vec::new();
+    for name in
+        models.iter().filter_map(|model| model["measures"].as_object()).flat_map(|own| own.keys())
+    {
+        if !measures.contains(name) {
+            measures.push(name.clone());
+        }
+    }
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(text);
+    let base = text(&report["base"])?;
+    let mut comparison = Comparison {
+        stage: stage.to_owned(),
+        base: base.clone(),
+        sentences: report["sentences"].as_u64().unwrap_or_default(),
+        confidence: report["confidence"].as_f64().unwrap_or_default(),
+        models: models.iter().filter_map(|model| read_model(model, &measures)).collect(),
+        // `quality.gain` chooses nothing.
+        chosen: report.get("chosen").map(|chosen| text(chosen).unwrap_or_else(|| base.clone())),
+        warnings: warnings.collect(),
+        measures,
+    };
+    comparison.add_base();
+    Some(comparison)
+}
+
+fn read_model(model: &Value, measures: &[String]) -> Option<Model> {
+    let figure = |name: &String| {
+        let own = &model["measures"][name.as_str()];
+        let difference = &own["difference"];
+        Some(Figure {
+            value: own["value"].as_f64()?,
+            base: own["base"].as_f64()?,
+            difference: difference["value"].as_f64()?,
+            low: difference["low"].as_f64()?,
+            high: difference["high"].as_f64()?,
+        })
+    };
+    Some(Model {
+        name: model["id"].as_str()?.to_owned(),
+        figures: measures.iter().map(figure).collect(),
+        out: model["out"].as_str().map(str::to_owned),
+    })
+}
+
+impl Comparison {
+    /// The base is among the models of `quality.gain`; a choice has its figures with the others.
+    fn add_base(&mut self) {
+        if self.models.iter().any(|model| model.name == self.base) {
+            return;
+        }
+        let known = |at: usize| {
+            let figures = self.models.iter().filter_map(|model| *model.figures.get(at)?);
+            let base = figures.map(|figure| figure.base).next();
+            base.map(|value| Figure { value, base: value, ..Figure::default() })
+        };
+        let figures = (0..self.measures.len()).map(known).collect();
+        self.models.insert(0, Model { name: self.base.clone(), figures, out: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn figure(value: f64, low: f64, high: f64) -> Value {
+        json!({ "value": value, "base": 0.3,
+            "difference": { "value": value - 0.3, "low": low, "high": high } })
+    }
+
+    #[test]
+    fn the_base_and_every_model_have_a_row_with_their_figures() {
+        let report = json!({ "base": "base", "chosen": "step-4", "sentences": 50, "confidence": 0.9,
+            "warnings": ["w"],
+            "models": [
+                { "id": "step-2", "out": "worse", "measures": { "mean(cer)": figure(0.3, -0.1, 0.1) } },
+                { "id": "step-4", "measures": { "mean(cer)": figure(0.1, -0.3, -0.1) } },
+                { "id": "step-6", "out": "the sentence `a` was not measured", "measures": {} },
+            ] });
+        let found = read("chosen", &report).unwrap();
+        let names: Vec<&str> = found.models.iter().map(|model| model.name.as_str()).collect();
+        assert_eq!(names, ["base", "step-2", "step-4", "step-6"]);
+        let shown: Vec<Option<bool>> =
+            found.models.iter().map(|model| model.figures[0].map(|own| own.is_shown())).collect();
+        assert_eq!(shown, [Some(false), Some(false), Some(true), None]);
+        assert_eq!(found.models[0].figures[0].unwrap().value, 0.3);
+        assert_eq!((found.chosen.as_deref(), found.sentences), (Some("step-4"), 50));
+    }
+
+    #[test]
+    fn a_choice_of_the_base_and_a_table_without_a_choice_differ() {
+        let choice = json!({ "base": "base", "chosen": null, "models": [] });
+        assert_eq!(read("s", &choice).unwrap().chosen.as_deref(), Some("base"));
+        let gain =
+            json!({ "base": "base", "models": [{ "id": "base", "measures": {} }, "damaged"] });
+        let found = read("s", &gain).unwrap();
+        assert_eq!((found.chosen, found.models.len()), (None, 1));
+        assert_eq!(read("s", &json!([])), None);
+    }
+}

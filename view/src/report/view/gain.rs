@@ -1,0 +1,108 @@
+//! Models beside the untuned base, with the differences and their intervals.
+
+use maud::{Markup, html};
+
+use super::table::{Cell, Table};
+use super::{Section, number, text};
+use crate::report::gain::{Comparison, Figure, Model};
+
+pub fn section(comparisons: &[Comparison]) -> Option<Section> {
+    let body = html! { @for comparison in comparisons { (of(comparison)) } };
+    (!comparisons.is_empty()).then_some(Section { id: "gain", title: "Gain", body })
+}
+
+fn of(comparison: &Comparison) -> Markup {
+    let Comparison { stage, base, sentences, confidence, .. } = comparison;
+    let caption = format!(
+        "{stage}: models beside {base}, {sentences} sentences, intervals of {} %",
+        number(confidence * 100.0)
+    );
+    let measures: Vec<String> =
+        comparison.measures.iter().map(|measure| format!(">{}", text(measure))).collect();
+    let mut headings = vec!["Model"];
+    headings.extend(measures.iter().map(String::as_str));
+    headings.extend(comparison.chosen.as_ref().map(|_| "Result"));
+    let mut table = Table::new(text(&caption), &headings);
+    for model in &comparison.models {
+        let figures = model.figures.iter().map(|figure| match figure {
+            Some(figure) => Cell::number(shown(figure, model.name == *base), figure.value),
+            None => Cell::empty(),
+        });
+        let result = comparison.chosen.as_ref().map(|chosen| result(model, chosen, base));
+        table.row(std::iter::once(Cell::text(text(&model.name))).chain(figures).chain(result));
+    }
+    html! {
+        (table.render())
+        @for warning in &comparison.warnings { p.note { (text(warning)) } }
+    }
+}
+
+fn shown(figure: &Figure, is_base: bool) -> Markup {
+    let signed = |value: f64| match value > 0.0 {
+        true => format!("+{}", number(value)),
+        false => number(value),
+    };
+    html! {
+        (number(figure.value))
+        @if !is_base {
+            br;
+            span.unit {
+                (signed(figure.difference)) " (" (signed(figure.low)) " to " (signed(figure.high)) ")"
+                @if !figure.is_shown() { ", no difference shown" }
+            }
+        }
+    }
+}
+
+fn result(model: &Model, chosen: &str, base: &str) -> Cell {
+    match &model.out {
+        _ if model.name == chosen => Cell::text(html! { strong { "chosen" } }),
+        Some(reason) => Cell::prose(text(reason)),
+        None if model.name == base => Cell::text("the base"),
+        None => Cell::empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_model_stands_beside_the_base_with_its_difference_and_the_reason() {
+        let figure = |value: f64, difference: f64, low: f64, high: f64| {
+            Some(Figure { value, base: 0.3, difference, low, high })
+        };
+        let model = |name: &str, figure, out: Option<&str>| Model {
+            name: name.to_owned(),
+            figures: vec![figure],
+            out: out.map(str::to_owned),
+        };
+        let comparison = Comparison {
+            stage: "chosen".into(),
+            base: "base".into(),
+            sentences: 50,
+            confidence: 0.9,
+            measures: vec!["mean(cer)".into()],
+            models: vec![
+                model("base", figure(0.3, 0.0, 0.0, 0.0), None),
+                model("step-2", figure(0.31, 0.01, -0.1, 0.1), Some("<not> good enough")),
+                model("step-4", figure(0.1, -0.2, -0.3, -0.1), None),
+            ],
+            chosen: Some("step-4".into()),
+            warnings: vec!["told".into()],
+        };
+        let html = section(&[comparison]).unwrap().render().into_string();
+        for part in [
+            "models beside base, 50 sentences, intervals of 90 %",
+            "+0.01 (-0.1 to +0.1), no difference shown",
+            "-0.2 (-0.3 to -0.1)</span>",
+            "<strong>chosen</strong>",
+            "&lt;not&gt; good enough",
+            "told",
+        ] {
+            assert!(html.contains(part), "{part} is not in {html}");
+        }
+        assert!(section(&[]).is_none());
+    }
+}
