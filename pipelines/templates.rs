@@ -9,23 +9,32 @@
         data: Some(&DEMO_DATA),
         ..recipe!("demo", "From recordings to a small voice in a minute, recordings included", None)
     },
-    recipe!(
-        "finnish-fish",
-        "A Finnish voice from the weights of openaudio-s1-mini, in four phases",
-        Some(
-            "put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`"
+    Template {
+        beside: &[("sentences.txt", include_bytes!("finnish-fish/sentences.txt"))],
+        ..recipe!(
+            "finnish-fish",
+            "A Finnish voice from the weights of openaudio-s1-mini, in four phases",
+            Some(
+                "put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`"
+            )
         )
-    ),
-    recipe!(
-        "gujarati-mms",
-        "A Gujarati voice from the weights of MMS, on one T4",
-        Some("put the weights into its `models/mms-tts-guj` and the recordings into its `data`")
-    ),
-    recipe!(
-        "amharic-xtts",
-        "An Amharic voice from the weights of XTTS v2, in a script that they do not know",
-        Some("put the weights into its `models/xtts-v2` and the recordings into its `data`")
-    ),
+    },
+    Template {
+        beside: &[("sentences.txt", include_bytes!("gujarati-mms/sentences.txt"))],
+        ..recipe!(
+            "gujarati-mms",
+            "A Gujarati voice from the weights of MMS, on one T4",
+            Some("put the weights into its `models/mms-tts-guj` and the recordings into its `data`")
+        )
+    },
+    Template {
+        beside: &[("sentences.txt", include_bytes!("amharic-xtts/sentences.txt"))],
+        ..recipe!(
+            "amharic-xtts",
+            "An Amharic voice from the weights of XTTS v2, in a script that they do not know",
+            Some("put the weights into its `models/xtts-v2` and the recordings into its `data`")
+        )
+    },
     Template {
         beside: &[("run.ipynb", include_bytes!("kaggle-vits/run.ipynb"))],
         ..recipe!(

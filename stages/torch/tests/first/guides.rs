@@ -67,6 +67,7 @@ fn every_command_of_the_finnish_guide_works() {
     follow("docs/guides/finnish-fish.md", |project, folder| {
         models::write_fish(&project.file(&format!("{folder}/models/openaudio-s1-mini")));
         recordings::write_folders(project, folder);
+        project.write(&format!("{folder}/sentences.txt"), "Hei vaan.\nTule tänne.\n");
         let manifest = format!("{folder}/pipeline.toml");
         // The preflight would correctly find that the base is untrained.
         project.replace(&manifest, "epochs = 60.0", "steps = 1\npreflight = false");
@@ -84,6 +85,7 @@ fn every_command_of_the_gujarati_guide_works() {
     follow("docs/guides/gujarati-mms.md", |project, folder| {
         models::write_vits(&project.file(&format!("{folder}/models/mms-tts-guj")));
         recordings::write_tables(project, folder, "આજે હવામાન ખૂબ સરસ છે.");
+        project.write(&format!("{folder}/sentences.txt"), "આજે હવામાન સરસ છે.\n");
         let manifest = format!("{folder}/pipeline.toml");
         project.replace(&manifest, "epochs = 200.0", "steps = 1");
         project.replace(&manifest, "patience = 20", "patience = 0");
@@ -95,6 +97,7 @@ fn every_command_of_the_amharic_guide_works() {
     follow("docs/guides/amharic-xtts.md", |project, folder| {
         models::write_xtts(&project.file(&format!("{folder}/models/xtts-v2")));
         recordings::write_table(project, folder, "ሰላም ለሁሉም። ዛሬ አየሩ በጣም ጥሩ ነው። እንደምን አደርክ?");
+        project.write(&format!("{folder}/sentences.txt"), "ዛሬ አየሩ ጥሩ ነው።\n");
         let manifest = format!("{folder}/pipeline.toml");
         project.replace(&manifest, "epochs = 40.0", "steps = 1\npreflight = false");
         project.replace(&manifest, "train_first = \"5%\"", "train_first = 0");

@@ -109,6 +109,7 @@ fn fish_speech_speaks_finnish() {
         "adapters.patience=0",
         "adapters.preflight=false",
         "sentences.sentences=[\"Hei vaan.\"]",
+        "comparison.first=2",
     ];
     let journey = Journey::on_the_cpu("finnish-fish", &set);
     models::write_fish(&journey.project.file("voice/models/openaudio-s1-mini"));
@@ -119,18 +120,28 @@ fn fish_speech_speaks_finnish() {
     // As the extraction of the original leaves them: beside the clips, in 64-bit integers.
     let tokens = journey.project.read("voice/out/tokens/eero/eero_01.npy");
     assert!(String::from_utf8_lossy(&tokens[..64]).contains("'descr': '<i8'"));
-    journey.assert_report_shows(&["CC-BY-NC-SA-4.0"]);
+    // Three models in one table, on the page and as JSON.
+    let gain: serde_json::Value =
+        serde_json::from_slice(&journey.project.read("voice/out/gain.json")).unwrap();
+    let models = gain["models"].as_array().unwrap().iter().map(|model| model["id"].as_str());
+    assert_eq!(models.collect::<Vec<_>>(), [Some("base"), Some("finnish"), Some("merged")]);
+    let figure = &gain["models"][2]["measures"]["mean(longest_silence)"]["difference"];
+    assert!(figure["low"].as_f64() <= figure["high"].as_f64(), "{figure}");
+    journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models beside base, 2 sentences"]);
 }
 
 #[test]
 fn mms_speaks_gujarati() {
-    let journey = Journey::on_the_cpu("gujarati-mms", &["trained.epochs=2", "trained.patience=0"]);
+    let journey = Journey::on_the_cpu(
+        "gujarati-mms",
+        &["trained.epochs=2", "trained.patience=0", "comparison.first=2"],
+    );
     models::write_vits(&journey.project.file("voice/models/mms-tts-guj"));
     recordings::write_tables(&journey.project, "voice", "આજે હવામાન ખૂબ સરસ છે.");
     assert_eq!(journey.travel("heard"), ["001.wav", "002.wav", "003.wav"]);
     assert!(!journey.project.names("voice/out/auditions").is_empty());
     assert!(journey.project.names("voice/out/voice").contains(&"vocab.json".to_owned()));
-    journey.assert_report_shows(&["CC-BY-NC-4.0", "Held-out loss"]);
+    journey.assert_report_shows(&["CC-BY-NC-4.0", "Held-out loss", "models beside base"]);
 }
 
 #[test]
