@@ -28,6 +28,7 @@ mod resolve;
 mod schema;
 mod session;
 mod source;
+mod sweep;
 mod target;
 mod unit;
 mod value;

@@ -36,9 +36,10 @@ pub struct Draft {
     meant: Vec<&'static str>,
 }
 
-/// One parameter of a matrix.
+/// One parameter of a matrix, or the trials of a sweep, which change several parameters together.
 #[derive(Clone)]
 pub struct Axis {
+    /// The name in brackets: that of the parameter, or `trial`.
     pub parameter: &'static str,
     pub values: Vec<AxisValue>,
 }
@@ -47,7 +48,8 @@ pub struct Axis {
 pub struct AxisValue {
     /// The label in the names of the instances.
     pub label: String,
-    pub value: ParameterValue,
+    /// Parameters with their values; `Absent` leaves one out.
+    pub values: Vec<(&'static str, ParameterValue)>,
 }
 
 /// References must be kept even if other parts of a stage are wrong, so that one wrong stage does
@@ -384,7 +386,7 @@ impl Axis {
                 .add(Problem::new("duplicate_value", node.span, message).label("the second time"));
             return;
         }
-        self.values.push(AxisValue { label, value });
+        self.values.push(AxisValue { label, values: vec![(self.parameter, value)] });
     }
 }
 

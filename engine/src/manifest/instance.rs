@@ -6,9 +6,9 @@ use super::draft::{Axis, Draft};
 use super::problem::{Collector, Problem, Span};
 use super::reference::Target;
 use super::written::MOST_STAGES;
-use stage_core::Parameters;
+use stage_core::{ParameterValue, Parameters};
 
-/// One parameter of the matrix of one written stage.
+/// One axis of the matrix of one written stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct AxisId {
     stage: usize,
@@ -104,8 +104,9 @@ impl Instances {
         choice.reverse();
         let mut parameters = draft.values.clone();
         for (id, value) in choice.iter().filter(|(id, _)| id.stage == stage) {
-            let axis = axis(drafts, *id);
-            parameters.0.insert(axis.parameter.to_owned(), axis.values[*value].value.clone());
+            let values = axis(drafts, *id).values[*value].values.iter();
+            let set = values.filter(|(_, value)| *value != ParameterValue::Absent);
+            parameters.0.extend(set.map(|(name, value)| ((*name).to_owned(), value.clone())));
         }
         let values = choice.iter().map(|(_, value)| *value).collect();
         let suffix = suffix(drafts, &choice);

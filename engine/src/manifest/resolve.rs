@@ -18,6 +18,7 @@ use super::problem::{Collector, Problem, Span};
 use super::reference::{Names, Target};
 use super::remote::remote;
 use super::session::session;
+use super::sweep;
 use super::target::Targets;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
@@ -47,6 +48,7 @@ pub fn resolve(
         stages.insert(stage.name.value.clone(), drafts.len());
         drafts.push(draft::read(stage, catalogue, &checks, problems));
     }
+    sweep::apply(manifest.sweeps, &mut drafts, &stages, &checks, problems);
     let asset_names: BTreeSet<String> = asset_spans.keys().cloned().collect();
     find_references(&mut drafts, &stages, &asset_names, problems);
     warn_unused(&drafts, &asset_spans, problems);

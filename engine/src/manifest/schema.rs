@@ -8,6 +8,7 @@ use super::page::port_type;
 use super::policy::COMMON;
 use super::remote::PUSHING;
 use super::session::MOST_PRICES;
+use super::sweep::{DRAWS, MOST_TRIALS, SCALES};
 
 const NAME: &str = "^[A-Za-z0-9_-]+$";
 
@@ -82,6 +83,52 @@ fn sections() -> Value {
             "type": "object",
             "propertyNames": { "pattern": NAME },
             "additionalProperties": { "$ref": "#/$defs/stage" },
+        },
+        "sweep": {
+            "description": "Trials of a stage, each with other values of some of its parameters.",
+            "type": "object",
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": {
+                "type": "object",
+                "required": ["stage", "over"],
+                "additionalProperties": false,
+                "properties": {
+                    "stage": { "description": "The name of the stage.", "type": "string" },
+                    "over": {
+                        "description": "Parameters, each with a list of values or a range.",
+                        "type": "object",
+                        "minProperties": 1,
+                        "additionalProperties": {
+                            "anyOf": [
+                                { "type": "array", "minItems": 1 },
+                                {
+                                    "type": "object",
+                                    "required": ["from", "to"],
+                                    "additionalProperties": false,
+                                    "properties": {
+                                        "from": {},
+                                        "to": {},
+                                        "scale": { "enum": SCALES },
+                                    },
+                                },
+                                { "type": "string", "pattern": "^\\$[A-Za-z0-9_-]+$" },
+                            ],
+                        },
+                    },
+                    "trials": described(
+                        "The number of trials, the written one included. Default: 8.",
+                        or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_TRIALS })),
+                    ),
+                    "draw": described(
+                        "The way in which trials are drawn. Default: `sobol`.",
+                        or_param(json!({ "enum": DRAWS })),
+                    ),
+                    "seed": described(
+                        "Default: the seed of the pipeline.",
+                        or_param(json!({ "type": "integer", "minimum": 0 })),
+                    ),
+                },
+            },
         },
         "session": {
             "description": "Conditions of a run; they change no result.",

@@ -5,10 +5,13 @@ use super::node::{Entry, Node, Spanned, Table, Value};
 use super::problem::{Collector, Problem, Span};
 use super::session::MOST_PRICES;
 
-pub const SECTIONS: &[&str] =
-    &["pipeline", "assets", "params", "stage", "session", "remote", "executor", "prices", "expect"];
+pub const SECTIONS: &[&str] = &[
+    "pipeline", "assets", "params", "stage", "sweep", "session", "remote", "executor", "prices",
+    "expect",
+];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
+pub const SWEEP_KEYS: &[&str] = &["stage", "over", "trials", "draw", "seed"];
 pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week", "budget"];
 pub const REMOTE_KEYS: &[&str] = &["url", "push", "require", "timeout"];
 pub const PRICE_KEYS: &[&str] = &["per_hour", "vram", "speed"];
@@ -23,6 +26,7 @@ pub struct Manifest {
     pub seed: Option<Node>,
     pub assets: Vec<WrittenAsset>,
     pub stages: Vec<WrittenStage>,
+    pub sweeps: Vec<WrittenSweep>,
     pub stop_after: Option<Node>,
     pub price_per_hour: Option<Node>,
     pub gpu_hours_per_week: Option<Node>,
@@ -60,6 +64,15 @@ pub struct WrittenAsset {
     pub license: Option<Node>,
 }
 
+pub struct WrittenSweep {
+    pub name: Spanned<String>,
+    pub stage: Option<Node>,
+    pub over: Option<Node>,
+    pub trials: Option<Node>,
+    pub draw: Option<Node>,
+    pub seed: Option<Node>,
+}
+
 pub struct WrittenStage {
     pub name: Spanned<String>,
     pub kind: Option<Node>,
@@ -80,6 +93,7 @@ impl Manifest {
                 "pipeline" => manifest.read_pipeline(table, problems),
                 "assets" => manifest.read_assets(table.1, problems),
                 "stage" => manifest.read_stages(table.1, problems),
+                "sweep" => manifest.read_sweeps(table.1, problems),
                 "session" => manifest.read_session(table.1, problems),
                 "remote" => manifest.read_remote(table, problems),
                 "executor" => manifest.read_executors(table.1, problems),
@@ -220,6 +234,33 @@ impl Manifest {
             if let Some((name, table)) = expect_table(entry, problems) {
                 self.stages.push(WrittenStage::read(name, table, problems));
             }
+        }
+    }
+
+    fn read_sweeps(&mut self, table: Table, problems: &mut Collector) {
+        for entry in table.0 {
+            check_name(&entry.key, "a sweep", problems);
+            let Some((name, table)) = expect_table(entry, problems) else { continue };
+            let place = format!("`[sweep.{}]`", name.value);
+            let mut sweep = WrittenSweep {
+                name,
+                stage: None,
+                over: None,
+                trials: None,
+                draw: None,
+                seed: None,
+            };
+            for entry in table.0 {
+                match entry.key.value.as_str() {
+                    "stage" => sweep.stage = Some(entry.node),
+                    "over" => sweep.over = Some(entry.node),
+                    "trials" => sweep.trials = Some(entry.node),
+                    "draw" => sweep.draw = Some(entry.node),
+                    "seed" => sweep.seed = Some(entry.node),
+                    _ => problems.add(unknown_key(&entry.key, &place, SWEEP_KEYS)),
+                }
+            }
+            self.sweeps.push(sweep);
         }
     }
 }

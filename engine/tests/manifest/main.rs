@@ -11,3 +11,4 @@ mod expressions;
 mod hostile;
 mod pipelines;
 mod support;
+mod sweeps;

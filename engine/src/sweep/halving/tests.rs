@@ -135,7 +135,7 @@ fn one_sweep_has_one_winner_in_a_thousand_orders() {
     }
 }
 
-/// The figures of `docs/sweeps.md`.
+/// For rungs that continue from each other.
 #[test]
 fn a_sweep_costs_the_share_that_halving_leaves() {
     for (trials, eta, percent) in [(9, 3, 26.0), (16, 4, 16.0), (27, 3, 11.0)] {

@@ -1,0 +1,108 @@
+//! Sweeps: trials of a stage, and the stages that follow them.
+
+use engine::pipeline::Pipeline;
+use stage_core::ParameterValue;
+
+use crate::support::{errors, pipeline};
+
+const SWEPT: &str = r#"
+[stage.voice]
+use = "audio.resample"
+input = "clips"
+rate = 16000
+[stage.loud]
+use = "audio.loudness"
+input = "voice"
+target = -20
+[stage.quiet]
+use = "audio.loudness"
+input = "loud"
+[stage.all]
+use = "dataset.merge"
+input = ["loud"]
+"#;
+
+fn names(pipeline: &Pipeline) -> Vec<&str> {
+    pipeline.stages.iter().map(|stage| stage.name.as_str()).collect()
+}
+
+fn target(pipeline: &Pipeline, name: &str) -> ParameterValue {
+    pipeline.find(name).unwrap().parameters.get("target").clone()
+}
+
+#[test]
+fn what_depends_on_the_swept_stage_follows_and_the_rest_exists_once() {
+    let over =
+        "[sweep.level]\nstage = \"loud\"\nover = { target = [-23, -20, -16] }\ndraw = \"grid\"\n";
+    let pipeline = pipeline(&format!("{SWEPT}{over}"));
+    // -20 is as written, which trial 0 has.
+    assert_eq!(
+        names(&pipeline),
+        [
+            "clips",
+            "voice",
+            "loud[trial=0]",
+            "loud[trial=1]",
+            "loud[trial=3]",
+            "quiet[trial=0]",
+            "quiet[trial=1]",
+            "quiet[trial=3]",
+            "all"
+        ]
+    );
+    let found =
+        ["loud[trial=0]", "loud[trial=1]", "loud[trial=3]"].map(|name| target(&pipeline, name));
+    assert_eq!(found, [-20.0, -23.0, -16.0].map(ParameterValue::Number));
+    let quiet = pipeline.find("quiet[trial=3]").unwrap();
+    let upstream: Vec<&str> = quiet.upstream().map(|id| pipeline.stage(id).name.as_str()).collect();
+    assert_eq!(upstream, ["loud[trial=3]"]);
+}
+
+#[test]
+fn more_trials_leave_those_before_as_they_are() {
+    let sweep = |trials: usize| {
+        let over = format!(
+            "[sweep.level]\nstage = \"loud\"\ntrials = {trials}\nover = {{ target = {{ from = -30, to = -10 }} }}\n"
+        );
+        pipeline(&format!("{SWEPT}{over}"))
+    };
+    let (few, many) = (sweep(4), sweep(8));
+    assert_eq!(names(&few).iter().filter(|name| name.starts_with("loud[")).count(), 4);
+    for name in names(&few).into_iter().filter(|name| name.starts_with("loud[")) {
+        assert_eq!(target(&few, name), target(&many, name), "{name}");
+    }
+    for trial in 1..8 {
+        let ParameterValue::Number(value) = target(&many, &format!("loud[trial={trial}]")) else {
+            panic!("no number");
+        };
+        assert!((-30.0..=-10.0).contains(&value));
+    }
+}
+
+#[test]
+fn mistakes_in_a_sweep_are_told() {
+    for (sweep, message) in [
+        ("over = { target = [-1, -2] }", "sweep `s` has no `stage`"),
+        ("stage = \"lout\"\nover = { target = [-1, -2] }", "there is no stage `lout`"),
+        ("stage = \"loud\"", "sweep `s` has no `over`"),
+        ("stage = \"loud\"\nover = { traget = [-1, -2] }", "has no parameter `traget`"),
+        ("stage = \"loud\"\nover = { target = 3 }", "should be a list or a range"),
+        ("stage = \"loud\"\nover = { target = { from = -10, to = -30 } }", "ends before it begins"),
+        ("stage = \"loud\"\nover = { target = { from = -30 } }", "needs `from` and `to`"),
+        (
+            "stage = \"loud\"\nover = { target = { from = -30, to = -10, scale = \"log\" } }",
+            "the scale `log` and begins at -30",
+        ),
+        ("stage = \"loud\"\nover = { target = [-1] }\ntrials = 1", "trials"),
+        (
+            "stage = \"loud\"\nover = { target = [-1] }\ndraw = \"sobel\"",
+            "`draw` cannot be `sobel`",
+        ),
+        ("stage = \"loud\"\nover = { target = [-1] }\nrungs = [1]", "has no key `rungs`"),
+    ] {
+        let told = errors(&format!("{SWEPT}[sweep.s]\n{sweep}\n"));
+        assert!(told.contains(message), "{sweep}: {told}");
+    }
+    let twice = "[sweep.a]\nstage = \"loud\"\nover = { target = [-1, -2] }\n[sweep.b]\nstage = \"loud\"\nover = { target = [-1, -2] }\n";
+    assert!(errors(&format!("{SWEPT}{twice}")).contains("two sweeps change stage `loud`"));
+}
