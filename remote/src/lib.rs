@@ -9,6 +9,8 @@ mod address;
 mod archive;
 mod bring;
 mod care;
+#[cfg(feature = "cloud")]
+mod cloud;
 mod folder;
 mod index;
 mod known;

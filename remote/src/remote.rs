@@ -91,7 +91,7 @@ impl Remote {
         rules: Rules,
         cache: Cache,
     ) -> Result<Remote, Trouble> {
-        let place = place(&address)?;
+        let place = place(&address, &settings)?;
         Ok(Remote::at(place, address, settings, rules, cache))
     }
 
@@ -300,9 +300,19 @@ impl Remote {
     }
 }
 
-fn place(address: &Address) -> Result<Arc<dyn Place>, Trouble> {
+fn place(address: &Address, settings: &Settings) -> Result<Arc<dyn Place>, Trouble> {
     match address.folder() {
         Some(folder) => Ok(Arc::new(Folder::new(folder))),
-        None => Err(Trouble::NotBuilt { url: address.to_string() }),
+        None => server(address, settings.timeout),
     }
+}
+
+#[cfg(feature = "cloud")]
+fn server(address: &Address, timeout: Duration) -> Result<Arc<dyn Place>, Trouble> {
+    Ok(Arc::new(crate::cloud::Cloud::new(address.clone(), timeout)))
+}
+
+#[cfg(not(feature = "cloud"))]
+fn server(address: &Address, _: Duration) -> Result<Arc<dyn Place>, Trouble> {
+    Err(Trouble::NotBuilt { url: address.to_string() })
 }

@@ -10,9 +10,7 @@ pub enum Trouble {
     /// A file in it is damaged, and is not used.
     #[error("the remote `{url}` has a wrong `{name}`: {why}")]
     Wrong { url: String, name: String, why: String },
-    #[error(
-        "the remote `{url}` is a bucket or a server, which this program cannot use: use a folder, `file:///…`"
-    )]
+    #[error("the remote `{url}` needs a program that was built with `--features cloud`")]
     NotBuilt { url: String },
     /// The cache of this machine.
     #[error(transparent)]

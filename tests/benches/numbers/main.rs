@@ -13,6 +13,7 @@ mod overhead;
 mod peers;
 mod project;
 mod raw;
+mod remote;
 mod report;
 mod resampling;
 mod stages;
@@ -33,7 +34,7 @@ fn main() {
         return;
     }
     let mut table = Table::default();
-    let parts: [(&str, Measure); 8] = [
+    let parts: [(&str, Measure); 9] = [
         ("start-up", latency::start_up),
         ("latency", latency::measure),
         ("overhead", overhead::measure),
@@ -41,6 +42,7 @@ fn main() {
         ("resampling", resampling::measure),
         ("commands", commands::measure),
         ("memory", memory::measure),
+        ("remote", remote::measure),
         ("report", report::measure),
     ];
     for (name, measure) in parts {
