@@ -1,8 +1,10 @@
-//! Remotes on servers: an S3 server (moto) where it is installed, and servers that lie.
+//! Remotes on servers: emulators of S3 (moto) and of Azure (Azurite) where they can be installed, and
+//! servers that lie.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -77,55 +79,93 @@ fn assert_reads_everything(machine: &Machine) {
     assert_eq!(machine.remote.take_notes(), Vec::<String>::new());
 }
 
-/// A server of moto, ended when it is dropped.
-struct Moto {
+/// An emulator of a service, ended when it is dropped.
+struct Emulator {
     child: Child,
     port: u16,
 }
 
-impl Moto {
-    /// None if it is not installed.
-    fn start() -> Option<Moto> {
+impl Emulator {
+    /// None if it cannot be installed; the reason is printed.
+    fn start(name: &str, arguments: &dyn Fn(u16) -> Vec<String>) -> Option<Emulator> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/stores.sh");
+        let found = Command::new("bash").arg(script).arg(name).stderr(Stdio::inherit()).output();
+        let found = found.unwrap();
+        if !found.status.success() {
+            eprintln!("left out: there is no {name}");
+            return None;
+        }
+        let program = String::from_utf8(found.stdout).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let program = std::env::var("MOTO_SERVER").unwrap_or_else(|_| "moto_server".to_owned());
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-        let moto = Moto { child, port };
+        let mut command = Command::new(program.trim());
+        command.args(arguments(port)).stdout(Stdio::null()).stderr(Stdio::null());
+        let emulator = Emulator { child: command.spawn().unwrap(), port };
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(120), "moto does not listen");
+            assert!(started.elapsed() < Duration::from_secs(120), "{name} does not listen");
             std::thread::sleep(Duration::from_millis(100));
         }
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let head = format!("Host: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n");
+        Some(emulator)
+    }
+
+    fn moto() -> Option<Emulator> {
+        let arguments = |port: u16| ["-H", "127.0.0.1", "-p", &port.to_string()].map(String::from);
+        let moto = Emulator::start("moto", &|port| arguments(port).to_vec())?;
+        let mut stream = TcpStream::connect(("127.0.0.1", moto.port)).unwrap();
+        let head = "Host: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n";
         write!(stream, "PUT /team HTTP/1.1\r\n{head}\r\n").unwrap();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         assert!(answer.contains("200"), "{answer}");
         Some(moto)
     }
+
+    fn azurite() -> Option<Emulator> {
+        // Without the second one, it reports its use to its makers.
+        let flags = ["--silent", "--disableTelemetry", "--inMemoryPersistence", "--blobPort"];
+        let arguments = |port: u16| {
+            let flags = flags.into_iter().map(String::from);
+            flags.chain([port.to_string(), "--skipApiVersionCheck".into()]).collect()
+        };
+        let azurite = Emulator::start("azurite", &arguments)?;
+        let made = Command::new("node")
+            .args(["-e", MAKE_CONTAINER, &azurite.port.to_string()])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Some(azurite)
+    }
 }
 
-impl Drop for Moto {
+/// Signs the request that makes the container `team`: the client has no operation for it. The account and
+/// its key are those of every emulator.
+const MAKE_CONTAINER: &str = r#"
+const crypto = require("crypto"), http = require("http"), port = process.argv[1];
+const account = "devstoreaccount1", date = new Date().toUTCString(), version = "2021-12-02";
+const key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const text = "PUT" + "\n".repeat(12) + `x-ms-date:${date}\nx-ms-version:${version}\n`
+    + `/${account}/${account}/team\nrestype:container`;
+const signature = crypto.createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
+const headers = { "x-ms-date": date, "x-ms-version": version, "content-length": 0,
+    authorization: `SharedKey ${account}:${signature}` };
+const path = `/${account}/team?restype=container`;
+http.request({ host: "127.0.0.1", port, path, method: "PUT", headers }, (answer) => {
+    if (answer.statusCode !== 201) { console.error(answer.statusCode); process.exit(1); }
+}).end();
+"#;
+
+impl Drop for Emulator {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-#[test]
-fn machines_share_results_through_an_s3_server() {
-    let Some(moto) = Moto::start() else {
-        eprintln!("left out: no `moto_server` (pip install 'moto[server,s3]')");
-        return;
-    };
-    // The credentials are read from the environment, of a process of its own.
+/// Runs an ignored test in a process of its own, since credentials are read from the environment.
+fn run_with_environment(test: &str, variables: &[(&str, &str)]) {
     let inner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "inner_s3", "--ignored", "--nocapture"])
-        .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", moto.port))
-        .envs([("AWS_ALLOW_HTTP", "true"), ("AWS_REGION", "us-east-1")])
-        .envs([("AWS_ACCESS_KEY_ID", "me"), ("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2")])
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&[inner.stdout, inner.stderr].concat()).into_owned();
@@ -135,9 +175,46 @@ fn machines_share_results_through_an_s3_server() {
 }
 
 #[test]
+fn machines_share_results_through_an_s3_server() {
+    let Some(moto) = Emulator::moto() else { return };
+    let endpoint = format!("http://127.0.0.1:{}", moto.port);
+    let variables = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "me"),
+        ("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2"),
+    ];
+    run_with_environment("inner_s3", &variables);
+}
+
+#[test]
 #[ignore = "a part of `machines_share_results_through_an_s3_server`"]
 fn inner_s3() {
-    let url = "s3://team/voice";
+    assert_shared("s3://team/voice");
+    // Without a bucket, there is a message without credentials.
+    let absent = machine("s3://no-such-bucket/voice");
+    assert_eq!(absent.remote.outcome(&key()).unwrap(), None);
+    println!("{:?}", absent.remote.take_notes());
+}
+
+#[test]
+fn machines_share_results_through_azure_blob_storage() {
+    let Some(azurite) = Emulator::azurite() else { return };
+    let endpoint = format!("http://127.0.0.1:{}", azurite.port);
+    let variables =
+        [("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", endpoint.as_str())];
+    run_with_environment("inner_azure", &variables);
+}
+
+#[test]
+#[ignore = "a part of `machines_share_results_through_azure_blob_storage`"]
+fn inner_azure() {
+    assert_shared("az://team/voice");
+}
+
+/// A second machine has the results of the first, and the first outcome stays.
+fn assert_shared(url: &str) {
     let one = machine(url);
     let pushed = push(&one, b"one");
     assert_eq!((pushed.objects, pushed.outcomes, pushed.logs), (201, 1, 1));
@@ -152,10 +229,6 @@ fn inner_s3() {
     let verified = third.remote.verify(&|_, _| {}).unwrap();
     assert_eq!(verified.wrong, []);
     assert!(third.remote.garbage(None).unwrap().unused.is_empty());
-    // Without rights, or without a bucket, there is a message and no credential in it.
-    let absent = machine("s3://no-such-bucket/voice");
-    assert_eq!(absent.remote.outcome(&key()).unwrap(), None);
-    println!("{:?}", absent.remote.take_notes());
 }
 
 /// Answers every request with these bytes, and counts them.
