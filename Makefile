@@ -39,7 +39,7 @@ test-cloud:
 lint:
 	@cargo fmt --all --check
 	@$(LIBTORCH_ENV) cargo clippy --workspace --all-targets -- -D warnings; \
-		cargo clippy --workspace --features cli/cloud --lib --test cloud -- -D warnings
+		cargo clippy --workspace --features cli/cloud --test cloud -- -D warnings
 
 doc:
 	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -705,6 +705,9 @@ pub struct RemoteStats {
 
 #[derive(Args, Debug)]
 pub struct RemoteVerify {
+    /// Remove damaged files, and write what this machine has of their contents again.
+    #[arg(long)]
+    pub repair: bool,
     #[command(flatten)]
     pub manifest: ManifestOption,
     #[command(flatten)]

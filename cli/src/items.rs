@@ -41,7 +41,7 @@ pub fn items(
         true => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
         false => {
             let record = outcome(program, &project, &cache, spec)?;
-            rows(&project, &cache, &record, spec, port)?
+            rows(program, &project, &cache, &record, spec, port)?
         }
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
@@ -52,7 +52,7 @@ pub fn items(
             help.unwrap_or_else(|| "list all of them without `--fields`".to_owned()),
         )
     })?;
-    let store = store(&project, &cache)?;
+    let store = store(program, &project, &cache)?;
     let set = Set { store: &store, rows: &listing.rows, fields: &listing.fields };
     if let Some(folder) = &arguments.to {
         return deliver(program, arguments, &set, folder);
@@ -126,7 +126,7 @@ pub fn cat(
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
     let record = outcome(program, &project, &cache, spec)?;
-    let rows = rows(&project, &cache, &record, spec, port)?;
+    let rows = rows(program, &project, &cache, &record, spec, port)?;
     let Some(item) = rows.iter().find(|row| *row.id == *arguments.item) else {
         let known = rows.iter().map(|row| &*row.id);
         let help = suggestion(&arguments.item, "the items are", known).unwrap_or_default();
@@ -135,7 +135,7 @@ pub fn cat(
     };
     let value = one_value(item, arguments.field.as_deref())?;
     let bytes = match value {
-        Value::Blob(blob) => store(&project, &cache)?.read(&blob.digest)?,
+        Value::Blob(blob) => store(program, &project, &cache)?.read(&blob.digest)?,
         Value::Text(text) => format!("{text}\n").into(),
         Value::Number(number) => format!("{number}\n").into(),
     };
@@ -177,9 +177,10 @@ fn one_value<'a>(item: &'a Item, field: Option<&str>) -> Result<&'a Value, CliEr
     }
 }
 
-fn store(project: &Project, cache: &Cache) -> Result<Store, CliError> {
+fn store(program: &Program, project: &Project, cache: &Cache) -> Result<Store, CliError> {
     let index = Arc::new(StatIndex::load(cache)?);
-    Ok(Store::new(cache.clone(), &project.pipeline.base, index))
+    let remote = program.engine_for(project, cache, None, false)?.remote;
+    Ok(Store::with_remote(cache.clone(), &project.pipeline.base, index, remote))
 }
 
 /// Parses `stage` or `stage.port`.
@@ -301,6 +302,7 @@ fn nothing_yet(project: &Project, spec: &StageSpec) -> CliError {
 }
 
 fn rows(
+    program: &Program,
     project: &Project,
     cache: &Cache,
     record: &StageRecord,
@@ -313,7 +315,7 @@ fn rows(
             "name another output",
         )),
         Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
-        Some(PortValue::Dataset { root, .. }) => Ok(store(project, cache)?.items(root)?),
+        Some(PortValue::Dataset { root, .. }) => Ok(store(program, project, cache)?.items(root)?),
     }
 }
 

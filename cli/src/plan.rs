@@ -31,6 +31,7 @@ use super::arguments::{self, Settings};
 use super::deliver;
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
+use super::remote::require_usable;
 
 pub fn check(
     program: &Program,
@@ -41,6 +42,7 @@ pub fn check(
     for warning in &project.warnings {
         program.tell(diagnostic(warning, &program.terminal).trim_end());
     }
+    require_usable(&project)?;
     let trainings = trainings(program, &project);
     let mut courses = String::new();
     match &trainings {

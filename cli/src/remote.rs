@@ -6,9 +6,10 @@ use std::sync::Arc;
 use cache::Cache;
 use engine::engine::Engine;
 use engine::mirror;
-use engine::pipeline::RemoteSpec;
+use engine::misplaced::misplaced;
+use engine::pipeline::{RemoteSpec, StageWork};
 use engine::units;
-use remote::{Remote, Trouble};
+use remote::{Remote, Trouble, Verified};
 use serde_json::json;
 use stage_core::event::Verdict;
 use view::escape::clean;
@@ -34,9 +35,29 @@ impl Program {
         let mut engine = self.engine(threads, verify);
         // Objects from a remote have to be stored.
         if let (Some(spec), false) = (&project.pipeline.remote, cache.is_read_only()) {
+            require_usable(project)?;
             engine.remote = Some(Arc::new(open(spec, cache)?));
         }
         Ok(engine)
+    }
+}
+
+/// Fails if the remote of a project can never be used.
+pub fn require_usable(project: &Project) -> Result<(), CliError> {
+    let Some(spec) = &project.pipeline.remote else { return Ok(()) };
+    let address = &spec.address;
+    if !address.is_supported() {
+        return Err(CliError::usage(
+            Trouble::NotBuilt { url: address.to_string() }.to_string(),
+            "use such a program, or a folder (`file:///shared/cache`)",
+        ));
+    }
+    match misplaced(&project.pipeline, &project.cache_folder, address) {
+        None => Ok(()),
+        Some(why) => Err(CliError::usage(
+            format!("the remote `{address}` cannot be used: {why}"),
+            "name a folder of its own",
+        )),
     }
 }
 
@@ -70,6 +91,7 @@ fn required(
     };
     spec.settings.require = true;
     let cache = program.open(&project)?;
+    require_usable(&project)?;
     let remote = Arc::new(open(&spec, &cache)?);
     Ok((project, cache, remote))
 }
@@ -91,24 +113,26 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
     let pushed = mirror::push(&cache, &remote, &|done, total| meter.tell(done, total));
     meter.end();
     let pushed = pushed.map_err(failed)?;
+    let (checkpoints, behind) = mirror::push_checkpoints(&cache, &remote).map_err(failed)?;
     let logs = mirror::push_logs(&cache, &remote).map_err(failed)?;
     tell_notes(program, &remote);
     mirror::conflicts(&pushed).iter().for_each(|told| program.warn(told));
+    mirror::overtaken(&behind).for_each(|told| program.warn(&told));
     for digest in &pushed.damaged {
         program.warn(&format!("object {} is damaged and was left out", digest.short()));
     }
     if arguments.json {
         let told = json!({
             "objects": pushed.objects, "bytes": pushed.bytes, "records": pushed.records,
-            "outcomes": pushed.outcomes, "logs": logs, "conflicts": pushed.conflicts,
-            "damaged": pushed.damaged,
+            "outcomes": pushed.outcomes, "checkpoints": checkpoints, "logs": logs,
+            "conflicts": pushed.conflicts, "retried": pushed.retried, "damaged": pushed.damaged,
         });
         writeln!(output, "{told}")?;
-    } else if pushed.is_nothing() && logs == 0 {
+    } else if pushed.is_nothing() && logs == 0 && checkpoints == 0 {
         writeln!(output, "`{}` has everything", clean(remote.address().as_str()))?;
     } else {
         let address = clean(remote.address().as_str());
-        writeln!(output, "pushed to `{address}`: {}", mirror::summary(&pushed))?;
+        writeln!(output, "pushed to `{address}`: {}", mirror::summary(&pushed, checkpoints))?;
     }
     Ok(if pushed.conflicts.is_empty() { Exit::Done } else { Exit::Failed })
 }
@@ -128,7 +152,9 @@ pub fn pull(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     let (fresh, open): (Vec<_>, Vec<_>) =
         stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
     let keys = fresh.iter().filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
-    let wanted = mirror::wanted(&cache, &remote, keys).map_err(failed)?;
+    let trainings = open.iter().filter(|(spec, _)| spec.work == StageWork::Train);
+    let trainings = trainings.filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
+    let wanted = mirror::wanted(&cache, &remote, keys, trainings).map_err(failed)?;
     let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
     let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
     meter.end();
@@ -197,12 +223,9 @@ fn verify(
     arguments: &RemoteVerify,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
-    let meter = Meter::new(program.terminal.errors_are_seen, "reading");
-    let verified = remote.verify(&|done, total| meter.tell(done, total));
-    meter.end();
-    let verified = verified.map_err(failed)?;
-    tell_notes(program, &remote);
+    let (project, cache, remote) =
+        required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    let verified = read_all(program, &remote)?;
     for (name, why) in &verified.wrong {
         writeln!(output, "`{}`: {why}", clean(name))?;
     }
@@ -212,7 +235,33 @@ fn verify(
         0 => writeln!(output, "nothing is damaged")?,
         many => writeln!(output, "{} damaged, not used", units::count(many as u64))?,
     }
-    Ok(if verified.wrong.is_empty() { Exit::Done } else { Exit::Failed })
+    if verified.wrong.is_empty() {
+        return Ok(Exit::Done);
+    }
+    if !arguments.repair {
+        program
+            .tell("repeat with `--repair` to remove them and to write again what this machine has");
+        return Ok(Exit::Failed);
+    }
+    let mut engine = program.engine(None, false);
+    remote.note_all_scopes();
+    engine.remote = Some(Arc::clone(&remote));
+    make(program, &engine, &project, &cache, &[])?;
+    let (removed, pushed) =
+        mirror::repair(&cache, &remote, &verified, &|_, _| {}).map_err(failed)?;
+    tell_notes(program, &remote);
+    let removed = units::count(removed.len() as u64);
+    writeln!(output, "removed {removed} files; pushed {}", mirror::summary(&pushed, 0))?;
+    Ok(Exit::Done)
+}
+
+fn read_all(program: &Program, remote: &Remote) -> Result<Verified, CliError> {
+    let meter = Meter::new(program.terminal.errors_are_seen, "reading");
+    let verified = remote.verify(&|done, total| meter.tell(done, total));
+    meter.end();
+    let verified = verified.map_err(failed)?;
+    tell_notes(program, remote);
+    Ok(verified)
 }
 
 fn collect(

@@ -42,11 +42,6 @@ pub fn retry(
             format!("`throstle items {stage} --quarantined` lists them"),
         ));
     }
-    if engine.remote.is_some() && all.values().any(|items| count(items) > 0) {
-        program.warn(
-            "the remote may still have these verdicts: run with `--remote none` to try the items again",
-        );
-    }
     if arguments.json {
         writeln!(output, "{}", json!({ "forgotten": all }))?;
         return Ok(Exit::Done);

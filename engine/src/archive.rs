@@ -12,8 +12,8 @@ use crate::gpu_hours::UsageRecord;
 use crate::history;
 use crate::measure::Measure;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, MEASURE, PROGRESS, RUN,
-    SPENT, STEP_TIMES, USAGE, decode, encode, run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, ITEM, ItemRecord, LAST, LIMIT, LastRecord,
+    MEASURE, MIRRORED, PROGRESS, RUN, SPENT, STEP_TIMES, USAGE, decode, encode, run_key,
 };
 use crate::spending::Spent;
 
@@ -33,7 +33,7 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
 /// not read from an archive either: otherwise an export would remove files here that another
 /// machine wrote.
 fn travels(table: Table) -> bool {
-    ![EXPORT, EXPORTS, LIMIT, STEP_TIMES, remote::KNOWN].contains(&table)
+    ![EXPORT, EXPORTS, LIMIT, STEP_TIMES, MIRRORED, remote::KNOWN].contains(&table)
 }
 
 /// Takes archives into a cache: the base first, then the archives on top of it.
@@ -74,9 +74,11 @@ fn latest<T: DeserializeOwned>(
 
 /// Tests if the second of two records under one key replaces the first. Records of runs are
 /// compared by run number, checkpoints of one run by step, counted times by length, and measured
-/// times by date. Everything else stays valid, and the first record is kept.
+/// times by date. A result of an item replaces a verdict, which somebody has retried. Everything else
+/// stays valid, and the first record is kept.
 pub fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
+        ITEM => is_later(own, other, |item: &ItemRecord| matches!(item, ItemRecord::Done { .. })),
         LAST => is_later(own, other, |last: &LastRecord| last.run),
         CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| {
             // Of two archives of one run, the later one is further.

@@ -32,8 +32,8 @@ use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 use crate::world;
 
-pub use paths::real;
 use paths::{Ground, fill, is_inside, plain};
+pub use paths::{fixed_folder, real};
 
 const STAT_THREADS: usize = 2;
 /// The number of files that a thread takes at a time.
@@ -87,7 +87,7 @@ pub fn export(
             unsaved = unsaved.or(done.unsaved);
             let stage = spec.name.clone();
             for digest in &done.lost {
-                sink(Event::Damaged { stage: stage.clone(), digest: digest.to_string() });
+                sink(store.lost(&stage, digest));
             }
             if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());

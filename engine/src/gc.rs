@@ -13,7 +13,8 @@ use stage_core::{Chunk, Dataset, Fields};
 use crate::history;
 use crate::record::{
     CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
-    MEMO, PART, PROGRESS, PartRecord, PortValue, RunRecord, STAGE, STEP_TIMES, StageRecord, decode,
+    MEMO, MIRRORED, PART, PROGRESS, PartRecord, PortValue, RunRecord, STAGE, STEP_TIMES,
+    StageRecord, decode,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,7 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         mark_items(cache, &mut live)?;
     }
     let live_record = |table: Table, key: &Digest, value: &[u8]| match table {
-        CHECKPOINT | PROGRESS | STEP_TIMES => resumable.contains_key(key),
+        CHECKPOINT | PROGRESS | STEP_TIMES | MIRRORED => resumable.contains_key(key),
         _ => marks.keeps(table, key, value, &live),
     };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
@@ -105,6 +106,20 @@ fn unfinished(cache: &Cache, runs: &[RunRecord]) -> Result<Option<u64>, CacheErr
     };
     let begun = history::begun_runs(cache, runs)?.into_iter().filter(is_last);
     Ok(begun.map(|run| run.run).max().max(open))
+}
+
+/// The checkpoints of unfinished trainings that garbage collection would keep, by whole-stage key.
+pub fn open_checkpoints(
+    cache: &Cache,
+    keep_runs: usize,
+) -> Result<BTreeMap<Digest, CheckpointRecord>, CacheError> {
+    let limits = Limits { keep_runs, kept_since: None, most_bytes: None };
+    let runs = history::runs(cache)?;
+    let kept = kept_runs(&runs, &limits);
+    let lasts: Vec<LastRecord> =
+        decoded(cache, LAST)?.into_iter().map(|(_, last): (Digest, LastRecord)| last).collect();
+    let wanted = wanted_keys(&runs, &kept, &lasts, &limits);
+    resumable(cache, &runs, &kept, &wanted, &limits)
 }
 
 /// The checkpoints of unfinished trainings that one of the last runs worked on, by whole-stage key.

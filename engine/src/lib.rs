@@ -22,6 +22,7 @@ pub mod machine;
 pub mod manifest;
 pub mod measure;
 pub mod mirror;
+pub mod misplaced;
 pub mod options;
 pub mod pipeline;
 pub mod plan;

@@ -1,35 +1,38 @@
 //! Exchange between a cache and a remote: selects results to push, and interprets records. The
 //! remote itself knows neither stages nor records.
 //!
-//! Outcomes of whole stages are written once under their keys. Outcomes of items and buckets, parts of
-//! gathers and checkpoints travel in packs, and are found under the scope of their stage.
+//! Outcomes of whole stages are written once under their keys. Outcomes of items and buckets, and parts of
+//! gathers, travel in packs, and are found under the scope of their stage. Checkpoints of trainings are
+//! numbered.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
-use remote::{Fresh, Push, Pushed, Pushing, Remote, Rules, Trouble};
+use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Repaired, Rules, Trouble, Verified};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 
+pub use self::pusher::Pusher;
+pub use self::training::{Mirror, adopt};
 use crate::archive::is_newer;
 use crate::gc::{self, Limits};
 use crate::history;
 use crate::options::Sink;
 use crate::record::{
-    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, MADE_OF, MEMO, PARENT,
-    PART, PROGRESS, PartRecord, PortValue, STAGE, StageRecord, TRAINED_AS, decode, encode,
+    CHUNK, ChunkRecord, ITEM, ItemRecord, MADE_OF, MEMO, PARENT, PART, PROGRESS, PartRecord,
+    PortValue, STAGE, StageRecord, TRAINED_AS, decode, encode,
 };
 use crate::runlog;
 use crate::units;
 
+mod pusher;
+mod training;
+
 /// The tables of records that mean the same on every machine.
-const TABLES: [Table; 9] =
-    [ITEM, CHUNK, MEMO, PART, MADE_OF, CHECKPOINT, PROGRESS, PARENT, TRAINED_AS];
+const TABLES: [Table; 8] = [ITEM, CHUNK, MEMO, PART, MADE_OF, PROGRESS, PARENT, TRAINED_AS];
 /// The runs of every pipeline with results that are pushed.
 const KEEP_RUNS: usize = 3;
 
@@ -52,15 +55,42 @@ pub fn push(
     remote: &Remote,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Pushed, Trouble> {
+    push_with(cache, remote, Repaired::default(), progress)
+}
+
+/// Removes damaged files of the remote, and writes what this machine has of them. Returns the names of
+/// removed files as well.
+pub fn repair(
+    cache: &Cache,
+    remote: &Remote,
+    verified: &Verified,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<(Vec<String>, Pushed), Trouble> {
+    let mut repaired = remote.repair(verified)?;
+    let removed = std::mem::take(&mut repaired.removed);
+    Ok((removed, push_with(cache, remote, repaired, progress)?))
+}
+
+/// A push with the contents of packs that were removed from the remote because of damage.
+fn push_with(
+    cache: &Cache,
+    remote: &Remote,
+    repaired: Repaired,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Pushed, Trouble> {
     let limits = Limits { keep_runs: KEEP_RUNS, kept_since: None, most_bytes: None };
     let gone = gc::plan(cache, &limits)?.sweep;
     let gone: HashSet<(Table, Digest)> = gone.records().map(|(table, key)| (table, *key)).collect();
     let mut reached = HashSet::new();
-    let outcomes = outcomes(cache, remote, &gone, &mut reached)?;
+    let mut outcomes = outcomes(cache, remote, &gone, &mut reached)?;
+    let own: HashSet<Digest> = outcomes.iter().map(|outcome| outcome.key).collect();
+    outcomes.extend(repaired.outcomes.into_iter().filter(|outcome| !own.contains(&outcome.key)));
+    reached.extend(repaired.objects.iter().map(|(digest, _)| *digest));
+    let again: HashSet<(Table, Digest)> = repaired.records.into_iter().collect();
     let mut records = Vec::new();
     for table in TABLES {
         for (key, value) in cache.scan(table)? {
-            if !gone.contains(&(table, key)) {
+            if !gone.contains(&(table, key)) || again.contains(&(table, key)) {
                 reach(table, &value, &mut reached);
                 records.push((table, key, value));
             }
@@ -69,6 +99,23 @@ pub fn push(
     let mut objects = cache.objects()?;
     objects.retain(|(digest, _)| reached.contains(digest));
     remote.push(Push { objects, records, outcomes, logs: Vec::new(), progress })
+}
+
+/// Writes the checkpoints of trainings that are not finished, unless another attempt is ahead. Returns
+/// the number of new ones, and the pipelines of trainings that are behind.
+pub fn push_checkpoints(
+    cache: &Cache,
+    remote: &Remote,
+) -> Result<(u64, BTreeSet<String>), Trouble> {
+    let (mut written, mut behind) = (0, BTreeSet::new());
+    for (key, record) in gc::open_checkpoints(cache, KEEP_RUNS)? {
+        match training::push(cache, remote, &key)? {
+            Some(Placed::Written) => written += 1,
+            Some(Placed::Taken) => _ = behind.insert(record.pipeline),
+            None => {}
+        }
+    }
+    Ok((written, behind))
 }
 
 /// The kept outcomes of stages that the remote is not known to have.
@@ -122,24 +169,24 @@ fn reach(table: Table, value: &[u8], reached: &mut HashSet<Digest>) {
                 blobs(&fields);
             }
         }
-        CHECKPOINT => {
-            if let Some(record) = decode::<CheckpointRecord>(value) {
-                record.states.iter().for_each(blobs);
-            }
-        }
         CHUNK => reached.extend(decode::<ChunkRecord>(value).and_then(|record| record.chunk)),
         PART => reached.extend(decode::<PartRecord>(value).map(|record| record.chunk)),
         _ => {}
     }
 }
 
-/// All objects that these outcomes of stages reach and that this cache lacks. Fetches their tables.
+/// All objects that these outcomes of stages and the checkpoints of these open trainings reach, and that
+/// this cache lacks. Fetches their tables.
 pub fn wanted(
     cache: &Cache,
     remote: &Remote,
     keys: impl IntoIterator<Item = Digest>,
+    trainings: impl IntoIterator<Item = Digest>,
 ) -> Result<Vec<Digest>, Trouble> {
     let mut objects = HashSet::new();
+    for key in trainings {
+        objects.extend(training::objects(cache, &key)?);
+    }
     for key in keys {
         let Some(record) = history::outcome_of(cache, &key)? else { continue };
         for output in record.outputs.values() {
@@ -197,7 +244,8 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
     }
     let what = format!("the results to be written to `{}`", remote.address());
     sink(Event::Waiting { what });
-    let pushed = match push(cache, remote, &|_, _| {}) {
+    let pushed = push(cache, remote, &|_, _| {});
+    let pushed = match pushed.and_then(|pushed| Ok((pushed, push_checkpoints(cache, remote)?))) {
         Err(trouble @ Trouble::Cache(_)) => return Err(trouble),
         Err(trouble) if remote.settings().require => return Err(trouble),
         Err(trouble) => {
@@ -207,21 +255,42 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
         }
         Ok(pushed) => pushed,
     };
-    for message in conflicts(&pushed) {
+    let (pushed, (checkpoints, behind)) = pushed;
+    for message in conflicts(&pushed).into_iter().chain(overtaken(&behind)) {
         sink(Event::Note { stage: None, message });
     }
-    if !pushed.is_nothing() {
-        let message = format!("pushed to `{}`: {}", remote.address(), summary(&pushed));
+    if !pushed.is_nothing() || checkpoints > 0 {
+        let message =
+            format!("pushed to `{}`: {}", remote.address(), summary(&pushed, checkpoints));
         sink(Event::Note { stage: None, message });
     }
     Ok(())
 }
 
 /// The counts of a push, for people.
-pub fn summary(pushed: &Pushed) -> String {
+pub fn summary(pushed: &Pushed, checkpoints: u64) -> String {
     let (objects, outcomes) = (units::count(pushed.objects), units::count(pushed.outcomes));
     let bytes = units::bytes(pushed.bytes);
-    format!("{objects} objects, {bytes}, and {outcomes} outcomes of stages")
+    match checkpoints {
+        0 => format!("{objects} objects, {bytes}, and {outcomes} outcomes of stages"),
+        _ => {
+            let checkpoints = units::count(checkpoints);
+            format!(
+                "{objects} objects, {bytes}, {outcomes} outcomes of stages, and {checkpoints} \
+                 checkpoints"
+            )
+        }
+    }
+}
+
+/// A message for each pipeline with a training that another attempt has overtaken.
+pub fn overtaken(behind: &BTreeSet<String>) -> impl Iterator<Item = String> {
+    behind.iter().map(|pipeline| {
+        format!(
+            "another attempt at a training of `{pipeline}` is ahead in the remote: the next run \
+             continues from there"
+        )
+    })
 }
 
 /// A message for each stage with another result in the remote.
@@ -234,60 +303,13 @@ pub fn conflicts(pushed: &Pushed) -> Vec<String> {
              and keeps it"
         )
     };
-    names.into_keys().map(told).collect()
-}
-
-/// Pushes during a run, on a thread of its own.
-pub struct Pusher {
-    ends: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// The shortest time between two pushes.
-const EVERY: Duration = Duration::from_secs(60);
-/// Pushing takes at most this part of the time.
-const SHARE: u32 = 20;
-
-impl Pusher {
-    /// None if the remote is not written to during a run.
-    pub fn start(cache: &Cache, remote: Option<&Arc<Remote>>) -> Option<Pusher> {
-        let is_written = |remote: &&Arc<Remote>| {
-            remote.settings().push == Pushing::Always && remote.is_writable()
-        };
-        let remote = remote.filter(is_written)?;
-        let ends = Arc::new((Mutex::new(false), Condvar::new()));
-        let (cache, remote, told) = (cache.clone(), Arc::clone(remote), Arc::clone(&ends));
-        let work = move || {
-            let mut pause = EVERY;
-            while !waited(&told, pause) && remote.is_usable() {
-                let started = Instant::now();
-                // After a failure, the push at the end of the run tries again and reports it.
-                let _ = push(&cache, &remote, &|_, _| {});
-                pause = EVERY.max(started.elapsed() * SHARE);
-            }
-        };
-        // If the thread cannot start, everything is pushed at the end.
-        let thread = Builder::new().name("push".into()).spawn(work).ok();
-        Some(Pusher { ends, thread })
-    }
-}
-
-/// Waits for this time, or until the end: then true.
-fn waited(ends: &(Mutex<bool>, Condvar), time: Duration) -> bool {
-    let (ended, changed) = ends;
-    let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = changed.wait_timeout_while(ended, time, |ended| !*ended);
-    *waited.unwrap_or_else(PoisonError::into_inner).0
-}
-
-impl Drop for Pusher {
-    /// Waits for a push that is going on.
-    fn drop(&mut self) {
-        *self.ends.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.ends.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A panic there is a bug, and the push at the end still follows.
-            let _ = thread.join();
-        }
-    }
+    let retried: BTreeSet<&str> = pushed.retried.iter().map(String::as_str).collect();
+    let of_retried = |name: &str| {
+        format!(
+            "stage `{name}`: the remote keeps the result from before `retry`, which other machines \
+             use; this machine uses the new one"
+        )
+    };
+    let retried = retried.into_iter().map(of_retried);
+    names.into_keys().map(told).chain(retried).collect()
 }

@@ -80,6 +80,9 @@ pub struct PartRecord {
     pub value: Bytes,
 }
 
+/// Whole-stage key of a training to the relation of its checkpoints here to those in the remote.
+pub const MIRRORED: Table = Table(42);
+
 /// The checkpoints of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
@@ -358,6 +361,8 @@ mod tests {
             DEVICES,
             remote::KNOWN,
             crate::executor::batch::BATCH,
+            remote::IGNORED,
+            MIRRORED,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

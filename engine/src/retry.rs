@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cache::{Cache, CacheError, Digest};
+use cache::{Cache, CacheError, Digest, Table};
 use stage_core::key::{ItemReads, chunk_key};
 use stage_core::{Item, Reject};
 
@@ -63,6 +63,15 @@ struct Verdicts<'a> {
 }
 
 impl Verdicts<'_> {
+    /// Forgets a record, also as far as remotes have it.
+    fn forget(&self, table: Table, key: &Digest) -> Result<(), CacheError> {
+        remote::ignore(self.store.cache(), table, key)?;
+        if let (STAGE, Some(remote)) = (table, self.store.remote()) {
+            remote.forget_outcome(key)?;
+        }
+        self.store.cache().forget(table, key)
+    }
+
     fn is_meant(&self, id: &str) -> bool {
         self.item.is_none_or(|item| item == id)
     }
@@ -117,7 +126,7 @@ impl Verdicts<'_> {
         let records = self.store.known_items(&keys)?;
         for ((item, key), record) in items.iter().zip(&keys).zip(records) {
             if matches!(record, Some(ItemRecord::Rejected(_))) && self.is_meant(&item.id) {
-                self.store.cache().forget(ITEM, key)?;
+                self.forget(ITEM, key)?;
                 self.forgotten.insert(item.id.clone());
             }
         }
@@ -130,7 +139,7 @@ impl Verdicts<'_> {
         if let Some(record) = record.and_then(|bytes| decode::<ChunkRecord>(&bytes))
             && self.take(&record.rejects)
         {
-            self.store.cache().forget(CHUNK, key)?;
+            self.forget(CHUNK, key)?;
         }
         Ok(())
     }
@@ -139,7 +148,7 @@ impl Verdicts<'_> {
         if let Some(record) = history::outcome_of(self.store.cache(), key)?
             && self.take(&record.rejects)
         {
-            self.store.cache().forget(STAGE, key)?;
+            self.forget(STAGE, key)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::record::{ITEM, ItemRecord, STAGE, decode};
+use crate::record::{ITEM, ItemRecord, PortValue, STAGE, StageRecord, decode};
 use crate::unchanged::Unchanged;
 use bytes::Bytes;
 use cache::fs::Open;
@@ -12,6 +12,7 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use remote::{Remote, Trouble};
+use stage_core::event::Event;
 use stage_core::{
     Blob, Chunk, Dataset, Item, NewValue, StageError, Value, bucket_of, with_parents,
 };
@@ -207,15 +208,48 @@ impl Store {
         })
     }
 
-    /// The outcome of a stage in the remote. Records it in the cache.
+    /// The message about an object that is made again: it was damaged, or could not be fetched.
+    pub fn lost(&self, stage: &str, digest: &Digest) -> Event {
+        let is_elsewhere = |remote: &Arc<Remote>| remote.lists(digest).unwrap_or(false);
+        if !self.0.remote.as_ref().is_some_and(is_elsewhere) {
+            return Event::Damaged { stage: stage.to_owned(), digest: digest.to_string() };
+        }
+        let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
+        let digest = digest.short();
+        let message =
+            format!("object {digest} could not be fetched from the remote, and is made again");
+        Event::Note { stage, message }
+    }
+
+    /// The outcome of a stage in the remote.
     pub fn outcome_elsewhere(&self, key: &Digest) -> Result<Option<Bytes>, ReadError> {
         let Some(remote) = &self.0.remote else { return Ok(None) };
-        let outcome = remote.outcome(key)?;
-        if let Some(outcome) = &outcome {
-            let recorded = self.0.cache.record(STAGE, key, outcome.to_vec());
-            recorded.map_err(ReadError::Cache)?;
+        Ok(remote.outcome(key)?)
+    }
+
+    /// Records an outcome of the remote, unless a list of its items is missing or damaged: it may be
+    /// forged.
+    pub fn accept(&self, key: &Digest, outcome: Bytes) -> Result<bool, ReadError> {
+        let record = decode::<StageRecord>(&outcome);
+        for value in record.iter().flat_map(|record| record.outputs.values()) {
+            let PortValue::Dataset { root, .. } = value else { continue };
+            let is_whole = match self.dataset(root) {
+                Ok(dataset) => {
+                    let chunks: Vec<Digest> = dataset.buckets.iter().map(|b| b.chunk).collect();
+                    self.have(&chunks).map_err(ReadError::Cache)?.into_iter().all(|has| has)
+                }
+                Err(ReadError::Cache(error)) => return Err(ReadError::Cache(error)),
+                Err(_) => false,
+            };
+            if !is_whole {
+                if let Some(remote) = &self.0.remote {
+                    remote.refuse_outcome(key, "a list of its items is missing or damaged");
+                }
+                return Ok(false);
+            }
         }
-        Ok(outcome)
+        self.0.cache.record(STAGE, key, outcome.to_vec()).map_err(ReadError::Cache)?;
+        Ok(true)
     }
 
     /// Adds the records of a scope in the remote to the cache.

@@ -19,6 +19,8 @@ pub enum AddressError {
     Scheme,
     #[error("a path behind `file://` begins with `/`, such as `file:///shared/cache`")]
     RelativePath,
+    #[error("it names the root of the file system: name a folder in it")]
+    Root,
     #[error("it names no bucket or server")]
     NoHost,
     #[error("`..` is not allowed in it")]
@@ -57,8 +59,27 @@ impl FromStr for Address {
         if !is_file && rest.split('/').next().is_none_or(str::is_empty) {
             return Err(AddressError::NoHost);
         }
-        Ok(Address { url: text.trim_end_matches('/').to_owned(), scheme })
+        if is_file && rest.split('/').all(|part| matches!(part, "" | ".")) {
+            return Err(AddressError::Root);
+        }
+        Ok(Address { url: canonical(scheme, rest), scheme })
     }
+}
+
+/// The same for all spellings of a place: what is known about it is recorded under its URL.
+fn canonical(scheme: &str, rest: &str) -> String {
+    let mut parts = rest.split('/').filter(|part| !matches!(*part, "" | "."));
+    if scheme == "file" {
+        return parts.fold("file://".to_owned(), |url, part| format!("{url}/{part}"));
+    }
+    let host = parts.next().unwrap_or_default();
+    // Names of buckets are case-sensitive in some services, names of servers in none.
+    let host = match scheme {
+        "https" => host.to_ascii_lowercase().trim_end_matches(":443").to_owned(),
+        "http" => host.to_ascii_lowercase().trim_end_matches(":80").to_owned(),
+        _ => host.to_owned(),
+    };
+    parts.fold(format!("{scheme}://{host}"), |url, part| format!("{url}/{part}"))
 }
 
 impl fmt::Display for Address {
@@ -72,6 +93,11 @@ impl Address {
         self.scheme
     }
 
+    /// False if it needs a client that this program was built without.
+    pub fn is_supported(&self) -> bool {
+        self.scheme == "file" || cfg!(feature = "cloud")
+    }
+
     pub fn as_str(&self) -> &str {
         &self.url
     }
@@ -79,7 +105,7 @@ impl Address {
     /// The folder that it names, if it names one.
     pub fn folder(&self) -> Option<Utf8PathBuf> {
         let path = self.url.strip_prefix("file://")?;
-        Some(Utf8PathBuf::from(if path.is_empty() { "/" } else { path }))
+        Some(Utf8PathBuf::from(path))
     }
 }
 
@@ -106,6 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn spellings_of_one_place_are_one_address() {
+        for (text, canonical) in [
+            ("file:///shared//cache/./", "file:///shared/cache"),
+            ("s3://Bucket//team/", "s3://Bucket/team"),
+            ("https://Example.org:443/Cache/", "https://example.org/Cache"),
+            ("http://example.org:8080", "http://example.org:8080"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().as_str(), canonical, "{text}");
+        }
+    }
+
+    #[test]
     fn credentials_are_refused_and_never_repeated() {
         for text in ["https://me:secret@example.org", "s3://key:secret@b", "az://c?sig=secret"] {
             let error = text.parse::<Address>().unwrap_err();
@@ -121,6 +159,9 @@ mod tests {
             ("ftp://example.org", AddressError::Scheme),
             ("file://shared", AddressError::RelativePath),
             ("file:///shared/../etc", AddressError::Upwards),
+            ("file:///", AddressError::Root),
+            ("file://", AddressError::RelativePath),
+            ("file:////.//", AddressError::Root),
             ("s3:///key", AddressError::NoHost),
             ("https://a b", AddressError::Blank),
         ] {

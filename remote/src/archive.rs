@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, Table, archive_entries, record_parts};
 
+use crate::error::Trouble;
 use crate::index::{self, PackIndex};
-use crate::known::record_hash;
+use crate::known::{record_hash, without_ignored};
 use crate::layout;
 use crate::remote::Remote;
-use crate::trouble::Trouble;
 use crate::workers::each;
 
 /// The largest volume that is read; those written here are much smaller.
@@ -125,6 +125,7 @@ impl Remote {
                 hashes.push(record_hash(*table, key, &value));
             }
         }
+        let records = without_ignored(&self.cache, records)?;
         self.cache.take_records(records, &self.rules.prefers)?;
         self.with_known(|known| known.keep_pack(&self.cache, &self.url, index, hashes))?;
         self.commit_if_much()

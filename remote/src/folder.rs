@@ -33,12 +33,22 @@ impl Folder {
         let Some(folder) = path.parent() else { return Ok(()) };
         // People create the folder of the remote: a share that is not mounted must not be created
         // here.
-        if !RealFs.exists(&self.root)? {
-            return Err(Refusal(format!("there is no folder `{}`", self.root)));
-        }
+        self.require_folder()?;
         self.require_inside(folder)?;
         RealFs.create_dir_all(folder)?;
         self.require_inside(folder)
+    }
+
+    /// Fails unless the remote is a folder.
+    fn require_folder(&self) -> Result<(), Refusal> {
+        match RealFs.metadata(&self.root) {
+            Ok(about) if about.is_dir() => Ok(()),
+            Ok(_) => Err(Refusal(format!("`{}` is not a folder", self.root))),
+            Err(error) if error.is_not_found() => {
+                Err(Refusal(format!("there is no folder `{}`", self.root)))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Fails if the existing part of a path leads out of the remote.
@@ -116,12 +126,14 @@ impl Place for Folder {
         let file = match RealFs.open(&self.path(name), Open::Read) {
             Err(error) if error.is_not_found() => {
                 // An empty answer may only mean that the share is not mounted.
-                return match RealFs.exists(&self.root)? {
-                    true => Ok(None),
-                    false => Err(Refusal(format!("there is no folder `{}`", self.root))),
-                };
+                return self.require_folder().map(|()| None);
             }
-            other => other?,
+            // Such as a file in the place of the folder.
+            Err(error) => {
+                self.require_folder()?;
+                return Err(error.into());
+            }
+            Ok(file) => file,
         };
         let left = file.len()?.saturating_sub(offset).min(length);
         let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
@@ -162,9 +174,7 @@ impl Place for Folder {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
-        if !RealFs.exists(&self.root)? {
-            return Err(Refusal(format!("there is no folder `{}`", self.root)));
-        }
+        self.require_folder()?;
         let mut found = Vec::new();
         self.list_in(folder, &mut found)?;
         Ok(found)

@@ -11,6 +11,35 @@ use crate::index::{Found, PackIndex};
 /// The table of these records in the ledger.
 pub const KNOWN: Table = Table(40);
 
+/// Outcomes and records that this machine no longer takes from any remote: after a retry, the remote still
+/// has the verdict.
+pub const IGNORED: Table = Table(43);
+
+fn ignored_key(table: Table, key: &Digest) -> Digest {
+    Digest::of(&[&[table.0], &key.as_bytes()[..]].concat())
+}
+
+/// From now on, what a remote has under this key is not used. Durable with the next commit.
+pub fn ignore(cache: &Cache, table: Table, key: &Digest) -> Result<(), CacheError> {
+    cache.record(IGNORED, &ignored_key(table, key), Vec::new())
+}
+
+pub fn is_ignored(cache: &Cache, table: Table, key: &Digest) -> Result<bool, CacheError> {
+    Ok(cache.get(IGNORED, &ignored_key(table, key))?.is_some())
+}
+
+/// Leaves out the records that are ignored.
+pub fn without_ignored<T>(
+    cache: &Cache,
+    records: Vec<(Table, Digest, T)>,
+) -> Result<Vec<(Table, Digest, T)>, CacheError> {
+    let ignored: HashSet<Digest> = cache.scan(IGNORED)?.into_iter().map(|(key, _)| key).collect();
+    let is_taken = |(table, key, _): &(Table, Digest, T)| {
+        ignored.is_empty() || !ignored.contains(&ignored_key(*table, key))
+    };
+    Ok(records.into_iter().filter(is_taken).collect())
+}
+
 #[derive(Serialize, Deserialize)]
 enum Memory {
     /// A complete pack, and the hashes of its records.
@@ -141,6 +170,17 @@ impl Known {
         record(cache, &memory_key(url, &index.id), &memory)?;
         self.packs.insert(index.id, index);
         Ok(())
+    }
+
+    /// The next push looks for it again.
+    pub fn forget_outcome(
+        &mut self,
+        cache: &Cache,
+        url: &Digest,
+        key: &Digest,
+    ) -> Result<(), CacheError> {
+        self.outcomes.remove(key);
+        cache.forget(KNOWN, &memory_key(url, key))
     }
 
     pub fn keep_outcome(

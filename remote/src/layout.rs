@@ -8,9 +8,15 @@ pub const RESULTS: &str = "results";
 pub const OBJECTS: &str = "objects";
 pub const KNOWN: &str = "known";
 pub const LOGS: &str = "logs";
+pub const CHECKPOINTS: &str = "ckpt";
 /// Says that a folder is a remote, and its format.
 pub const MARK: &str = "THROSTLE";
 pub const FORMAT: &str = "throstle remote 1\n";
+
+/// The folder of a pack.
+pub fn pack(id: &Digest) -> String {
+    format!("{PACKS}/{id}")
+}
 
 pub fn volume(id: &Digest, number: u32) -> String {
     format!("{PACKS}/{id}/{}", volume_name(number))
@@ -41,6 +47,22 @@ pub fn scope(scope: &Digest) -> String {
 
 pub fn known(scope: &Digest, pack: &Digest) -> String {
     format!("{KNOWN}/{scope}/{pack}")
+}
+
+/// The checkpoints of a training.
+pub fn checkpoints(key: &Digest) -> String {
+    format!("{CHECKPOINTS}/{key}")
+}
+
+pub fn checkpoint(key: &Digest, number: u64) -> String {
+    format!("{CHECKPOINTS}/{key}/{number:010}")
+}
+
+/// The training and the number of a listed checkpoint.
+pub fn checkpoint_of(name: &str) -> Option<(Digest, u64)> {
+    let (key, number) = name.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.split_once('/')?;
+    let (key, number) = (key.parse().ok()?, number.parse().ok()?);
+    (checkpoint(&key, number) == name).then_some((key, number))
 }
 
 pub fn log(name: &str) -> String {
@@ -87,6 +109,10 @@ mod tests {
         assert_eq!(pack_of(&volume(&digest, 3)), Some(digest));
         for name in ["packs/../x", "packs", "packs/ABC/INDEX", "results/..", "known/a/../../etc"] {
             assert_eq!((digest_of(name), pack_of(name)), (None, None), "{name}");
+        }
+        assert_eq!(checkpoint_of(&checkpoint(&digest, 7)), Some((digest, 7)));
+        for number in ["7", "00000000007", "-000000007", "+000000007", "0000000007/x"] {
+            assert_eq!(checkpoint_of(&format!("ckpt/{digest}/{number}")), None, "{number}");
         }
         assert!(is_log("voice-17-ab.jsonl"));
         for name in ["../x.jsonl", "a/b.jsonl", ".jsonl", "x.txt", "a\nb.jsonl"] {

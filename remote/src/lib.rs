@@ -7,28 +7,37 @@
 
 mod address;
 mod archive;
-mod bring;
-mod care;
+mod checkpoint;
 #[cfg(feature = "cloud")]
 mod cloud;
+mod error;
+mod fetch;
+mod figures;
 mod folder;
+mod garbage;
 mod index;
 mod known;
 mod layout;
 mod outcome;
-mod patience;
 mod place;
+mod present;
 mod push;
 mod remote;
-mod trouble;
+mod repair;
+mod timed;
+mod verify;
 mod workers;
 
 pub use address::{Address, AddressError};
-pub use care::{Collected, Figures, Verified};
-pub use known::KNOWN;
+pub use checkpoint::{Checkpoint, Placed};
+pub use error::Trouble;
+pub use figures::Figures;
+pub use garbage::Collected;
+pub use known::{IGNORED, KNOWN, ignore};
 pub use outcome::{Fresh, Outcome};
-pub use patience::Requests;
 pub use place::{Listed, Place, Refusal};
 pub use push::{Push, Pushed};
 pub use remote::{Pushing, Remote, Rules, Settings};
-pub use trouble::Trouble;
+pub use repair::Repaired;
+pub use timed::Requests;
+pub use verify::Verified;

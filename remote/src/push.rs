@@ -3,6 +3,7 @@
 //! machines may write at once.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::PoisonError;
 
 use bytes::Bytes;
 use cache::fs::Open;
@@ -11,13 +12,12 @@ use cache::{
 };
 use camino::Utf8Path;
 
+use crate::error::Trouble;
 use crate::index::PackIndex;
-use crate::known::{There, record_hash};
+use crate::known::{self, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
-use crate::place::Listed;
 use crate::remote::Remote;
-use crate::trouble::Trouble;
 use crate::workers::each;
 
 /// The largest volume of a pack: it is read into memory as a whole.
@@ -34,6 +34,13 @@ pub struct Push<'a> {
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
+impl Push<'_> {
+    pub fn nothing() -> Push<'static> {
+        let (objects, records, outcomes, logs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Push { objects, records, outcomes, logs, progress: &|_, _| {} }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pushed {
     pub objects: u64,
@@ -43,6 +50,8 @@ pub struct Pushed {
     pub logs: u64,
     /// The names of outcomes that differ from those in the remote.
     pub conflicts: Vec<String>,
+    /// The names of outcomes of which the remote has one from before a retry.
+    pub retried: Vec<String>,
     /// Damaged objects, which were left out.
     pub damaged: Vec<Digest>,
 }
@@ -66,6 +75,7 @@ impl Remote {
     /// Writes everything that the remote is not known to have. If nothing is new, there is no
     /// request.
     pub fn push(&self, push: Push) -> Result<Pushed, Trouble> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pushed = Pushed::default();
         if !self.has_new(&push)? {
             return Ok(pushed);
@@ -75,7 +85,7 @@ impl Remote {
         }
         self.begin()?;
         // An outcome must not refer to what somebody has removed meanwhile.
-        self.look_again()?;
+        self.look_for_packs(push.outcomes.iter().flat_map(|outcome| &outcome.objects))?;
         let Push { objects, records, outcomes, logs, progress } = push;
         let objects: Vec<(Digest, u64)> = self.with_known(|known| {
             Ok(objects.into_iter().filter(|(digest, _)| known.find(digest).is_none()).collect())
@@ -104,6 +114,7 @@ impl Remote {
                 Written::New => pushed.outcomes += 1,
                 Written::Same => {}
                 Written::Conflict(name) => pushed.conflicts.push(name),
+                Written::Retried(name) => pushed.retried.push(name),
             }
         }
         for (name, bytes) in logs_left {
@@ -136,46 +147,17 @@ impl Remote {
         })
     }
 
-    fn write(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
+    pub(crate) fn write(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
         self.place.put(name, bytes).map_err(|refusal| self.give_up(refusal))
     }
 
-    /// Forgets what the remote was known to have and has no longer: somebody may have removed files.
-    pub fn look_again(&self) -> Result<(), Trouble> {
-        if !self.place.place().can_list() {
-            return Ok(());
-        }
-        let all = self.everything()?;
-        let mut there = There::default();
-        for Listed { name, size, .. } in &all {
-            let (folder, last) = (name.split('/').next(), name.rsplit('/').next());
-            let last = last.unwrap_or_default();
-            match (folder, layout::digest_of(name), layout::pack_of(name)) {
-                (Some(layout::RESULTS), Some(key), _) => _ = there.outcomes.insert(key),
-                (Some(layout::OBJECTS), Some(digest), _) => {
-                    there.objects.insert((digest, *size));
-                }
-                (Some(layout::LOGS), ..) => _ = there.outcomes.insert(log_key(last)),
-                (Some(layout::PACKS), _, Some(id)) if last == "INDEX" => {
-                    there.packs.insert(id);
-                }
-                (Some(layout::PACKS), _, Some(id)) => {
-                    if let Some(number) = layout::volume_number(&id, name) {
-                        there.volumes.insert((id, (number, *size)));
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(self.with_known(|known| known.keep_only(&self.cache, &self.url, &there))?)
-    }
-
     /// Turns an empty place into a remote.
-    fn begin(&self) -> Result<(), Trouble> {
+    pub(crate) fn begin(&self) -> Result<(), Trouble> {
         if self.is_begun()? {
             return Ok(());
         }
-        if self.place.place().can_list() {
+        let is_listed = self.state().is_listed;
+        if !is_listed && self.place.place().can_list() {
             self.everything()?;
         }
         if !self.is_usable() {
@@ -282,10 +264,15 @@ impl Remote {
         }
         // Last, since it makes the volumes a pack.
         self.write(&layout::index(&index.id), index.bytes().clone())?;
-        let scopes: Vec<Digest> = self.state().scopes.iter().copied().collect();
+        // Labels lead to records: a pack without any needs none.
+        let scopes: Vec<Digest> = match records.is_empty() {
+            true => Vec::new(),
+            false => self.state().scopes.iter().copied().collect(),
+        };
         let id = index.id;
         let labelled = each(&scopes, |scope| self.write(&layout::known(scope, &id), Bytes::new()));
         labelled.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
+        self.state().checked.insert(id);
         let hashes = records.into_iter().map(|(_, _, hash)| hash).collect();
         self.with_known(|known| known.keep_pack(&self.cache, &self.url, index, hashes))?;
         Ok(())
@@ -319,6 +306,9 @@ impl Remote {
         let there = self.place.get(name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
         match there.and_then(|bytes| Outcome::decode(&bytes, &fresh.key)) {
             Some(first) if first.summary == fresh.summary => Ok(Written::Same),
+            Some(_) if known::is_ignored(&self.cache, fresh.table, &fresh.key)? => {
+                Ok(Written::Retried(fresh.name.clone()))
+            }
             Some(_) => Ok(Written::Conflict(fresh.name.clone())),
             None => {
                 self.tell_wrong(name, "it is damaged, or of another key");
@@ -332,10 +322,12 @@ enum Written {
     New,
     Same,
     Conflict(String),
+    /// The remote has the outcome from before a retry.
+    Retried(String),
 }
 
 /// The key of a log among the known contents of the remote.
-fn log_key(name: &str) -> Digest {
+pub(crate) fn log_key(name: &str) -> Digest {
     Digest::of(&[b"log ", name.as_bytes()].concat())
 }
 

@@ -4,6 +4,7 @@
 //! time limit.
 
 use std::collections::{BTreeSet, HashSet};
+use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,13 +13,13 @@ use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
 
 use crate::address::Address;
+use crate::error::Trouble;
 use crate::folder::Folder;
-use crate::known::Known;
+use crate::known::{self, Known};
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::patience::Patient;
 use crate::place::{Place, Refusal};
-use crate::trouble::Trouble;
+use crate::timed::Timed;
 
 /// When results are written to the remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +60,18 @@ pub struct Remote {
     pub(crate) address: Address,
     /// The key of the address among the records of this machine.
     pub(crate) url: Digest,
-    pub(crate) place: Patient,
+    pub(crate) place: Timed,
     pub(crate) settings: Settings,
     pub(crate) rules: Rules,
     pub(crate) cache: Cache,
     /// The present size of a request for small objects.
     pub(crate) window: AtomicU64,
+    /// Identifies the attempts of this process at trainings.
+    pub(crate) attempt: Digest,
+    /// Held by the only push at a time.
+    pub(crate) turn: Mutex<()>,
+    /// Held by the only one that numbers checkpoints.
+    numbering: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -78,6 +85,10 @@ pub(crate) struct State {
     /// The scopes of the work of this process.
     pub scopes: BTreeSet<Digest>,
     notes_all: bool,
+    /// Everything was listed by this process: it is a remote, or empty.
+    pub is_listed: bool,
+    /// Packs that were seen by this process, or written by it.
+    pub checked: HashSet<Digest>,
     /// Objects that are damaged or missing in the remote.
     pub wrong: HashSet<Digest>,
     away: bool,
@@ -106,11 +117,14 @@ impl Remote {
         Remote {
             url: Digest::of(address.as_str().as_bytes()),
             address,
-            place: Patient::new(place, settings.timeout),
+            place: Timed::new(place, settings.timeout),
             settings,
             rules,
             cache,
             window: AtomicU64::new(0),
+            attempt: random(),
+            turn: Mutex::default(),
+            numbering: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -121,6 +135,11 @@ impl Remote {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Held between the choice of a checkpoint's number and its end.
+    pub fn numbering(&self) -> MutexGuard<'_, ()> {
+        self.numbering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of requests so far.
@@ -193,6 +212,16 @@ impl Remote {
         }
     }
 
+    /// The next push compares the outcome in the remote with that of this machine.
+    pub fn forget_outcome(&self, key: &Digest) -> Result<(), CacheError> {
+        self.with_known(|known| known.forget_outcome(&self.cache, &self.url, key))
+    }
+
+    /// Reports an outcome that the caller cannot use.
+    pub fn refuse_outcome(&self, key: &Digest, why: &str) {
+        self.tell_wrong(&layout::result(key), why);
+    }
+
     /// True the first time for each.
     pub(crate) fn is_first_question(&self, about: &Digest) -> bool {
         self.state().asked.insert(*about)
@@ -234,6 +263,9 @@ impl Remote {
             self.tell_wrong(&name, "it is damaged, or of another key");
             return Ok(None);
         };
+        if known::is_ignored(&self.cache, Table(outcome.table), key)? {
+            return Ok(None);
+        }
         self.learn(&outcome.packs)?;
         if !self.is_usable() {
             return Ok(None);
@@ -284,6 +316,11 @@ impl Remote {
         }
     }
 
+    /// Tests if the remote is known to have an object, even if it cannot be fetched now.
+    pub fn lists(&self, digest: &Digest) -> Result<bool, CacheError> {
+        self.with_known(|known| Ok(known.find(digest).is_some()))
+    }
+
     /// Tests which objects the remote has, as far as this machine knows: asks nothing.
     pub fn knows(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let wrong: HashSet<Digest> = {
@@ -298,6 +335,13 @@ impl Remote {
             Ok(digests.iter().map(knows).collect())
         })
     }
+}
+
+/// Different in each process, and for each remote in it.
+fn random() -> Digest {
+    let random = || RandomState::new().build_hasher().finish();
+    let parts = [random(), random(), u64::from(std::process::id())];
+    Digest::of(&parts.map(u64::to_le_bytes).concat())
 }
 
 fn place(address: &Address, settings: &Settings) -> Result<Arc<dyn Place>, Trouble> {

@@ -155,7 +155,7 @@ const FLOORS: [&[&str]; 15] = [
     &["mirror", "engine"],
     &["plan"],
     &["estimate", "export", "retry"],
-    &["run"],
+    &["misplaced", "run"],
     &["entry"],
     &["work"],
     &["lib"],

@@ -64,6 +64,14 @@ pub fn real(fs: &dyn Fs, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
     }
 }
 
+/// The folder that all files of an export are in.
+pub fn fixed_folder(template: &Template) -> &str {
+    match template.0.first() {
+        Some(TemplatePart::Text(text)) => text.rsplit_once('/').map_or("", |(folder, _)| folder),
+        _ => "",
+    }
+}
+
 pub fn plain(template: &Template) -> String {
     let text = |part: &TemplatePart| match part {
         TemplatePart::Text(text) => text.clone(),

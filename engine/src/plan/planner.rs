@@ -22,7 +22,7 @@ use super::value::Planned;
 use super::work::{Keyed, Work};
 use crate::engine::Engine;
 use crate::error::{EngineError, PlanError};
-use crate::mirror::{scope_of, tell_notes};
+use crate::mirror::{adopt, scope_of, tell_notes};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
@@ -100,7 +100,7 @@ impl<'a> Planner<'a> {
             }
             match self.attempt(targets, sink) {
                 Err((_, PlanError::Read(ReadError::Lost(digest)))) => {
-                    sink(Event::Damaged { stage: String::new(), digest: digest.to_string() });
+                    sink(self.store.lost("", &digest));
                     self.deep = true;
                 }
                 other => return other.map_err(|(stage, error)| error.at(stage)),
@@ -208,6 +208,9 @@ impl<'a> Planner<'a> {
             None => self.reasons(spec, last.as_ref(), &keyed, &lost, 1),
         };
         if spec.work == StageWork::Train {
+            if let Some(remote) = self.store.remote() {
+                adopt(self.store.cache(), remote, &keyed.digest).map_err(ReadError::from)?;
+            }
             self.tell_of_checkpoint(spec, &keyed, &mut reasons)?;
         }
         let seconds = last.and_then(|last| self.seconds(&last)).unwrap_or(0.0);
@@ -319,9 +322,13 @@ impl<'a> Planner<'a> {
         }
         match self.store.outcome_elsewhere(key)? {
             None => Ok(None),
-            elsewhere => {
+            Some(elsewhere) => {
                 lost.clear();
-                self.with_objects(elsewhere, lost)
+                let known = self.with_objects(Some(elsewhere.clone()), lost)?;
+                match known {
+                    Some(known) if self.store.accept(key, elsewhere)? => Ok(Some(known)),
+                    _ => Ok(None),
+                }
             }
         }
     }

@@ -438,6 +438,7 @@ impl Crew {
         if inputs.ports.is_some() {
             // A training may have been begun here, and continues from another one.
             mirror::push(&cache, &self.remote, &|_, _| {})?;
+            mirror::push_checkpoints(&cache, &self.remote)?;
         }
         let mut wanted = self.tables(&inputs.roots)?;
         wanted.extend(inputs.objects);

@@ -40,6 +40,8 @@ pub struct EngineContext {
     pub finishes_batch: bool,
     /// For a training task.
     pub training: Option<Training>,
+    /// The run knows that another attempt at the training is ahead.
+    pub is_told: bool,
     /// The folder for large objects of the worker; removed with the task.
     pub staging: Option<StagingDir>,
     pub scratch: Scratch,
@@ -68,6 +70,16 @@ impl EngineContext {
     fn is_stopping(&self) -> bool {
         let owes = self.training.as_ref().is_some_and(|training| training.pace.owes_step());
         self.stop.is_pressing() || (self.stop.is_requested() && !owes)
+    }
+
+    /// True if another attempt at the training is ahead. The run is told once.
+    fn is_overtaken(&mut self) -> bool {
+        let Some(why) = self.training.as_ref().and_then(Training::overtaken) else { return false };
+        if !std::mem::replace(&mut self.is_told, true) {
+            // The receiver is gone only after the run.
+            let _ = self.messages.send(Message::Overtaken { ticket: self.ticket, why });
+        }
+        true
     }
 
     /// A part's key belongs to the stage kind and its behaviour.
@@ -273,6 +285,9 @@ impl Context for EngineContext {
 
     fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
         let Some(training) = &mut self.training else { return Ok(None) };
+        if let Some(message) = training.adopt(&self.store)? {
+            let _ = self.messages.send(Message::Note { ticket: self.ticket, message });
+        }
         let states =
             training.states(&self.store).map_err(|error| StageError::of_cache("", &error))?;
         Ok(states.into_iter().next())
@@ -329,7 +344,7 @@ impl Context for EngineContext {
             None => true,
         };
         let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
-        is_time && !device && !is_stopping
+        is_time && !device && !is_stopping && !self.is_overtaken()
     }
 
     fn stopping(&mut self) -> bool {
@@ -342,7 +357,7 @@ impl Context for EngineContext {
             true => self.stop.is_pressing(),
             false => {
                 let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
-                is_time || device || is_stopping
+                is_time || device || is_stopping || self.is_overtaken()
             }
         }
     }

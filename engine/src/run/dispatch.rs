@@ -20,6 +20,7 @@ use crate::allowance::Limit;
 use crate::checkpoints::steps_done;
 use crate::engine::EngineError;
 use crate::machine::devices_key;
+use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
 use crate::record::{DEVICES, encode};
 
@@ -187,7 +188,13 @@ impl Schedule<'_> {
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,
             is_probe: self.options.probe.is_some(),
             pace: Pace::until(first.map(|(_, deadline)| deadline), self.owed(spec, first)),
+            mirror: self.mirror(keyed.digest),
         }))
+    }
+
+    fn mirror(&self, key: Digest) -> Option<Arc<Mirror>> {
+        let remote = self.engine.remote.as_ref().filter(|_| self.options.probe.is_none());
+        Mirror::start(self.store.cache(), remote, key).map(Arc::new)
     }
 
     /// A run that has done nothing else by the end of its time owes a step of its training: the

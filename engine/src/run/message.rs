@@ -31,6 +31,16 @@ pub enum Message {
     Full {
         why: String,
     },
+    /// Another attempt at the training of a task is ahead.
+    Overtaken {
+        ticket: u64,
+        why: String,
+    },
+    /// A message of a running task for people.
+    Note {
+        ticket: u64,
+        message: String,
+    },
     Committed(Result<(), CacheError>),
     /// A worker has said which GPUs there are.
     Found(Devices),

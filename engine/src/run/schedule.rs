@@ -167,6 +167,14 @@ impl Schedule<'_> {
                 self.tell(event);
             }
             Message::Full { why } => self.pause(why),
+            Message::Overtaken { ticket, why } => {
+                let stage = self.in_flight.get(&ticket).map(|task| self.name(task.stage));
+                self.pause(format!("stage `{}`: {why}", stage.unwrap_or_default()));
+            }
+            Message::Note { ticket, message } => {
+                let stage = self.in_flight.get(&ticket).map(|task| self.name(task.stage));
+                self.tell(Event::Note { stage, message });
+            }
             Message::Committed(result) => self.report_commit(result)?,
             Message::Found(devices) => self.hands.learn(devices),
             Message::Report { ticket, report } => {
@@ -349,7 +357,7 @@ impl Schedule<'_> {
     pub fn note_lost(&mut self, id: StageId, lost: &[Digest]) {
         self.lost = true;
         for digest in lost {
-            self.tell(Event::Damaged { stage: self.name(id), digest: digest.to_string() });
+            self.tell(self.store.lost(&self.name(id), digest));
         }
     }
 }

@@ -37,6 +37,7 @@ impl Shared {
             device_stop: None,
             finishes_batch: false,
             training: None,
+            is_told: false,
             staging: None,
             scratch: self.scratch.clone(),
             kept: self.kept.clone(),

@@ -2,14 +2,16 @@
 //! save.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::{CacheError, Digest};
 use stage_core::Fields;
 
 use crate::checkpoints::{checkpoints, is_there};
+use crate::mirror::{Mirror, adopt};
 use crate::record::{CHECKPOINT, CheckpointRecord, STEP_TIMES, StepTimes, decode, encode};
-use crate::store::Store;
+use crate::store::{ReadError, Store};
 
 /// The number of kept checkpoints: if the newest is damaged, the one before it is used.
 const KEPT: usize = 2;
@@ -36,9 +38,27 @@ pub struct Training {
     /// Only a few steps are run: no state is kept.
     pub is_probe: bool,
     pub pace: Pace,
+    /// For a remote that gets checkpoints as they are written.
+    pub mirror: Option<Arc<Mirror>>,
 }
 
 impl Training {
+    /// Takes over the newest checkpoint in the remote; a message if it did.
+    pub fn adopt(&self, store: &Store) -> Result<Option<String>, ReadError> {
+        let Some(remote) = store.remote().filter(|_| !self.is_probe) else { return Ok(None) };
+        let number = adopt(store.cache(), remote, &self.key)?;
+        Ok(number.map(|number| format!("continues from checkpoint {number} in the remote")))
+    }
+
+    /// The reason to stop, if another attempt at the training is ahead.
+    pub fn overtaken(&self) -> Option<String> {
+        self.mirror.as_ref().filter(|mirror| mirror.is_behind()).map(|_| {
+            "another attempt at this training is ahead in the remote; the next run continues from \
+             its checkpoint"
+                .to_owned()
+        })
+    }
+
     /// The checkpoints of the key, newest first, without those with missing objects.
     pub fn states(&mut self, store: &Store) -> Result<Vec<Fields>, CacheError> {
         let Some(record) = checkpoints(store, &self.key)? else { return Ok(Vec::new()) };
@@ -78,6 +98,9 @@ impl Training {
         store.cache().record(STEP_TIMES, &self.key, encode(&self.pace.times()))?;
         store.cache().commit()?;
         self.pace.saved(began.elapsed());
+        if let Some(mirror) = &self.mirror {
+            mirror.offer();
+        }
         Ok(Saved { bytes, seconds: began.elapsed().as_secs_f64(), is_further })
     }
 }

@@ -3,6 +3,10 @@
 
 mod hostile;
 mod machines;
+mod places;
+mod repair;
 mod sharing;
+mod store;
 mod trainings;
 mod upkeep;
+mod verdicts;

@@ -13,10 +13,10 @@ use cache::{ArchiveEntry, CacheError, Digest, ENTRY_HEADER, Hasher, ObjectPlace}
 use camino::Utf8PathBuf;
 
 use crate::archive::PIECE;
+use crate::error::Trouble;
 use crate::index::Found;
 use crate::layout;
 use crate::remote::Remote;
-use crate::trouble::Trouble;
 use crate::workers::each;
 
 /// The first and the largest size of a request for small objects.

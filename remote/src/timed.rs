@@ -30,7 +30,7 @@ impl Requests {
 }
 
 #[derive(Debug)]
-pub struct Patient {
+pub struct Timed {
     place: Arc<dyn Place>,
     limit: Duration,
     pub requests: Requests,
@@ -39,9 +39,9 @@ pub struct Patient {
 /// In addition to its time limit, an operation gets a second for this many bytes.
 const BYTES_A_SECOND: u64 = 1 << 20;
 
-impl Patient {
-    pub fn new(place: Arc<dyn Place>, limit: Duration) -> Patient {
-        Patient { place, limit, requests: Requests::default() }
+impl Timed {
+    pub fn new(place: Arc<dyn Place>, limit: Duration) -> Timed {
+        Timed { place, limit, requests: Requests::default() }
     }
 
     pub fn place(&self) -> &dyn Place {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_does_not_end_is_given_up() {
-        let patient = Patient::new(Arc::new(Hanging), Duration::from_millis(20));
+        let patient = Timed::new(Arc::new(Hanging), Duration::from_millis(20));
         let refusal = patient.get("x", 1).err();
         assert_eq!(refusal, Some(Refusal("no answer within 0.02 s".to_owned())));
         assert_eq!(patient.requests.all(), 1);

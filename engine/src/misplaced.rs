@@ -1,0 +1,40 @@
+//! Folders that cannot be remotes: those that the pipeline itself reads or writes.
+
+use cache::fs::RealFs;
+use camino::{Utf8Path, Utf8PathBuf};
+use remote::Address;
+
+use crate::export::{fixed_folder, real};
+use crate::pipeline::Pipeline;
+
+/// The reason why an address cannot be the remote of a pipeline with its cache in this folder.
+pub fn misplaced(pipeline: &Pipeline, cache: &Utf8Path, address: &Address) -> Option<String> {
+    let remote = resolved(&address.folder()?);
+    let meets = |folder: &Utf8Path| remote.starts_with(folder) || folder.starts_with(&remote);
+    let cache = resolved(cache);
+    if meets(&cache) {
+        return Some(format!("it and the cache `{cache}` contain one another"));
+    }
+    for spec in &pipeline.stages {
+        for export in &spec.exports {
+            let folder = resolved(&pipeline.base.join(fixed_folder(&export.template)));
+            // Exports beside the manifest share its folder with everything else.
+            if remote == folder || (meets(&folder) && folder != resolved(&pipeline.base)) {
+                let name = &spec.name;
+                return Some(format!(
+                    "it and the exports of `{name}` in `{folder}` contain one another"
+                ));
+            }
+        }
+    }
+    let read = pipeline.paths().into_iter().map(|path| resolved(&path));
+    let data = read.into_iter().find(|path| remote.starts_with(path));
+    data.map(|path| format!("it is in the data `{path}`"))
+}
+
+fn resolved(path: &Utf8Path) -> Utf8PathBuf {
+    let whole =
+        std::path::absolute(path).ok().and_then(|path| Utf8PathBuf::from_path_buf(path).ok());
+    let whole = whole.unwrap_or_else(|| path.to_owned());
+    real(&RealFs, &whole).unwrap_or(whole)
+}

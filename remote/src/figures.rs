@@ -1,0 +1,87 @@
+//! The contents of a remote by kind: files, sizes, and logs of runs.
+
+use std::collections::HashSet;
+
+use crate::error::Trouble;
+use crate::layout;
+use crate::place::Listed;
+use crate::remote::Remote;
+
+/// The numbers and sizes of files in a remote, by kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub packs: u64,
+    pub pack_bytes: u64,
+    pub objects: u64,
+    pub object_bytes: u64,
+    pub outcomes: u64,
+    pub logs: u64,
+    pub bytes: u64,
+}
+
+impl Remote {
+    /// All files of the remote; none if it has not begun. Another folder is refused: its files are
+    /// not ours.
+    pub(crate) fn everything(&self) -> Result<Vec<Listed>, Trouble> {
+        if !self.place.place().can_list() {
+            return Err(self.refused("it cannot list what it has"));
+        }
+        let all = self.place.list("").map_err(|refusal| self.give_up(refusal))?;
+        let is_file_of_others = |listed: &Listed| !layout::is_unfinished(&listed.name);
+        if !self.is_begun()?
+            && !all.iter().any(|listed| listed.name == layout::MARK)
+            && all.iter().any(is_file_of_others)
+        {
+            let why = format!("it has files but no `{}`, so it is not a remote", layout::MARK);
+            return Err(self.refused(&why));
+        }
+        self.state().is_listed = true;
+        Ok(all)
+    }
+
+    pub fn figures(&self) -> Result<Figures, Trouble> {
+        let mut figures = Figures::default();
+        let mut packs = HashSet::new();
+        for Listed { name, size, .. } in self.everything()? {
+            figures.bytes += size;
+            let (folder, _) = name.split_once('/').unwrap_or_default();
+            match folder {
+                layout::PACKS => {
+                    packs.extend(layout::pack_of(&name));
+                    figures.pack_bytes += size;
+                }
+                layout::OBJECTS => {
+                    figures.objects += 1;
+                    figures.object_bytes += size;
+                }
+                layout::RESULTS => figures.outcomes += 1,
+                layout::LOGS => figures.logs += 1,
+                _ => {}
+            }
+        }
+        figures.packs = packs.len() as u64;
+        Ok(figures)
+    }
+
+    /// The names and contents of logs of runs.
+    pub fn logs(&self) -> Result<Vec<Listed>, Trouble> {
+        let mut logs = self.everything()?;
+        logs.retain(|log| log.name.split('/').next() == Some(layout::LOGS));
+        logs.iter_mut().for_each(|log| {
+            log.name = log.name.rsplit('/').next().unwrap_or_default().to_owned();
+        });
+        logs.retain(|log| layout::is_log(&log.name));
+        Ok(logs)
+    }
+
+    pub fn log(&self, name: &str) -> Result<Option<bytes::Bytes>, Trouble> {
+        const MOST: u64 = 1 << 30;
+        match layout::is_log(name) {
+            true => {
+                let found = self.place.get(&layout::log(name), MOST);
+                found.map_err(|refusal| self.give_up(refusal))
+            }
+            false => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Files that a remote is known to have, and that somebody may have removed since.
+
+use std::collections::{BTreeSet, HashSet};
+
+use cache::Digest;
+
+use crate::error::Trouble;
+use crate::index::{Found, PackIndex};
+use crate::known::There;
+use crate::layout;
+use crate::place::Listed;
+use crate::push::log_key;
+use crate::remote::Remote;
+use crate::workers::each;
+
+/// More packs than this are looked for by listing everything.
+const MOST_PACKS: usize = 32;
+
+impl Remote {
+    /// Forgets what the remote was known to have and has no longer: somebody may have removed files.
+    pub fn look_again(&self) -> Result<(), Trouble> {
+        if !self.place.place().can_list() {
+            return Ok(());
+        }
+        let all = self.everything()?;
+        let mut there = There::default();
+        for Listed { name, size, .. } in &all {
+            let (folder, last) = (name.split('/').next(), name.rsplit('/').next());
+            let last = last.unwrap_or_default();
+            match (folder, layout::digest_of(name), layout::pack_of(name)) {
+                (Some(layout::RESULTS), Some(key), _) => _ = there.outcomes.insert(key),
+                (Some(layout::OBJECTS), Some(digest), _) => {
+                    there.objects.insert((digest, *size));
+                }
+                (Some(layout::LOGS), ..) => _ = there.outcomes.insert(log_key(last)),
+                (Some(layout::PACKS), _, Some(id)) if last == "INDEX" => {
+                    there.packs.insert(id);
+                }
+                (Some(layout::PACKS), _, Some(id)) => {
+                    if let Some(number) = layout::volume_number(&id, name) {
+                        there.volumes.insert((id, (number, *size)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let packs: Vec<Digest> = self.with_known(|known| {
+            known.keep_only(&self.cache, &self.url, &there)?;
+            Ok(known.packs().map(|pack| pack.id).collect())
+        })?;
+        self.state().checked.extend(packs);
+        Ok(())
+    }
+
+    /// Looks for the packs with these objects, once each. If one is gone, everything is listed.
+    pub(crate) fn look_for_packs<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Digest>,
+    ) -> Result<(), Trouble> {
+        let checked = self.state().checked.clone();
+        let mut packs: BTreeSet<Digest> = BTreeSet::new();
+        let mut large: HashSet<(Digest, u64)> = HashSet::new();
+        let indexes: Vec<PackIndex> = self.with_known(|known| {
+            for digest in objects {
+                let Some((pack, found)) = known.find(digest) else { continue };
+                if !checked.contains(&pack) {
+                    packs.insert(pack);
+                    if let Found::Large { size } = found {
+                        large.insert((*digest, size));
+                    }
+                }
+            }
+            Ok(packs.iter().filter_map(|id| known.pack(id).cloned()).collect())
+        })?;
+        if indexes.is_empty() || !self.place.place().can_list() {
+            return Ok(());
+        }
+        if indexes.len() > MOST_PACKS || large.len() > MOST_PACKS {
+            return self.look_again();
+        }
+        let large: Vec<(Digest, u64)> = large.into_iter().collect();
+        let are_there = each(&indexes, |index| self.has_pack(index));
+        let sizes = each(&large, |(digest, size)| {
+            let found = self.place.size(&layout::object(digest));
+            Ok(found.map_err(|refusal| self.give_up(refusal))? == Some(*size))
+        });
+        let are_there: Result<Vec<bool>, Trouble> = are_there.into_iter().chain(sizes).collect();
+        if are_there?.contains(&false) {
+            return self.look_again();
+        }
+        self.state().checked.extend(packs);
+        Ok(())
+    }
+
+    /// Tests if the remote has the files of a pack, without reading them.
+    fn has_pack(&self, index: &PackIndex) -> Result<bool, Trouble> {
+        let listed = self.place.list(&layout::pack(&index.id));
+        let listed = listed.map_err(|refusal| self.give_up(refusal))?;
+        let has = |name: &str, size: Option<u64>| {
+            listed.iter().any(|file| file.name == name && size.is_none_or(|size| file.size == size))
+        };
+        Ok(has(&layout::index(&index.id), None)
+            && index
+                .volumes()
+                .all(|(number, size)| has(&layout::volume(&index.id, number), Some(size))))
+    }
+}

@@ -1,0 +1,98 @@
+//! Finding damage in a remote, and repairing it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::machines::{Shared, another, first, run, warnings};
+
+/// The output of `remote verify`, which finds something.
+fn found(project: &throstle_tests::Project, shared: &Shared) -> String {
+    let output = project.output(&["remote", "verify", "--remote", &shared.url()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn name_in(shared: &Shared, path: &PathBuf) -> String {
+    path.strip_prefix(shared.path()).unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn missing_large_objects_and_volumes_are_found() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let is_volume = |path: &PathBuf| path.to_str().unwrap().ends_with(".pack");
+    let volume = shared.files("packs").into_iter().find(is_volume).unwrap();
+    let object = shared.files("objects").remove(0);
+    for path in [volume, object] {
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let told = found(&project, &shared);
+        let expected = format!("`{}`: it is missing", name_in(&shared, &path));
+        assert!(told.contains(&expected), "{told}");
+        std::fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
+fn a_large_object_is_not_read_past_its_length() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let object = shared.files("objects").remove(0);
+    // A sparse file of four terabytes.
+    std::fs::File::options().write(true).open(&object).unwrap().set_len(4 << 40).unwrap();
+    let told = found(&project, &shared);
+    assert!(told.contains("it has 4398046511104 bytes instead of 2000000"), "{told}");
+}
+
+#[test]
+fn a_repair_writes_again_what_the_machine_has() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let mut files = shared.files("packs");
+    files.extend(shared.files("results"));
+    files.extend(shared.files("objects"));
+    files.retain(|path| path.file_name().unwrap() != "ARCHIVE");
+    let kinds = ["INDEX", ".pack", "results/", "objects/"];
+    for kind in kinds {
+        let is_of_kind = |path: &&PathBuf| name_in(&shared, path).contains(kind);
+        let path = files.iter().find(is_of_kind).cloned();
+        let path = path.filter(|path| path.exists()).or_else(|| {
+            let now = [shared.files("packs"), shared.files("results"), shared.files("objects")];
+            now.concat().into_iter().find(|path| is_of_kind(&path))
+        });
+        let path = path.unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x20;
+        std::fs::write(&path, bytes).unwrap();
+        let verify = ["remote", "verify", "--repair", "--remote", &shared.url()];
+        let told = project.printed(&verify);
+        assert!(told.contains("removed") && told.contains("pushed"), "{kind}: {told}");
+        let again = project.printed(&["remote", "verify", "--remote", &shared.url()]);
+        assert!(again.contains("nothing is damaged"), "{kind}: {again}");
+        let other = another(&project);
+        let ran = run(&other, &shared);
+        assert_eq!(ran.executed(), BTreeMap::new(), "{kind}");
+        assert_eq!(warnings(&ran), Vec::<String>::new(), "{kind}");
+        assert_eq!(other.files("out"), project.files("out"), "{kind}");
+    }
+}
+
+#[test]
+fn a_repair_keeps_what_only_the_remote_has() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let is_volume = |path: &PathBuf| path.to_str().unwrap().ends_with(".pack");
+    let volume = shared.files("packs").into_iter().find(is_volume).unwrap();
+    // The last byte belongs to a record: the objects are intact.
+    let mut bytes = std::fs::read(&volume).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&volume, bytes).unwrap();
+    // A machine that has computed nothing.
+    let other = another(&project);
+    other.printed(&["remote", "verify", "--repair", "--remote", &shared.url()]);
+    let third = another(&project);
+    let ran = run(&third, &shared);
+    assert_eq!(ran.executed(), BTreeMap::new());
+    assert_eq!(third.files("out"), project.files("out"));
+}
