@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn too_few_frames_have_no_path() {
-        let values = vec![-1.0; 3 * 4];
+        let values = [-1.0; 3 * 4];
         let emissions =
             |frames: usize| Emissions { symbols: 3, blank: 0, values: &values[..3 * frames] };
         // A blank must stand between two equal targets.

@@ -136,8 +136,9 @@ mod tests {
         let pauses: Vec<Pause> = pauses.iter().map(|(at, frames)| pause(*at, *frames)).collect();
         let found = cut(&pauses, 4_000, &narrow);
         assert_eq!(found.parts, [0..300, 300..800, 800..1_700]);
-        assert_eq!(found.left_out, [1_700..4_000]);
-        assert_eq!(cut(&[], 2_000, &LENGTHS).parts, [0..2_000]);
+        assert_eq!((found.left_out.len(), &found.left_out[0]), (1, &(1_700..4_000)));
+        let whole = cut(&[], 2_000, &LENGTHS).parts;
+        assert_eq!((whole.len(), &whole[0]), (1, &(0..2_000)));
         assert_eq!(cut(&[], 0, &LENGTHS), Cut::default());
     }
 }
