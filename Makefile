@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-cloud lint doc bench bench-training bench-speech bench-programs wheel gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test test-cloud lint doc bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -68,6 +68,13 @@ bench-programs:
 wheel:
 	@$(LIBTORCH_ENV) cargo build --profile dist --workspace --bin throstle --bin throstle-torch
 	@python3 tools/wheel.py target/dist
+
+# The Python module with numpy, pandas and other packages, which are fetched first; `make python
+# PYTHON=--with-torch` takes torch and lhotse as well.
+PYTHON =
+python: build
+	@bash tools/python.sh target/release/throstle $(PYTHON)
+	@python3 python/tests/setup.py
 
 # The programs, `tools/gpu.sh` and its data, for a machine with a GPU, torch 2.11, and neither a network
 # nor Rust: `tar xf gpu-parcel.tar.xz; gpu-parcel/tools/gpu.sh`.
