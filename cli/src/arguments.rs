@@ -95,6 +95,12 @@ pub enum Command {
     /// is a page to type and to hear. Only this machine can connect, unless `--listen` says
     /// otherwise; then clients need the token that is printed. Ctrl-C ends it.
     Serve(Serve),
+    /// Write the card of a model for a hub: licences, origin, parameters, measures.
+    ///
+    /// Licences are those of all assets that the model derives from. Everything is from the manifest
+    /// and the cache; what only you know are options. Prints the commands that publish the exported
+    /// folder with `hf`.
+    Card(Card),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
     /// List the stage kinds, or show the documentation of one.
@@ -531,6 +537,34 @@ pub struct Serve {
     pub queue: u16,
     #[command(flatten)]
     pub options: VoiceOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct Card {
+    /// The stage that exports the model, or the one that makes it.
+    pub stage: String,
+    /// The file to write. Default, or with `-`: standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    /// The title. Default: the name of the pipeline.
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The model on the hub that this one was made from.
+    #[arg(long, value_name = "REPO")]
+    pub base: Option<String>,
+    /// The data set on the hub that it was trained on.
+    #[arg(long, value_name = "REPO")]
+    pub data: Option<String>,
+    /// The language that it speaks, such as `fi`.
+    #[arg(long, value_name = "CODE")]
+    pub language: Option<String>,
+    /// The repository to publish to, for the commands.
+    #[arg(long, value_name = "REPO")]
+    pub repo: Option<String>,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 
 mod archive;
 mod arguments;
+mod card;
 mod care;
 mod catalogue;
 mod complete;
@@ -153,6 +154,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Report(arguments) => report::report(program, arguments, output),
         Command::Say(arguments) => say::say(program, arguments, output),
         Command::Serve(arguments) => serve::serve(program, arguments, output),
+        Command::Card(arguments) => card::write(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),

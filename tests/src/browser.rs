@@ -56,8 +56,13 @@ impl Browser {
 
     /// Opens a file and waits until it is loaded and drawn.
     pub fn visit(&mut self, file: &Path) {
+        self.go_to(&format!("file://{}", file.display()));
+    }
+
+    /// The same for an address.
+    pub fn go_to(&mut self, url: &str) {
         self.told.clear();
-        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        self.call("Page.navigate", json!({ "url": url }));
         self.wait_for("Page.loadEventFired");
         self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))");
     }

@@ -4,6 +4,7 @@
 //! stored log cannot disagree. Nothing here knows the destination of the text: every reporter
 //! writes to the output that it is given.
 
+pub mod card;
 pub mod compare;
 pub mod course;
 pub mod escape;

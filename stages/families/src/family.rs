@@ -66,6 +66,11 @@ pub trait Family: Sync {
         None
     }
 
+    /// The library that loads its exported files, as hubs call it.
+    fn library(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The manifest of a pipeline that speaks with published files, in its stage
     /// [`SPEECH`](crate::speech::SPEECH).
     ///

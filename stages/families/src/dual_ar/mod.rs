@@ -65,6 +65,10 @@ impl Family for DualAr {
         Some(self)
     }
 
+    fn library(&self) -> Option<&'static str> {
+        Some("fish-speech")
+    }
+
     fn speech(&self, files: &Published) -> Result<String, String> {
         let codec = quoted(files.codec.as_ref().unwrap_or(&files.folder));
         let mut manifest = manifest(files, artifact::DUAL_AR);

@@ -75,6 +75,10 @@ impl Family for Vits {
         Some(self)
     }
 
+    fn library(&self) -> Option<&'static str> {
+        Some("transformers")
+    }
+
     fn speech(&self, files: &Published) -> Result<String, String> {
         let stage = "\n[stage.speech]\nuse = \"vits.synthesize\"\ninput = \"sentences\"\nmodel = \"model\"\n";
         Ok(manifest(files, artifact::VITS) + stage)

@@ -120,6 +120,10 @@ impl Family for Xtts {
         Some(self)
     }
 
+    fn library(&self) -> Option<&'static str> {
+        Some("coqui")
+    }
+
     fn speech(&self, files: &Published) -> Result<String, String> {
         let mut manifest = manifest(files, artifact::XTTS);
         let source = match (&files.speaker, &files.reference) {

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use throstle_tests::Project;
+use throstle_tests::browser::Browser;
 
 use crate::project::players;
 use crate::{done, vits, xtts};
@@ -128,6 +129,7 @@ fn a_player_gets_the_sound() {
 /// A running server, ended with the test.
 struct Server {
     child: Child,
+    /// Without the token.
     address: String,
 }
 
@@ -138,7 +140,8 @@ impl Server {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("http://").unwrap_or_else(|| panic!("{line}"));
-        Server { address: address.to_owned(), child }
+        let address = address.split('/').next().unwrap().to_owned();
+        Server { address, child }
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> TcpStream {
@@ -279,6 +282,46 @@ fn a_server_speaks_lists_streams_and_refuses() {
 }
 
 #[test]
+fn a_person_types_and_compares_voices_in_a_real_browser() {
+    let demo = trained();
+    let server = Server::start(&demo, &[".", "two=.:untrained", "--token", "secret"]);
+    let mut browser = Browser::new();
+    browser.go_to(&format!("http://{}", server.address));
+    let until = |browser: &mut Browser, condition: &str| {
+        let waited = browser.evaluate(&format!(
+            "(async () => {{
+                for (let waited = 0; !({condition}) && waited < 3000; waited += 1) {{
+                    await new Promise(done => setTimeout(done, 20));
+                }}
+                return {condition} ? '' : document.body.innerText;
+            }})()"
+        ));
+        assert_eq!(waited, "", "{condition}");
+    };
+    let says = "document.getElementById('told').textContent";
+    until(&mut browser, &format!("{says}.includes('token')"));
+    // The token is behind the `#` of the address that the server prints.
+    browser.go_to(&format!("http://{}/?again#secret", server.address));
+    until(&mut browser, "document.querySelectorAll('#voices input').length === 2");
+    browser.evaluate(
+        "document.querySelectorAll('#voices input').forEach(box => { box.checked = true; });
+         document.getElementById('text').value = 'Hei <b>aamu</b>.';
+         document.getElementById('speed').value = 1.5;
+         document.getElementById('form').requestSubmit();",
+    );
+    let sounds = "[...document.querySelectorAll('#sounds-made audio')]";
+    until(&mut browser, &format!("{sounds}.filter(sound => sound.duration > 0).length === 2"));
+    assert_eq!(browser.evaluate("document.querySelectorAll('#sounds-made b').length"), 0);
+    let complaints = browser.complaints().into_iter();
+    let own = format!("wants http://{}/", server.address);
+    let others: Vec<String> = complaints
+        .filter(|told| !told.starts_with(&own) && !told.starts_with("wants blob:"))
+        .filter(|told| !told.contains("favicon"))
+        .collect();
+    assert_eq!(others, [""; 0]);
+}
+
+#[test]
 fn of_200_requests_at_16_at_once_none_is_lost_and_memory_stays() {
     const THREADS: usize = 16;
     let demo = trained();
@@ -337,6 +380,34 @@ fn too_many_requests_are_told_to_come_again() {
     for (_, head, _) in answers.iter().filter(|(status, _, _)| *status == 429) {
         assert!(head.contains("Retry-After: "), "{head}");
     }
+}
+
+#[test]
+fn a_card_has_the_licences_the_training_and_the_measures() {
+    let demo = trained();
+    demo.edit("pipeline.toml", |manifest| {
+        let asset = "[assets.notes]\npath = \"data/spoken.txt\"\nlicense = \"CC-BY-4.0\"\n";
+        format!("{manifest}\n{asset}")
+    });
+    let arguments =
+        ["card", "original", "-o", "card.md", "--base", "them/base", "--language", "fi"];
+    let output = command(&demo, &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("no licence is known"), "{told}");
+    assert!(told.contains("hf upload USER/NAME") && told.contains("out/vits/model"), "{told}");
+    let card = demo.text("card.md");
+    for part in [
+        "---\nlanguage: fi\npipeline_tag: text-to-speech\nlibrary_name: transformers\n",
+        "base_model: them/base\nbase_model_relation: finetune\n",
+        "| trained | `vits.finetune` |",
+        "steps = 2",
+        "| mean of `duration_ratio` |",
+    ] {
+        assert!(card.contains(part), "{part}: {card}");
+    }
+    // An asset that the model does not derive from is none of its licences.
+    assert!(!card.contains("CC-BY-4.0"), "{card}");
 }
 
 /// Tests with OpenAI's own client, openai 3.54.0 of `tools/players.sh`.
