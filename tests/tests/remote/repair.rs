@@ -1,7 +1,7 @@
 //! Finding damage in a remote, and repairing it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::machines::{Shared, another, first, run, warnings};
 
@@ -12,7 +12,7 @@ fn found(project: &throstle_tests::Project, shared: &Shared) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn name_in(shared: &Shared, path: &PathBuf) -> String {
+fn name_in(shared: &Shared, path: &Path) -> String {
     path.strip_prefix(shared.path()).unwrap().to_str().unwrap().to_owned()
 }
 

@@ -78,7 +78,7 @@ fn attempt(
     let options = RunOptions::default();
     let (mut steps, mut told) = (Vec::new(), Vec::new());
     let mut sink = |event: Event| match event {
-        Event::CheckpointKept { .. } if stops() => _ = options.stop.request(),
+        Event::CheckpointKept { .. } if stops() => options.stop.request(),
         Event::Metrics { step, .. } => steps.push(step),
         Event::Stopping { why } => told.push(why),
         Event::Note { message, .. } => told.push(message),
