@@ -16,6 +16,7 @@ pub mod import;
 pub mod kinds;
 mod mel_rvq;
 pub mod model;
+pub mod onnx;
 mod scope;
 mod sizes;
 pub mod speech;

@@ -9,6 +9,7 @@ pub mod checkpoint;
 mod error;
 pub mod json;
 pub mod npy;
+pub mod onnx;
 mod parts;
 pub mod pattern;
 pub mod pickle;

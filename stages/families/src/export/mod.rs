@@ -5,9 +5,11 @@ mod recipe;
 use std::collections::BTreeMap;
 
 use stage_core::{Blob, Context, Fields, NewValue, StageError};
+use stage_formats::onnx::Stored;
 
 use crate::artifact::{self, CONFIG};
 use crate::import::CONFIG_FILE;
+use crate::onnx::{Files, Target};
 pub use recipe::Recipe;
 
 /// The tensors of a file by name.
@@ -53,6 +55,24 @@ pub trait Exporter: Sync {
         _context: &mut dyn Context,
     ) -> Result<Vec<String>, StageError> {
         Ok(Vec::new())
+    }
+
+    /// The model as an ONNX graph.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or the program that it is for cannot use it.
+    fn graph(
+        &self,
+        _model: &Fields,
+        _target: Target,
+        _stored: Stored,
+        _context: &mut dyn Context,
+    ) -> Result<Files, StageError> {
+        Err(StageError::with_help(
+            "models of this family have no ONNX form",
+            "leave out `format`: the files of the original project are served by `throstle serve`",
+        ))
     }
 
     /// All other files.

@@ -4,7 +4,8 @@ use crate::artifact;
 use stage_core::artifact::{FILES, WEIGHTS};
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
-    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Work,
+    Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter, ParameterType,
+    Parameters, Work,
 };
 
 pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
@@ -147,7 +148,19 @@ names of the original. `model.import` reads the same tensors again, to the bit u
 changes them. For a VITS model these are the weights of synthesis: weight normalisation is removed
 where transformers expects plain weights, in f32 unless `dtype` says otherwise, and a discriminator
 is left out unless `discriminator` is set. The licence of the model is in the head of `README.md`,
-where `model.import` finds it.",
+where `model.import` finds it.
+
+`format = \"onnx\"` writes a VITS model as a graph, `model.onnx`, which programs run without PyTorch:
+`target = \"sherpa\"` for sherpa-onnx, with `tokens.txt`; `\"piper\"` for Piper, with `model.onnx.json`;
+`\"plain\"` for programs of your own, with the files of the tokenizer. It has what synthesis needs:
+no posterior encoder, no discriminator, no weight normalisation. Noise is drawn in the graph, so
+only without noise two runs are the same. The licence is in the metadata. A plain graph takes
+`input` (tokens with blanks, one text), `input_lengths`, `scales` (noise, length, noise of
+durations) and, with several speakers, `sid`, and gives `output`.
+
+If `python3` on the path has onnxruntime, the stage runs the graph once and fails if that fails; a
+note says which. Models of romanised texts are only written as `plain`, since the programs do not
+romanise; Piper takes no letters with several marks.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: false }),
     inputs: &[InputPort {
@@ -168,10 +181,18 @@ where `model.import` finds it.",
     parameters: &[
         Parameter {
             name: "format",
-            parameter_type: ParameterType::Choice(&["auto", "pth", "safetensors"]),
+            parameter_type: ParameterType::Choice(&["auto", "pth", "safetensors", "onnx"]),
             default: Default::Text("auto"),
             doc: "The format of the weights. `auto` is the format that the original project reads: \
-                  `pth` for Fish Speech and XTTS, `safetensors` for VITS.",
+                  `pth` for Fish Speech and XTTS, `safetensors` for VITS. `onnx` is a graph with \
+                  the weights in it.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "target",
+            parameter_type: ParameterType::Choice(&["sherpa", "piper", "plain"]),
+            default: Default::Absent,
+            doc: "The program that the graph is for; `plain` if not given.",
             ..Parameter::BASE
         },
         Parameter {
@@ -187,18 +208,57 @@ where `model.import` finds it.",
         },
         Parameter {
             name: "dtype",
-            parameter_type: ParameterType::Choice(&["keep", "bf16", "fp16", "f32"]),
+            parameter_type: ParameterType::Choice(&["keep", "bf16", "fp16", "f32", "int8"]),
             default: Default::Text("keep"),
-            doc: "The type that floating-point tensors are written in; `keep` leaves each as it is.",
+            doc: "The type that floating-point tensors are written in; `keep` leaves each as it is. \
+                  A graph computes in f32: `keep` is f32 there, `fp16` and `int8` store the \
+                  weights in half and a quarter of the space. `int8` is for graphs only.",
             ..Parameter::BASE
         },
     ],
+    check: graph_mistakes,
     ..Kind::BASE
 };
 
 /// Models and adapters that speak.
 const VOICES: &[&str] =
     &[artifact::DUAL_AR, artifact::LORA, artifact::VITS, artifact::XTTS, artifact::XTTS_LORA];
+
+fn graph_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let text = |name: &str| match unknown.contains(&name) {
+        true => None,
+        false => parameters.text(name).ok(),
+    };
+    let Some(format) = text("format") else { return Vec::new() };
+    let is_graph = format == "onnx";
+    let mistake = |parameter: &'static str, message: &str, help: &str| Mistake {
+        parameter,
+        message: message.to_owned(),
+        help: Some(help.to_owned()),
+    };
+    let mut mistakes = Vec::new();
+    if !is_graph && text("target").is_some() {
+        let message = "only a graph has a target";
+        mistakes.push(mistake("target", message, "give `format = \"onnx\"`, or leave it out"));
+    }
+    match text("dtype") {
+        Some("int8") if !is_graph => {
+            let message = "only a graph is written in int8";
+            mistakes.push(mistake("dtype", message, "give `format = \"onnx\"`"));
+        }
+        Some("bf16") if is_graph => {
+            let message = "a graph is not written in bf16";
+            mistakes.push(mistake("dtype", message, "give `fp16`, `int8` or `f32`"));
+        }
+        _ => {}
+    }
+    let judge = !unknown.contains(&"discriminator") && parameters.flag("discriminator") == Ok(true);
+    if is_graph && judge {
+        let message = "a graph has no discriminator";
+        mistakes.push(mistake("discriminator", message, "leave it out"));
+    }
+    mistakes
+}
 
 pub static AUDITION: Kind = Kind {
     name: "model.audition",

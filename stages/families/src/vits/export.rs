@@ -3,6 +3,7 @@
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::json::JSON;
+use stage_formats::onnx::Stored;
 use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE, newer};
 
 use super::{
@@ -12,6 +13,7 @@ use super::{
 use crate::artifact::{self, CONFIG, SPEAKERS, TOKENIZER_CONFIG, VOCABULARY};
 use crate::export::{Exporter, Format, Recipe, Recipes, copies};
 use crate::import::CONFIG_FILE;
+use crate::onnx::{Files, Target};
 
 impl Exporter for Vits {
     fn format(&self) -> Format {
@@ -37,6 +39,16 @@ impl Exporter for Vits {
             })
         };
         artifact::tensors(model).filter_map(|(name, _)| recipes(name)).flatten().collect()
+    }
+
+    fn graph(
+        &self,
+        model: &Fields,
+        target: Target,
+        stored: Stored,
+        context: &mut dyn Context,
+    ) -> Result<Files, StageError> {
+        super::onnx::export(model, target, stored, context)
     }
 
     fn descriptions(

@@ -9,6 +9,7 @@ mod import;
 pub mod kinds;
 mod model;
 mod names;
+mod onnx;
 mod original;
 mod speakers;
 mod tensors;

@@ -91,6 +91,20 @@ impl Tokenizer {
         }
     }
 
+    /// The symbols of a single character with their tokens.
+    pub fn symbols(&self) -> impl Iterator<Item = (char, i64)> {
+        self.ids.iter().map(|(symbol, token)| (*symbol, *token))
+    }
+
+    pub fn language(&self) -> Option<&str> {
+        self.settings.language.as_deref()
+    }
+
+    /// Tests if blanks are put around every token.
+    pub fn adds_blank(&self) -> bool {
+        self.settings.add_blank
+    }
+
     /// The smallest number of rows of the model's embedding.
     pub fn size(&self) -> i64 {
         self.size

@@ -19,6 +19,7 @@ use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
+use super::graph;
 use super::import::MODEL_CARD;
 use crate::plain::{self, unknown_choice};
 
@@ -41,6 +42,9 @@ struct Export {
 }
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    if setup.parameters.text("format")? == "onnx" {
+        return graph::open(&setup);
+    }
     let format = match setup.parameters.text("format")? {
         "auto" => None,
         "pth" => Some(Format::Pth),
@@ -84,7 +88,7 @@ impl GatherJob for Export {
 }
 
 /// The exporter of a model.
-fn exporter(model: &Fields) -> Result<&'static dyn Exporter, StageError> {
+pub(super) fn exporter(model: &Fields) -> Result<&'static dyn Exporter, StageError> {
     let family = model.text(FAMILY);
     if let Some(exporter) = family.and_then(find).and_then(|family| family.exporter()) {
         return Ok(exporter);
@@ -121,7 +125,7 @@ fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError>
 }
 
 /// A model card with the licence in its header, on one line, as the import reads it.
-fn card(license: &str) -> NewValue {
+pub(super) fn card(license: &str) -> NewValue {
     let license: Vec<&str> = license.split_whitespace().collect();
     NewValue::bytes(TEXT_KIND, format!("---\nlicense: {}\n---\n", license.join(" ")))
 }

@@ -3,6 +3,7 @@
 mod audition;
 mod export;
 mod family;
+mod graph;
 mod import;
 
 use std::sync::Arc;

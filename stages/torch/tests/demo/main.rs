@@ -4,6 +4,7 @@
 
 mod auditions;
 mod changes;
+mod graphs;
 mod parameters;
 mod project;
 mod sound;
