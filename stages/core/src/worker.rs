@@ -27,6 +27,8 @@ pub struct Host<'a> {
     pub prepare: &'a dyn Fn(&str, u32) -> Result<(), StageError>,
     /// The GPUs that this process can use.
     pub devices: &'a dyn Fn() -> Devices,
+    /// Called after items were processed.
+    pub processed: &'a dyn Fn(),
     /// Called after a job was closed, with the number of open ones: releases what it left behind.
     pub closed: &'a dyn Fn(usize),
 }
@@ -65,7 +67,9 @@ impl Server<'_> {
                 Reply::Opened(self.open(job, &kind, version, setup))
             }
             Request::Process { job, items, blobs } => {
-                Reply::Processed(self.process(job, &items, blobs))
+                let outputs = self.process(job, &items, blobs);
+                (self.host.processed)();
+                Reply::Processed(outputs)
             }
             Request::Gather { job, input } => Reply::Gathered(self.gather(job, input)),
             Request::Close { job } => {

@@ -19,6 +19,7 @@ pub mod error;
 pub mod fish;
 pub mod fixture;
 mod griffin_lim;
+pub mod heap;
 mod hifi_gan;
 mod kmeans;
 pub mod layers;

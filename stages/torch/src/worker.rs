@@ -10,6 +10,7 @@ use stage_core::worker::{Host, serve};
 use crate::device::{Machine, parse_device, report};
 use crate::error::TorchError;
 use crate::fixture::{self, Comparison, Fixture, Setup};
+use crate::heap::Heap;
 use crate::stages;
 use crate::train::precision::Precision;
 
@@ -112,8 +113,17 @@ fn serve_pipe() -> io::Result<()> {
     let prepare = |device: &str, threads: u32| machine.prepare(device, threads);
     let closed = |_: usize| machine.release();
     let devices = || machine.devices();
+    let heap = Heap::default();
+    let processed = || heap.trim();
     let (program, stages, devices) = (program(), &stages, &devices);
-    let host = Host { program, stages, prepare: &prepare, devices, closed: &closed };
+    let host = Host {
+        program,
+        stages,
+        prepare: &prepare,
+        devices,
+        processed: &processed,
+        closed: &closed,
+    };
     let mut pipe = take_stdout()?;
     serve(&host, &mut io::stdin().lock(), &mut pipe)
 }

@@ -223,6 +223,7 @@ fn main() -> io::Result<()> {
             _ => Ok(()),
         },
         devices: &devices,
+        processed: &|| {},
         closed: &closed,
     };
     serve(&host, &mut io::stdin().lock(), &mut output)

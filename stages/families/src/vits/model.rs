@@ -4,7 +4,8 @@ use stage_core::{Kind, Parameters};
 
 use super::{Config, fresh_config, kinds, training_memory, training_share};
 use crate::model::{Assumed, Model, largest};
-use crate::training::{Effort, Memory, Rows, SHARED_FROM, Setting, Trainable};
+use crate::training::{Effort, F32, Memory, Rows, SHARED_FROM, Setting, Trainable};
+use crate::working::Working;
 
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;
@@ -13,6 +14,8 @@ const SECONDS_PER_CLIP: f64 = 1.0 / 1.13 / 16.0 / 6.0;
 /// A sample makes the sound of a whole clip and learns nothing: of clips of 3 s it took 0.1 to 0.2
 /// rows.
 const ROWS_PER_SECOND: f64 = 0.05;
+/// Activations of the decoder's widest level that exist at once, those of its convolutions included.
+const DECODED_AT_ONCE: f64 = 6.0;
 const SPEED: &str = "VITS makes 1.13 steps a second with 16 clips of up to 6 s on a T4, as users report, and an \
      A100 is taken for six times as fast";
 
@@ -34,12 +37,40 @@ impl Model for Config {
         largest(&[self.generator(), self.discriminator()].concat())
     }
 
+    /// For synthesis the weights are there twice for a moment: with their norms, and folded.
+    fn held_bytes(&self, working: &Working<'_>) -> f64 {
+        let times = if working.kind.name == kinds::SYNTHESIZE.name { 2.0 } else { 1.0 };
+        times * self.bytes(working.parameters)
+    }
+
+    /// One sentence is decoded at a time.
+    fn working_bytes(&self, working: &Working<'_>) -> f64 {
+        if working.kind.name != kinds::SYNTHESIZE.name {
+            return 0.0;
+        }
+        let frames = working.seconds * self.sampling_rate as f64 / self.hop().max(1) as f64;
+        frames * self.widest_level() * DECODED_AT_ONCE * F32
+    }
+
     fn share(&self) -> f64 {
         self.speaking_parameters() as f64 / Config::mms().speaking_parameters() as f64
     }
 
     fn trainable(&self) -> Option<&dyn Trainable> {
         Some(self)
+    }
+}
+
+impl Config {
+    /// Numbers of the decoder's widest level for each frame.
+    fn widest_level(&self) -> f64 {
+        let (mut channels, mut samples, mut widest) =
+            (self.upsample_initial_channel as f64, 1.0, 0.0);
+        for rate in &self.upsample_rates {
+            (channels, samples) = (channels / 2.0, samples * *rate as f64);
+            widest = f64::max(widest, channels * samples);
+        }
+        widest
     }
 }
 
@@ -79,4 +110,27 @@ pub fn assumed() -> Assumed {
     let told = "a VITS model that is not there is taken for one of MMS: 36 million parameters, \
                 kept in f32";
     Assumed { model: Box::new(Config::mms()), told }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::working::tests::written_over_usual;
+
+    use super::*;
+
+    #[test]
+    fn a_sentence_takes_memory_by_its_length() {
+        let parameters = written_over_usual(&[]);
+        let bytes = |kind: &Kind, seconds| {
+            let working =
+                Working { kind, parameters: &parameters, items: 8.0, seconds, is_gpu: false };
+            let config = Config::mms();
+            config.held_bytes(&working) + config.working_bytes(&working)
+        };
+        let weights = Config::mms().bytes(&parameters);
+        assert_eq!(bytes(&kinds::SPECTROGRAM, 10.0), weights);
+        // 16,000 samples a second; 8,192 numbers for each frame of 256 samples.
+        let second = 62.5 * 8192.0 * 6.0 * 4.0;
+        assert_eq!(bytes(&kinds::SYNTHESIZE, 10.0), 2.0 * weights + 10.0 * second);
+    }
 }

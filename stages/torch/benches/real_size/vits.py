@@ -17,6 +17,8 @@ from transformers import VitsConfig, VitsModel, VitsTokenizer
 
 from shared import ROWS, SENTENCE, TRAINING, batches, main
 
+import data
+import family
 import make_vits as reference
 
 MANY = 8
@@ -28,8 +30,6 @@ def bench():
     spec = importlib.util.spec_from_file_location("training_vits", TRAINING / "vits.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    # As many clips as a step has here, of the mean length of those of the demo.
-    module.SIZES["clips"] = (module.PUBLISHED, ROWS, 130)
     return module
 
 
@@ -37,7 +37,7 @@ def make(folder):
     torch.manual_seed(1)
     original = folder / "original"
     original.mkdir(parents=True, exist_ok=True)
-    config = VitsConfig(**bench().PUBLISHED, vocab_size=len(SYMBOLS)).to_dict()
+    config = VitsConfig(**data.VITS, vocab_size=len(SYMBOLS)).to_dict()
     # As in published files, the decoder and the discriminator are without weight norm.
     tensors = {reference.plain(name): tensor
                for name, tensor in VitsModel(VitsConfig(**config)).named_parameters()}
@@ -61,14 +61,16 @@ def step(folder):
     module = bench()
     made = folder / "original-step"
     if not made.exists():
-        module.make(made, "clips", torch.Generator().manual_seed(1))
+        # As many clips as a step has here, of the mean length of those of the demo.
+        data.VITS_SIZES["clips"] = (data.VITS, ROWS, 130)
+        family.write_weights(made, module.weights(data.make(made, "vits", "clips")))
     side, tokens = module.Reference(made, {}, torch.device("cpu")), tokenizer(folder)
-    for batch in batches(folder, module.RATE):
-        data = {}
+    for batch in batches(folder, data.RATE):
+        clips = {}
         for at, (sound, text) in enumerate(batch):
-            data[f"{at}.tokens"] = torch.tensor(tokens(text)["input_ids"])
-            data[f"{at}.wave"] = sound[0]
-        side.batch, side.noise = side.placed(data, side.device)
+            clips[f"{at}.tokens"] = torch.tensor(tokens(text)["input_ids"])
+            clips[f"{at}.wave"] = sound[0]
+        side.batch, side.noise = side.placed(clips, side.device)
         side.step()
         print("step", flush=True)
 
