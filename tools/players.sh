@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up the programs that play what throstle makes, in `.players`, and prints the Python that has
+# Installs in `.players` the programs that run exported graphs and use the server, and prints the Python that has
 # them: onnxruntime, sherpa-onnx and piper-tts for exported graphs, and OpenAI's client for
 # `throstle serve`. Only tests use them; without them, those tests say that they are skipped.
 #
@@ -19,7 +19,7 @@ if [ "$(cat "$home/wanted" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$home" && python3 -m venv "$home" || fail "python3 cannot make a virtual environment"
     "$python" -m pip install --disable-pip-version-check --no-input --quiet "${packages[@]}" >&2 ||
         fail "the packages could not be installed"
-    # Last: a set-up that was cut off is made again.
+    # Written last, so that an interrupted installation is repeated.
     printf '%s\n' "$wanted" > "$home/wanted"
 fi
 echo "$python"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python module with real packages, on the program $1: installs them in a virtual environment of its own.
-# `--with-torch` adds torch and lhotse (3 GB).
+# Tests the Python module with real packages and the program $1. Installs the packages in a virtual environment of its
+# own; `--with-torch` adds torch and lhotse (3 GB).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

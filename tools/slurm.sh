@@ -2,10 +2,10 @@
 # A Slurm of three nodes on this machine, for tests: on loopback only, and in one folder.
 #
 #   slurm.sh FOLDER up          start munge, the controller and the nodes n1, n2, n3
-#   slurm.sh FOLDER kill NODE   the node dies, with its jobs
-#   slurm.sh FOLDER cut NODE    the node goes silent; its jobs run on
-#   slurm.sh FOLDER mend NODE   the node comes back
-#   slurm.sh FOLDER lose        the controller is killed and started again without its memory
+#   slurm.sh FOLDER kill NODE   kill the node and its jobs
+#   slurm.sh FOLDER cut NODE    suspend the daemon of the node; its jobs continue
+#   slurm.sh FOLDER mend NODE   resume the daemon, or start it again
+#   slurm.sh FOLDER lose        kill the controller, and start it again without its saved state
 #   slurm.sh FOLDER down        end everything that was started
 #
 # SLURM_PORT is the first of four ports (default 27817). Needs root and, on Debian, the packages
@@ -20,7 +20,7 @@ mkdir -p "$folder/pids" "$folder/log"
 
 fail() { echo "slurm.sh: $*" >&2; exit 1; }
 
-# The time at which a process was started: with its number, it names a process for good.
+# The start time of a process. With the process id, it identifies a process, even if the id is used again.
 since() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
 daemon() { # NAME COMMAND...

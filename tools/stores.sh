@@ -4,7 +4,7 @@
 #   tools/stores.sh azurite   Azure Blob Storage, by npm, into `.stores/azurite`
 #
 # Search order: $MOTO_SERVER or $AZURITE, then the folder. The path goes to stdout, everything else to
-# stderr; exit code 1 if the server cannot be installed. Nothing of it is shipped or linked.
+# stderr; exit code 1 if the server cannot be installed. No part of the servers is shipped or linked.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

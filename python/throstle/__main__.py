@@ -1,4 +1,4 @@
-"""What the engine starts: `python3 -m throstle`."""
+"""The entry point of the processes that the engine starts: `python3 -m throstle`."""
 
 from throstle.worker import main
 

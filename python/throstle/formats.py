@@ -1,4 +1,4 @@
-"""The bytes of blobs as arrays, and data sets in the forms of other programs."""
+"""Converts the bytes of blobs to arrays, and data sets to the formats of other programs."""
 
 import gzip
 import io
@@ -9,7 +9,7 @@ import tarfile
 
 
 def extension(blob):
-    """A WAV file is known by its beginning, others by their kind."""
+    """The file extension: WAV files are recognised by their first bytes, others by their kind."""
     if bytes(blob.view[:4]) == b"RIFF":
         return "wav"
     last = blob.kind.rpartition("/")[2]
@@ -29,7 +29,7 @@ def wav(view):
         inside = view[at + 8 : at + 8 + size]
         if name == b"fmt ":
             tag, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", inside)
-            # The tag of the extensible form is the beginning of its GUID.
+            # In the extensible format, the tag is the beginning of the GUID.
             form = (struct.unpack_from("<H", inside, 24)[0] if tag == 0xFFFE else tag, channels, rate, bits)
         if name == b"data" and form is not None:
             tag, channels, rate, bits = form
@@ -130,7 +130,7 @@ def plain_name(text):
 
 
 class Names:
-    """Names of samples without dots and slashes, each once."""
+    """Unique names of samples, without dots and slashes."""
 
     def __init__(self):
         self.used = set()
@@ -153,7 +153,10 @@ def add(tar, name, data):
 
 
 def to_shar(dataset, folder, shard):
-    """`cuts.000000.jsonl.gz` and `recording.000000.tar`; other blobs are left out, texts and numbers are in `custom`."""
+    """Writes `cuts.000000.jsonl.gz` and `recording.000000.tar`.
+
+    Texts and numbers are in `custom`; blobs other than the recordings are left out.
+    """
     os.makedirs(folder, exist_ok=True)
     names, paths = Names(), []
     audio = next((name for name in dataset.fields if any(is_audio(item.get(name)) for item in dataset)), None)

@@ -27,7 +27,7 @@ PROGRAM = "throstle"
 
 
 class Error(Exception):
-    """A message of `throstle`, or an object that is gone."""
+    """An error message of `throstle`, or an object that no longer exists."""
 
 
 def program():
@@ -47,7 +47,7 @@ def call(*arguments):
 
 
 def open(manifest=".", cache=None, settings=()):  # noqa: A001
-    """A pipeline, by its manifest or the folder of it. `settings` are those of `--set`."""
+    """Opens a pipeline by its manifest or the folder of the manifest. `settings` are values for `--set`."""
     return Pipeline(manifest, cache, settings)
 
 
@@ -78,7 +78,7 @@ class Pipeline(collections.abc.Mapping):
 
 
 class Lease:
-    """Keeps objects from `gc`: a locked file in the cache that names them."""
+    """Protects objects from `gc`: a locked file in the cache names them."""
 
     def __init__(self, cache):
         self.folder, self.file = os.path.join(cache, "locks"), None
@@ -256,7 +256,7 @@ class Blob:
 
     @property
     def path(self):
-        """A file with these bytes, to be read only: the one of the cache, or a copy for as long as this process lives."""
+        """A file with these bytes, to be read only: in the cache, or a copy that lives as long as this process."""
         if self.value.get("offset") == 0 and self.size and os.path.getsize(self.value["file"]) == self.size:
             return self.value["file"]
         path = os.path.join(copies(), f"{self.digest}.{formats.extension(self)}")
@@ -296,7 +296,7 @@ def blobs(row):
 
 
 def canonical(rows):
-    """What the items are, without where they lie."""
+    """The items as JSON, without the positions of their bytes."""
     hidden = ("file", "offset")
     shown = [
         [row["id"], {name: {k: v for k, v in value.items() if k not in hidden} if isinstance(value, dict) else value
@@ -310,7 +310,7 @@ COPIES = []
 
 
 def copies():
-    """A folder that is removed with this process."""
+    """A folder that is removed when this process ends."""
     if not COPIES or COPIES[0][0] != os.getpid():
         folder = tempfile.TemporaryDirectory(prefix="throstle-")
         COPIES[:] = [(os.getpid(), folder)]

@@ -2,8 +2,8 @@
 
     python3 setup.py TO VERSION cpu|cuda
 
-Downloads resume where they ended, are compared with the digests of the package index, and become visible under
-their names when they are whole. Needs only the standard library: there may be no pip.
+Downloads resume where they ended, and are compared with the digests of the package index. Files get their final
+names when they are complete. Needs only the standard library: there may be no pip.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ ALWAYS = ("cudart", "cupti")
 
 
 class Problem(Exception):
-    """A sentence for the user."""
+    """An error with a message for the user."""
 
 
 def say(text, end="\n"):
@@ -38,7 +38,7 @@ def say(text, end="\n"):
 
 
 class Links(html.parser.HTMLParser):
-    """The links of an index that knows no JSON."""
+    """The links of a package index that sends HTML instead of JSON."""
 
     def __init__(self):
         super().__init__()
@@ -77,7 +77,7 @@ def files(index, package):
 
 
 def choose(index, package, version):
-    """A wheel of that version for this machine; `13.0.*` means the newest of them."""
+    """Selects the wheel of a version for this machine; `13.0.*` means the newest one."""
     machine, fits = platform.machine(), []
     pattern = re.escape(version).replace(r"\*", r"[0-9.]+")
     for name, link, digest in files(index, package):
@@ -95,7 +95,7 @@ def choose(index, package, version):
 
 
 class Progress:
-    """A line that is written again on a terminal, and rarely elsewhere."""
+    """A progress line: updated in place on a terminal, and rarely printed elsewhere."""
 
     def __init__(self, name):
         self.name, self.told, self.every = name, 0.0, 0.5 if sys.stderr.isatty() else 15
@@ -113,7 +113,7 @@ class Progress:
 
 
 def download(link, path, digest):
-    """The file, from where an earlier download ended."""
+    """Downloads a file, and continues where an earlier download ended."""
     if os.path.exists(path) and digest_of(path) == digest:
         return
     part, failed = f"{path}.part", 0
@@ -124,7 +124,7 @@ def download(link, path, digest):
         except OSError as error:
             status = getattr(error, "code", None)
             if status == 416:
-                # The part is at least as long as the file: its digest tells.
+                # The part is at least as long as the file. Its digest decides below.
                 break
             failed += 1
             if failed == TRIES or (status is not None and status < 500):
@@ -164,7 +164,7 @@ def digest_of(path):
 
 
 def unpack(path, to):
-    """The libraries of a wheel, and what says its version. No name leads out of the folder."""
+    """Unpacks the libraries of a wheel and the files with its version. No file is written outside of the folder."""
     with zipfile.ZipFile(path) as wheel:
         for entry in wheel.infolist():
             name = os.path.normpath(entry.filename)
@@ -176,7 +176,7 @@ def unpack(path, to):
 
 
 def requirements(folder, package, extra=None):
-    """What the metadata of an unpacked wheel requires at exact versions: name, extras, version."""
+    """The exact requirements in the metadata of an unpacked wheel: name, extras, version."""
     found = [name for name in os.listdir(folder) if name.endswith(".dist-info") and name.lower().replace("_", "-").startswith(f"{package}-")]
     with open(os.path.join(folder, found[0], "METADATA"), encoding="utf-8") as file:
         lines = [line[15:] for line in file if line.startswith("Requires-Dist: ")]
@@ -188,7 +188,7 @@ def requirements(folder, package, extra=None):
 
 
 def install(to, version, form, index):
-    """Everything in a folder beside, which becomes `to` at the end."""
+    """Installs everything into a temporary folder, which is renamed to `to` at the end."""
     fetched, staging = f"{to}.wheels", f"{to}.part"
     os.makedirs(fetched, exist_ok=True)
     shutil.rmtree(staging, ignore_errors=True)

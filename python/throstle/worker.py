@@ -1,7 +1,8 @@
-"""The side of a `python` stage that runs in Python: calls the user's function for what the engine sends.
+"""The part of a `python` stage that runs in Python: calls the user's function for the items that the engine sends.
 
-One JSON object per line, both ways. The engine's messages arrive on standard input; the answers go to a
-copy of standard output, which itself becomes standard error, so that anything a program prints is log.
+Messages are JSON objects, one per line. The engine's messages arrive on standard input, and the answers go to a
+copy of standard output. Standard output itself becomes standard error, so everything that a program prints goes to
+the log.
 """
 
 import json
@@ -23,27 +24,27 @@ class Reject(Exception):
 
 
 class File(str):
-    """The path of a file of an item; `kind` says what it is."""
+    """The path of a file of an item; `kind` is the kind of its content, such as `audio/wav`."""
 
     kind = ""
 
 
 class Item(dict):
-    """The fields of an item by name. `seed` is its own, `out` is the folder for its files."""
+    """The fields of an item by name. `seed` is the seed of the item, `out` the folder for its output files."""
 
     def __init__(self, id="", /, **fields):
         super().__init__(fields)
         self.id, self.seed, self.out, self.handle = id, 0, "", None
 
     def with_fields(self, **fields):
-        """The same item with other fields beside or instead of its own."""
+        """The same item with added or replaced fields."""
         item = Item(self.id, **{**self, **fields})
         item.seed, item.out, item.handle = self.seed, self.out, self.handle
         return item
 
 
 class Setup:
-    """What a program is started with: `device`, `threads`, `seed`, `parameters`, `artifact`."""
+    """The settings of a process: `device`, `threads`, `seed`, `parameters`, `artifact`."""
 
     def __init__(self, hello):
         self.device, self.threads, self.seed = hello["device"], hello["threads"], hello["seed"]
@@ -74,9 +75,9 @@ class Refusal(Exception):
 
 
 def load(script, name):
-    """The function of a script, and how it is to be called."""
+    """Loads a script: returns its function, and the options of `@stage`."""
     sys.path.insert(0, os.path.dirname(script))
-    # The name `__main__` would run what is under `if __name__ == "__main__"`.
+    # With the name `__main__`, the code under `if __name__ == "__main__"` would run.
     names = {"__name__": "script", "__file__": script}
     with open(script, "rb") as file:
         exec(compile(file.read(), script, "exec"), names)  # noqa: S102
@@ -85,7 +86,9 @@ def load(script, name):
         functions = {id(value): value for value in marked.values()}
         if len(functions) != 1:
             found = ", ".join(f"`{key}`" for key in marked) or "none"
-            raise Refusal(f"the script should have one function with `@stage`, or the stage a `function`; found: {found}")
+            raise Refusal(
+                f"the script should have one function with `@stage`, or the stage a `function`; found: {found}"
+            )
         function = next(iter(functions.values()))
     elif not callable(names.get(name)):
         raise Refusal(f"the script has no function `{name}`")
@@ -121,7 +124,7 @@ class Worker:
         return json.loads(line)
 
     def is_cancelled(self, request):
-        """Looks without waiting for a request to give up."""
+        """True if the engine has cancelled this request. Does not wait."""
         while b"\n" not in self.buffer and select.select([self.input], [], [], 0)[0]:
             piece = os.read(self.input, 1 << 16)
             if not piece:
@@ -137,7 +140,7 @@ class Worker:
     # Errors.
 
     def failure(self, error):
-        """The last line of an error and its place in the script. The whole is printed once."""
+        """The last line of an error and its place in the script. The full traceback is printed once."""
         place = self.place(error)
         words = traceback.format_exception_only(type(error), error)[-1].strip()
         words = words.encode("utf-8", "replace").decode()
@@ -211,9 +214,9 @@ class Worker:
         self.send(type="done", request=request, results=results)
 
     def part(self, items):
-        """An exception in a batch is traced to its items by halving it."""
+        """Calls the function for a batch, and halves the batch after an exception to find its items."""
         try:
-            # The batch must not matter, so a batch has the seed of no item.
+            # Results must not depend on the batch, so a batch uses the seed of no item.
             self.seed(0 if self.batched else items[0].seed)
             made = self.call(items) if self.batched else [self.call(items[0])]
             if not isinstance(made, (list, tuple)) or len(made) != len(items):
@@ -259,7 +262,7 @@ class Worker:
         return {"id": str(item.id), "handle": item.handle, "fields": fields}
 
     def fields(self, fields, kinds, out, above=""):
-        """The outputs as the engine takes them: bytes become files."""
+        """The outputs in the form that the engine reads: bytes become files."""
         if not isinstance(fields, dict):
             raise TypeError(f"the function should return a dict of its outputs, not {type(fields).__name__}")
         sent = {}
