@@ -89,16 +89,16 @@ pub enum Command {
     /// its parameters, after the `text.normalize` stages before it. Without `--output` the sound is
     /// played on a terminal, and written to standard output otherwise.
     Say(Say),
-    /// Serve voices to programs and to a page in the browser, with the speech interface of OpenAI.
+    /// Serve voices over HTTP: the speech API of OpenAI, and a web page.
     ///
     /// `POST /v1/audio/speech`, `GET /v1/models`, `/v1/audio/voices`, `/health` and `/metrics`; `/`
-    /// is a page to type and to hear. Only this machine can connect, unless `--listen` says
-    /// otherwise; then clients need the token that is printed. Ctrl-C ends it.
+    /// is a web page for typing texts and listening. Only programs on this machine can connect;
+    /// with `--listen`, others can too, with the printed token. Ctrl-C stops the server.
     Serve(Serve),
     /// Write the card of a model for a hub: licences, origin, parameters, measures.
     ///
-    /// Licences are those of all assets that the model derives from. Everything is from the manifest
-    /// and the cache; what only you know are options. Prints the commands that publish the exported
+    /// Licences are those of all assets that the model derives from. The contents come from the
+    /// manifest and the cache; options add the rest. Prints the commands that publish the exported
     /// folder with `hf`.
     Card(Card),
     /// Write the exported files again from the cache, without running anything.
@@ -389,13 +389,13 @@ pub struct Cat {
 
 #[derive(Args, Debug)]
 pub struct Setup {
-    /// Only the parts for a processor (0.6 GB). Default where there is no GPU.
+    /// Without the CUDA libraries (0.6 GB). Default where there is no GPU.
     #[arg(long, conflicts_with = "cuda")]
     pub cpu: bool,
     /// With all libraries for CUDA (3 GB). Default where there is a GPU.
     #[arg(long)]
     pub cuda: bool,
-    /// Fetch it anew, even if it is there.
+    /// Fetch it again even if it is installed.
     #[arg(long)]
     pub again: bool,
 }
@@ -498,9 +498,9 @@ pub struct VoiceOptions {
 
 #[derive(Args, Debug)]
 pub struct Say {
-    /// The voice: a folder of files as `model.export` writes it, or `PIPELINE:STAGE`, a stage of a
-    /// manifest or its folder that speaks or outputs a model. Without `:STAGE` it is the only stage
-    /// that speaks.
+    /// The voice: a folder of files as `model.export` writes it, or `PIPELINE:STAGE`, a synthesis
+    /// stage or a stage that outputs a model. PIPELINE is a manifest or its folder. Default for
+    /// `:STAGE`: the only synthesis stage.
     pub voice: String,
     /// The text; `-` reads it from standard input.
     pub text: String,
@@ -519,7 +519,7 @@ pub struct Say {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// The voices, as for `say`; `NAME=VOICE` gives one another name.
+    /// The voices, as for `say`; `NAME=VOICE` renames a voice.
     #[arg(required = true, value_name = "VOICE")]
     pub voices: Vec<String>,
     /// The port on this machine; 0 is any free one.
@@ -532,7 +532,7 @@ pub struct Serve {
     /// new one with `--listen`.
     #[arg(long, value_name = "TOKEN", env = "THROSTLE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// The number of requests that may wait; further ones are refused for the moment.
+    /// The largest number of waiting requests; further ones get status 429.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub queue: u16,
     #[command(flatten)]

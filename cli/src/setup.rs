@@ -29,7 +29,7 @@ pub fn setup(program: &Program, arguments: &arguments::Setup) -> Result<Exit, Cl
     let has_gpu = || RealFs.exists(GPU.into()).unwrap_or(false);
     let form = if arguments.cuda || (!arguments.cpu && has_gpu()) { "cuda" } else { "cpu" };
     let size = if form == "cuda" { "about 3 GB" } else { "about 0.6 GB" };
-    program.tell(&format!("fetching torch {RELEASE} for `{form}`, {size}, to `{place}`"));
+    program.tell(&format!("downloading torch {RELEASE} ({form}, {size}) to `{place}`"));
     let above = to.parent().unwrap_or(&to);
     RealFs.create_dir_all(above)?;
     let python = python();

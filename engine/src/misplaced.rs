@@ -13,7 +13,7 @@ pub fn misplaced(pipeline: &Pipeline, cache: &Utf8Path, address: &Address) -> Op
     let meets = |folder: &Utf8Path| remote.starts_with(folder) || folder.starts_with(&remote);
     let cache = resolved(cache);
     if meets(&cache) {
-        return Some(format!("it and the cache `{cache}` contain one another"));
+        return Some(format!("it contains the cache `{cache}`, or is inside it"));
     }
     for spec in &pipeline.stages {
         for export in &spec.exports {
@@ -22,7 +22,7 @@ pub fn misplaced(pipeline: &Pipeline, cache: &Utf8Path, address: &Address) -> Op
             if remote == folder || (meets(&folder) && folder != resolved(&pipeline.base)) {
                 let name = &spec.name;
                 return Some(format!(
-                    "it and the exports of `{name}` in `{folder}` contain one another"
+                    "it contains the folder `{folder}` of the exports of `{name}`, or is inside it"
                 ));
             }
         }

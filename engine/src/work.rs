@@ -282,9 +282,10 @@ fn targets(pipeline: &Pipeline, batch: &Batch) -> Result<Vec<StageId>, EngineErr
     };
     match stage.filter(fits) {
         Some(stage) => Ok(vec![stage.id]),
-        None => {
-            Err(internal("this program has another version of the stage: use the same everywhere"))
-        }
+        None => Err(internal(
+            "this worker has another version of the stage: use the same version of \
+             throstle everywhere",
+        )),
     }
 }
 

@@ -41,7 +41,7 @@ impl Rules {
         if let Some(origin) = head.one("origin")?
             && origin.strip_prefix("http://") != Some(host)
         {
-            return Err(Refusal::new(403, "pages of other sites may not ask here"));
+            return Err(Refusal::new(403, "requests from pages of other sites are refused"));
         }
         match &self.token {
             Some(token) if !is_public => match bearer(head)? {

@@ -161,7 +161,7 @@ impl Api {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Refusal::new(503, "the server is ending"));
+                    return Err(Refusal::new(503, "the server is shutting down"));
                 }
             }
         }

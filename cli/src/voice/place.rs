@@ -39,7 +39,7 @@ impl Place {
             }
             (false, Some(_)) => {
                 let message = format!("`{path}` is no pipeline, so it has no stages");
-                return Err(CliError::usage(message, "leave out what is behind the colon"));
+                return Err(CliError::usage(message, "leave out the colon and the text after it"));
             }
         };
         if let Some(name) = written.name {

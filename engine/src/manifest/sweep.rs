@@ -217,22 +217,26 @@ fn between(
             Some(Range::Integers { from, to })
         }
         (ParameterValue::Integer(_), ParameterValue::Integer(_), Scale::Log) => wrong(
-            format!("{place} is of integers, which have no scale `log`: write a list"),
+            format!("{place} has integers, for which `log` is not supported: write a list"),
             problems,
         ),
         (ParameterValue::Number(from), ParameterValue::Number(to), scale) if from < to => {
             match scale == Scale::Log && from <= 0.0 {
-                true => {
-                    wrong(format!("{place} has the scale `log` and begins at {from}"), problems)
-                }
+                true => wrong(
+                    format!("{place} begins at {from}, but `log` needs values above 0"),
+                    problems,
+                ),
                 false => Some(Range::Numbers { from, to, scale }),
             }
         }
         (ParameterValue::Integer(_), ParameterValue::Integer(_), _)
         | (ParameterValue::Number(_), ParameterValue::Number(_), _) => {
-            wrong(format!("{place} ends before it begins"), problems)
+            wrong(format!("in {place}, `from` must be less than `to`"), problems)
         }
-        _ => wrong(format!("{place} is of no numbers: write a list of values"), problems),
+        _ => wrong(
+            format!("the parameter `{}` is not a number: write a list of values", parameter.name),
+            problems,
+        ),
     }
 }
 

@@ -713,7 +713,7 @@ fn outcomes(sent: &Sent, result: Option<ShardResult>) -> Vec<ItemOutcome> {
         None => ItemOutcome::Failed(Failure::Stage(match failures.remove(name) {
             Some(reject) => StageError::failed(reject.reason),
             None => {
-                let message = "the result of its job does not have it".to_owned();
+                let message = "its job returned no result for this item".to_owned();
                 StageError::Transient { message }
             }
         })),

@@ -64,7 +64,7 @@ pub fn prepare(
     sink: Sink,
 ) -> Result<Prepared, ReplayError> {
     if spec.work != StageWork::Item || spec.kind.place != Place::Worker {
-        let why = "works neither on single items nor with a model";
+        let why = "does not run a model on single items";
         return Err(ReplayError::Unfit { stage: spec.name.clone(), why });
     }
     let mut planner = Planner::new(engine, pipeline, cache)?;

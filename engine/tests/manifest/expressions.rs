@@ -69,7 +69,7 @@ fn a_mistake_is_marked_inside_of_the_expression() {
         ("'maen(snr) <= base'", "there is no function `maen`", "maen(snr) <= base']"),
         (r#""""mean(snr) + <= 1""""#, "expected a number", "<= 1\"\"\"]"),
         // With escapes, the position inside is unknown.
-        (r#""share(text == \"a) < 1""#, "no second one", r#""share(text == \"a) < 1"]"#),
+        (r#""share(text == \"a) < 1""#, "the closing", r#""share(text == \"a) < 1"]"#),
     ] {
         let found = mistakes(require);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -87,11 +87,14 @@ fn mistakes_in_a_sweep_are_told() {
         ("stage = \"loud\"", "sweep `s` has no `over`"),
         ("stage = \"loud\"\nover = { traget = [-1, -2] }", "has no parameter `traget`"),
         ("stage = \"loud\"\nover = { target = 3 }", "should be a list or a range"),
-        ("stage = \"loud\"\nover = { target = { from = -10, to = -30 } }", "ends before it begins"),
+        (
+            "stage = \"loud\"\nover = { target = { from = -10, to = -30 } }",
+            "must be less than `to`",
+        ),
         ("stage = \"loud\"\nover = { target = { from = -30 } }", "needs `from` and `to`"),
         (
             "stage = \"loud\"\nover = { target = { from = -30, to = -10, scale = \"log\" } }",
-            "the scale `log` and begins at -30",
+            "begins at -30, but `log` needs",
         ),
         ("stage = \"loud\"\nover = { target = [-1] }\ntrials = 1", "trials"),
         (

@@ -20,7 +20,9 @@ impl Output {
         for child in children {
             let name = child.id;
             if name.is_empty() || name.contains(SEPARATOR) {
-                return Err(StageError::failed(format!("`{name}` is no name for a part")));
+                return Err(StageError::failed(format!(
+                    "`{name}` is not a valid name for an item that is made of another one"
+                )));
             }
             values.push((format!("{name}{SEPARATOR}"), NewValue::Text(String::new())));
             let fields = child.values.into_iter();

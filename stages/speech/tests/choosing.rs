@@ -253,7 +253,10 @@ fn without_a_good_checkpoint_the_base_is_the_result_or_the_reasons_are_the_error
     assert!(error.to_string().contains("`none = \"base\"` has no model"), "{error}");
     let fails = [require.clone(), ("none", text("fail"))];
     let error = Bench::default().gather_ports("quality.choose", &fails, ports(true)).unwrap_err();
-    assert!(error.to_string().contains("`step-60`: `mean(cer) <= 0` is not shown"), "{error}");
+    assert!(
+        error.to_string().contains("`step-60`: the interval does not prove `mean(cer) <= 0`"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn mistakes_in_the_table_are_told_with_their_line() {
         corrected(&mut bench, &table, &[]).unwrap_err().to_string()
     };
     assert!(told("a,x,\nb,,\n").contains("line 3 of the corrections has neither"));
-    assert!(told("a,x,join\n").contains("asks for `join`"));
+    assert!(told("a,x,join\n").contains("has the action `join`"));
     assert!(told("a,x,\na,y,\n").contains("line 3 corrects `a` in another way"));
     // Two people may have made the same correction.
     assert_eq!(corrected(&mut bench, "segment,text\na,x\nr/a,x\n", &[]).unwrap(), []);

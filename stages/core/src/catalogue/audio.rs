@@ -316,9 +316,9 @@ pub static PAUSES: Kind = Kind {
     name: "audio.pauses",
     summary: "Finds the pauses of long recordings.",
     doc: "\
-A pause is where the energy of a short box falls below the largest energy near it by a number of
-decibels, for some time. This is computed in integers and at every sample, from the neighbourhood
-alone: loudness plays no part, and an edit moves no pause that is not next to it.
+A pause is a part of at least `least` in which the energy of a short window is more than `dip`
+decibels below the largest energy around it. This is computed in integers and at every sample, from
+the neighbourhood alone: loudness plays no part, and an edit moves no pause that is not next to it.
 
 A recording is read in parts, so hours of sound fit into the memory.",
     cost: Cost::Rates(Rates { bytes_per_item: 1e4, ..HEARD }),
@@ -335,12 +335,12 @@ A recording is read in parts, so hours of sound fit into the memory.",
             parameter_type: ParameterType::Number { min: 1.0, max: 60.0 },
             default: Default::Number(12.0),
             unit: Unit::Decibel,
-            doc: "The depth of a pause below the loudest box around it.",
+            doc: "The depth of a pause below the loudest window around it.",
             ..Parameter::BASE
         },
         seconds("least", 0.2, "The shortest pause."),
-        seconds("box", 0.1, "The length of the box around each sample."),
-        seconds("around", 1.5, "The sound on each side that a box is compared with."),
+        seconds("box", 0.1, "The length of the window around each sample."),
+        seconds("around", 1.5, "The sound on each side that a window is compared with."),
     ],
     ..Kind::BASE
 };
@@ -378,7 +378,11 @@ A recording without any segment is quarantined.",
     parameters: &[
         seconds("shortest", 1.0, "The shortest segment."),
         seconds("longest", 20.0, "The longest segment."),
-        seconds("wanted", 6.0, "A pause is a cut if none within this time is longer."),
+        seconds(
+            "wanted",
+            6.0,
+            "A pause is a cut if it is the longest one within this time on both sides.",
+        ),
         seconds("cut_at", 0.9, "A pause of this length is always a cut."),
     ],
     ..Kind::BASE

@@ -81,11 +81,11 @@ sentences that `model.audition` let each of them speak, with the untuned model o
 
 `require = [\"mean(cer) <= base + 0.01\", \"share(cer > 0.3 or stop != 'end') <= 0.02\"]` leaves out
 checkpoints. `mean`, `median` and `p90` take a number of each sentence, `share` and `count` a
-comparison; `base` stands for the other side, measured on the base. Numbers are joined by
-`+ - * /`, comparisons by `and`, `or` and `not`. A checkpoint passes if the whole interval of the
-difference does, at `confidence`: few sentences prove little, so few pass. The intervals come from a
-bootstrap over whole sentences, the same for all checkpoints, and hold for all checkpoints at once:
-more checkpoints do not make it easier to pass by chance.
+comparison; `base` is the value of the other side's measure for the untuned model. Numbers are
+joined by `+ - * /`, comparisons by `and`, `or` and `not`. A checkpoint passes if the whole interval
+of the difference does, at `confidence`: few sentences prove little, so few pass. The intervals come
+from a bootstrap over whole sentences, the same for all checkpoints, and hold for all checkpoints at
+once: more checkpoints do not make it easier to pass by chance.
 
 `prefer = [{ measure = \"mean(similarity)\", better = \"higher\" }]` orders the others. A checkpoint is
 out if another one is better in one measure and worse in none; then the measures decide in their
@@ -162,7 +162,7 @@ has the figures of the chosen checkpoint for these. With `hold = 0`, show other 
             parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
             default: Default::Integer(50),
             unit: Unit::Count,
-            doc: "Fewer sentences to choose by are an error.",
+            doc: "The smallest number of sentences to choose by; fewer are an error.",
             ..Parameter::BASE
         },
         Parameter {

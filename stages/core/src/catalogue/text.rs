@@ -145,14 +145,14 @@ A recording is aligned again when its segments or its text change; others are re
             name: "star",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(true),
-            doc: "Sound without a text may be between sentences.",
+            doc: "Allow sound without a text between sentences.",
             ..Parameter::BASE
         },
         Parameter {
             name: "anchors",
             parameter_type: ParameterType::Integer { min: 1, max: 50 },
             default: Default::Integer(5),
-            doc: "The words in a row that agree in an anchor.",
+            doc: "The number of consecutive words that have to agree to anchor the alignment.",
             ..Parameter::BASE
         },
     ],

@@ -67,7 +67,7 @@ fn is_of_name(letter: char) -> bool {
 fn quoted(rest: &str, quote: char) -> Result<(String, usize), Fault> {
     match rest[1..].find(quote) {
         Some(length) => Ok((rest[1..=length].to_owned(), length + 2)),
-        None => Err(Fault::new(0..1, format!("this {quote} has no second one"))),
+        None => Err(Fault::new(0..1, format!("the closing {quote} is missing"))),
     }
 }
 

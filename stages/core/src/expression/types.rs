@@ -78,10 +78,10 @@ fn comparison(
         if find_base(other).is_some() {
             let message = "`base` is on both sides of the comparison";
             return Err(Fault::new(base.span.clone(), message)
-                .help("it stands for the other side, measured on the base"));
+                .help("it is the value of the other side's measure for the untuned model"));
         }
         if !has_aggregate(other) {
-            let message = "`base` has nothing to stand for: the other side measures nothing";
+            let message = "`base` needs a measure on the other side, such as `mean(cer)`";
             return Err(Fault::new(base.span.clone(), message)
                 .help("write `mean(cer) <= base + 0.01`, for example"));
         }
@@ -145,7 +145,9 @@ fn each(node: &Node) -> Result<Each, Fault> {
         What::Arithmetic(operator, left, right) => {
             Ok(Each::Binary(*operator, boxed(left)?, boxed(right)?))
         }
-        What::Call(name, _) => Err(wrong(&format!("`{name}(…)`, which is one for all of them"))),
+        What::Call(name, _) => {
+            Err(wrong(&format!("`{name}(…)`, which is one number for all sentences")))
+        }
         What::Text(_) => Err(wrong("a text")),
         What::Not(_) | What::Compare(..) | What::And(..) | What::Or(..) => {
             Err(wrong("a comparison").help("`share` and `count` take comparisons"))

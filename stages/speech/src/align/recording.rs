@@ -29,7 +29,7 @@ const LETTERS_OF_A_WORD: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Sound without a text may be between sentences.
+    /// Allow sound without a text between sentences.
     pub stars: bool,
     /// The words in a row of an anchor.
     pub anchors: usize,

@@ -156,7 +156,7 @@ impl GatherJob for Align {
             .with("unheard", PortOutput::Artifact(unheard));
         let words: usize = passages.iter().map(|passage| passage.words).sum();
         if words > 0 {
-            output.notes.push(("words never heard".to_owned(), words as u64));
+            output.notes.push(("words of the text that were not found".to_owned(), words as u64));
         }
         Ok(output)
     }

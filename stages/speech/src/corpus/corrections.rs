@@ -54,7 +54,8 @@ fn read(bytes: &[u8]) -> Result<BTreeMap<String, Correction>, String> {
             }
             (other, _) => {
                 return Err(format!(
-                    "line {number} of the corrections asks for `{other}`, not `text` or `drop`"
+                    "line {number} of the corrections has the action `{other}`, expected \
+                     `text` or `drop`"
                 ));
             }
         };

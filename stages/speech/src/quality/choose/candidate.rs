@@ -37,8 +37,8 @@ impl Line {
         let Line { comparison, difference, low, high, met } = self;
         (!met).then(|| {
             format!(
-                "`{comparison}` is not shown: the left side minus the right is {difference}, \
-                 between {low} and {high}"
+                "the interval does not prove `{comparison}`: left minus right is {difference} \
+                 ({low} to {high})"
             )
         })
     }

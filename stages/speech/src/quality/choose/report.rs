@@ -75,8 +75,9 @@ impl Report {
                 match whole(fresh, &of_fresh, &candidate.id) {
                     Ok(found) => on_fresh = found,
                     Err(missing) => {
-                        warnings
-                            .push(format!("nothing is shown of the other sentences: {missing}"));
+                        warnings.push(format!(
+                            "the figures of the held-out sentences are missing: {missing}"
+                        ));
                     }
                 }
             }
