@@ -96,19 +96,19 @@ fn mistakes_are_marked_where_they_are() {
         ("mean(cer) < 1 < 2", "<", "expected one comparison"),
         ("cer <= base", "cer", "`cer` has a value for each sentence"),
         ("maen(cer) <= base", "maen", "no function `maen`"),
-        ("mean(mean(cer)) <= base", "mean(cer)", "one for all of them"),
+        ("mean(mean(cer)) <= base", "mean(cer)", "one number for all sentences"),
         ("mean(cer > 1) <= base", "cer > 1", "found a comparison"),
         ("share(cer) <= base", "cer", "expected a comparison"),
         ("mean(cer - base) <= 0", "base", "found `base`"),
         ("base <= base", "base", "both sides"),
-        ("0.5 <= base", "base", "nothing to stand for"),
+        ("0.5 <= base", "base", "needs a measure on the other side"),
         ("1 <= 2", "1 <= 2", "nothing is measured"),
         ("mean(cer) == base", "mean(cer) == base", "equal"),
         ("not mean(cer) != base", "mean(cer) != base", "equal"),
         ("mean(cer)", "mean(cer)", "expected a comparison"),
         ("share(stop > 'end') < 1", "stop > 'end'", "`==` and `!=`"),
         ("share(a == 'x' or a > 1) < 1", "a", "with a text and used as a number"),
-        ("mean(a) < 'x", "'", "no second one"),
+        ("mean(a) < 'x", "'", "the closing"),
     ] {
         let (marked, told) = requirement(text);
         assert_eq!(marked, part, "{text}: {told}");
