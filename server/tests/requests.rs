@@ -1,5 +1,5 @@
 //! Requests over real sockets: those that are answered, and those that are refused or cut off.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -75,7 +75,8 @@ fn every_kind_of_the_catalogue_has_its_stage() {
 #[test]
 fn each_stage_writes_the_fields_that_its_kind_declares() {
     let speech = include_bytes!("../../../../pipelines/demo/data/wavs/aino_01.wav");
-    for stage in stages() {
+    // `recordings.rs` has those that make several items of one, from pauses.
+    for stage in stages().into_iter().filter(|stage| stage.kind().expands.is_none()) {
         let kind = stage.kind();
         let output = run(kind.name, speech.to_vec()).unwrap();
         let mut written: Vec<&str> = output.values.iter().map(|(name, _)| name.as_str()).collect();

@@ -265,13 +265,13 @@ fn the_order_of_the_items_changes_nothing() {
 /// A hundred sentences with few errors, and now and then one that breaks.
 fn breaking(name: &str, seed: usize) -> Vec<Item> {
     let mut noise = noise(seed);
-    let mut one = |at| {
+    let one = |at| {
         let (few, breaks, much) =
             (noise.next().unwrap(), noise.next().unwrap(), noise.next().unwrap());
         let cer = if breaks < 0.02 { 0.2 + 0.6 * much } else { -0.03 * (1.0 - few).ln() };
         measured(name, at, &[("cer", Value::Number(cer))])
     };
-    (0..100).map(|at| one(at)).collect()
+    (0..100).map(one).collect()
 }
 
 /// One of ten models that equal the base "beats" it in 39 of 100 cases if each is looked at alone.
