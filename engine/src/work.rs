@@ -252,13 +252,14 @@ impl Worker<'_> {
         if items.len() + failed.len() < keys.len() {
             return Ok(Worked::Later);
         }
+        // Those that an earlier run left in this cache are not in the remote yet.
         let objects = items.iter().flat_map(|(_, record)| match record {
             ItemRecord::Done { fields, .. } => {
-                fields.blobs().map(|blob| blob.digest).collect::<Vec<_>>()
+                fields.blobs().map(|blob| (blob.digest, blob.size)).collect::<Vec<_>>()
             }
             ItemRecord::Rejected(_) => Vec::new(),
         });
-        let objects: Vec<Digest> = objects.collect();
+        let objects: Vec<(Digest, u64)> = objects.collect();
         let result = ShardResult { items, failed, by: self.by.clone() };
         let outcome = Fresh {
             key: Name::Result(self.shard).of(&self.batch),
@@ -266,9 +267,9 @@ impl Worker<'_> {
             table: BATCH,
             summary: result.summary(),
             value: encode(&result).into(),
-            objects,
+            objects: objects.iter().map(|(digest, _)| *digest).collect(),
         };
-        let (objects, records, logs) = (Vec::new(), Vec::new(), Vec::new());
+        let (records, logs) = (Vec::new(), Vec::new());
         let outcomes = vec![outcome];
         remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} })?;
         Ok(Worked::Done)

@@ -18,6 +18,7 @@ use throstle_tests::Lab;
 const FISH: &str = include_str!("../../pipelines/finnish-fish/pipeline.toml");
 const MMS: &str = include_str!("../../pipelines/gujarati-mms/pipeline.toml");
 const XTTS: &str = include_str!("../../pipelines/amharic-xtts/pipeline.toml");
+const SENTENCES: &str = include_str!("../../pipelines/finnish-fish/sentences.txt");
 const ABSENT: [&str; 9] = [
     "/voice/data",
     "/voice/data/metadata.csv",
@@ -48,6 +49,7 @@ fn forecast_of(recipe: &str, set: &[&str]) -> Estimate {
     let memory = MemoryFs::new();
     let mut lab = Lab::in_memory(&memory);
     lab.stages = stage_speech::stages();
+    lab.write("/voice/sentences.txt", SENTENCES);
     let cache = Cache::open("/voice/cache".into(), Arc::new(memory), Access::ReadWrite).unwrap();
     let pipeline = pipeline(recipe, set);
     let plan = lab.engine().plan(&pipeline, &cache, &[], &mut |_| {}).unwrap();

@@ -21,8 +21,11 @@ input = "said"
 base = "assets.voice"
 
 [stage.spoken]
-use = "vits.synthesize"
+use = "command"
 input = "heard"
+fields = ["text"]
+command = "speak {{text}} {{out.audio}}"
+outputs = {{ audio = "audio.wav" }}
 
 [stage.measured]
 use = "quality.measure"

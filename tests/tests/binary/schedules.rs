@@ -7,9 +7,18 @@ use throstle_tests::{Project, command};
 const RECIPE: &str = include_str!("../../../pipelines/finnish-fish/pipeline.toml");
 const VITS: &str = include_str!("../../../pipelines/gujarati-mms/pipeline.toml");
 
+const SENTENCES: &str = include_str!("../../../pipelines/finnish-fish/sentences.txt");
+
+/// A recipe with its sentences and nothing else.
+fn bare(recipe: &str) -> Project {
+    let project = Project::new(recipe);
+    project.write("sentences.txt", SENTENCES);
+    project
+}
+
 /// A recipe with empty files.
 fn project(recipe: &str) -> Project {
-    let project = Project::new(recipe);
+    let project = bare(recipe);
     for file in ["data/train/metadata.csv", "data/valid/metadata.csv"] {
         project.write(file, "");
     }
@@ -37,7 +46,7 @@ fn old() -> String {
 #[test]
 fn check_and_plan_tell_what_trainings_will_do() {
     // A plan needs no files, and finds that empty ones have no clips.
-    let bare = Project::new(RECIPE);
+    let bare = bare(RECIPE);
     for (command, project) in [("check", &project(RECIPE)), ("plan", &bare)] {
         let (code, told, errors) = said(project, &[command, "."]);
         assert_eq!(code, Some(0), "{errors}");
@@ -71,7 +80,7 @@ fn check_makes_no_cache() {
 
 #[test]
 fn a_schedule_that_cannot_act_in_the_expected_clips_is_an_error_of_check_and_plan() {
-    let (whole, bare) = (project(&old()), Project::new(&old()));
+    let (whole, bare) = (project(&old()), bare(&old()));
     let calls: [(&Project, &[&str]); 3] =
         [(&whole, &["check", "."]), (&bare, &["plan", "."]), (&bare, &["plan", ".", "--json"])];
     for (project, arguments) in calls {

@@ -28,6 +28,24 @@ fn three_machines_give_the_results_of_one_and_each_item_is_done_once() {
 }
 
 #[test]
+fn what_a_machine_has_from_before_reaches_a_remote_that_has_nothing() {
+    let place = Place::with(
+        &format!("use = \"command\"\ncommand = '''{OTHER_MACHINE}'''"),
+        &format!("echo {{text}} >> FOLDER/done; {WORDS}"),
+    );
+    place.run().executed();
+    // The machines keep their caches.
+    for lost in [place.folder().join("remote"), place.project.path().join(".throstle")] {
+        std::fs::remove_dir_all(lost).unwrap();
+    }
+    std::fs::create_dir(place.folder().join("remote")).unwrap();
+    let ran = place.run();
+    assert_eq!(ran.last()["status"], "done", "{:?} {}", notes(&ran), ran.errors);
+    assert_eq!(place.lines("done").len(), 6, "{:?}", notes(&ran));
+    place.assert_as_alone();
+}
+
+#[test]
 fn a_changed_clip_is_one_job_with_one_item() {
     let place = Place::with(
         &format!("use = \"command\"\ncommand = '''{OTHER_MACHINE}'''"),
