@@ -17,6 +17,7 @@ use stage_core::event::{Event, Status};
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Share, Work};
 use crate::manifest::{self, FileKind, LoadOptions};
+use crate::mirror;
 use crate::pipeline::{Pipeline, Session, StageId};
 use crate::record::{ITEM, ItemRecord, decode, encode};
 
@@ -212,10 +213,16 @@ impl Worker<'_> {
             return Ok(Worked::Failed);
         }
         match share.batch.work {
-            Work::Training => Ok(match self.is_done(remote, share)? {
-                true => Worked::Done,
-                false => Worked::Later,
-            }),
+            Work::Training => {
+                if status == Status::Done && !self.is_done(remote, share)? {
+                    // This cache had the result before: the run did nothing, and wrote nothing.
+                    mirror::push(self.cache, remote, &|_, _| {})?;
+                }
+                Ok(match self.is_done(remote, share)? {
+                    true => Worked::Done,
+                    false => Worked::Later,
+                })
+            }
             Work::Items(_) => self.end_items(remote, share, heard),
         }
     }

@@ -34,12 +34,12 @@ class Item(dict):
 
     def __init__(self, id="", /, **fields):
         super().__init__(fields)
-        self.id, self.seed, self.out, self.handle = id, 0, "", None
+        self.id, self.seed, self.out, self.handle, self.given = id, 0, "", None, {}
 
     def with_fields(self, **fields):
         """The same item with added or replaced fields."""
         item = Item(self.id, **{**self, **fields})
-        item.seed, item.out, item.handle = self.seed, self.out, self.handle
+        item.seed, item.out, item.handle, item.given = self.seed, self.out, self.handle, self.given
         return item
 
 
@@ -192,7 +192,7 @@ class Worker:
 
     def item(self, line):
         item = Item(line.get("name", ""), **{name: value_of(value) for name, value in line["fields"].items()})
-        item.handle, item.seed, item.out = line["id"], line["seed"], line["out"]
+        item.handle, item.seed, item.out, item.given = line["id"], line["seed"], line["out"], dict(item)
         return item
 
     def seed(self, seed):
@@ -256,6 +256,9 @@ class Worker:
     def kept(self, item, number, out):
         folder = os.path.join(out, f"item-{number}")
         own = {name: value for name, value in item.items() if name in self.item_kinds}
+        for name, value in item.items():
+            if name not in own and value is not item.given.get(name, self):
+                raise KeyError(f"the item `{item.id}` has a new `{name}`, which is not in `item_outputs` of the stage")
         if own:
             os.makedirs(folder, exist_ok=True)
         fields = self.fields(own, self.item_kinds, folder, f"item-{number}/")

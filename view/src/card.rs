@@ -80,7 +80,10 @@ pub fn card(
             text.push_str(&format!("| {} | {} |\n", plain(name), number(*value)));
         }
     }
-    text.push_str("\nMade with throstle; `throstle say DIR \"text\"` speaks with these files.\n");
+    text.push_str(match is_graph(spec) {
+        true => "\nMade with throstle, for programs that run ONNX graphs.\n",
+        false => "\nMade with throstle; `throstle say DIR \"text\"` speaks with these files.\n",
+    });
     Ok(text)
 }
 
@@ -96,6 +99,11 @@ fn step<'a>(pipeline: &'a Pipeline, store: &Store, id: StageId) -> Result<Step<'
 }
 
 /// The header that hubs read.
+/// An export as a graph, which the library of the model does not load.
+fn is_graph(spec: &StageSpec) -> bool {
+    spec.parameters.text("format").is_ok_and(|format| format == "onnx")
+}
+
 fn head(pipeline: &Pipeline, spec: &StageSpec, said: &Said) -> String {
     let mut head = String::from("---\n");
     let mut line = |key: &str, value: &str| head.push_str(&format!("{key}: {}\n", quoted(value)));
@@ -114,7 +122,7 @@ fn head(pipeline: &Pipeline, spec: &StageSpec, said: &Said) -> String {
         line("language", language);
     }
     line("pipeline_tag", "text-to-speech");
-    if let Some(library) = &said.library {
+    if let Some(library) = said.library.as_ref().filter(|_| !is_graph(spec)) {
         line("library_name", library);
     }
     if let Some(base) = &said.base {

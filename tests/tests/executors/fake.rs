@@ -99,9 +99,9 @@ impl FakeSlurm {
 
     /// The controller forgets all jobs, which run on.
     pub fn forget(&self) -> usize {
+        // The name of a job that ends meanwhile is gone.
         let names = self.jobs("name");
-        names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
-        names.len()
+        names.iter().filter(|name| std::fs::remove_file(name).is_ok()).count()
     }
 
     /// The processes of jobs.

@@ -81,6 +81,11 @@ fn what_a_function_for_all_items_gets_wrong_fails_the_stage_once() {
         ("\"count\": len(items)", "\"count\": \"many\"", "could not convert string to float"),
         ("\"count\": len(items),", "", "the program did not give the output `count`"),
         ("Item(\"new\", ", "Item(\"c\", ", "two items the id `c`"),
+        (
+            "Item(\"new\", ",
+            "Item(\"new\", text=\"x\", ",
+            "has a new `text`, which is not in `item_outputs`",
+        ),
         ("b\"x\"", "\"../../x\"", "the output `list` is not in the folder of its item"),
     ] {
         let project = project();

@@ -235,7 +235,7 @@ an artifact:
 
 It may also return a pair: the outputs, and a list of items for the port `items`. Those are items that
 it was given, changed by `item.with_fields(cluster=3)` or not, or new ones: `Item(\"id\", cluster=3)`.
-They have the fields that the stage reads, and those in `item_outputs`.
+Items that it was given keep their fields; any other field must be in `item_outputs`.
 
 Otherwise everything is as for `python`: `throstle stages python`.",
     work: Work::Gather,
