@@ -22,7 +22,7 @@ pub struct Comparison {
 /// With fewer aligned voiced frames (0.1 s), the pitch is not compared.
 const LEAST_VOICED: usize = 10;
 
-/// Compares samples at [`super::frames::RATE`].
+/// Compares samples at `frames::RATE`.
 pub fn compare(synthesis: &[f64], reference: &[f64], range: Range) -> Comparison {
     let (spoken, recorded) = (cepstra(synthesis), cepstra(reference));
     let cost = |row: usize, column: usize| distortion(&spoken[row], &recorded[column]);
