@@ -6,6 +6,12 @@ use clap_complete::Shell;
 
 use super::templates::{self, Template};
 
+mod remote;
+mod voice;
+
+pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
+pub use voice::{Card, Say, Serve, VoiceOptions};
+
 /// Declarative pipelines for speech and voice fine-tuning.
 ///
 /// A TOML manifest describes a graph of stages. throstle runs it, stores every output by its
@@ -471,102 +477,6 @@ pub struct Report {
     pub settings: Settings,
 }
 
-/// Additions to a voice.
-#[derive(Args, Clone, Debug, Default)]
-pub struct VoiceOptions {
-    /// For a folder of files: a recording of the voice, for models that need one.
-    #[arg(long, value_name = "FILE")]
-    pub reference: Option<Utf8PathBuf>,
-    /// What is said in the recording.
-    #[arg(long, value_name = "TEXT", requires = "reference")]
-    pub reference_text: Option<String>,
-    /// For a folder of files: the folder or file of the codec, for models that need one.
-    #[arg(long, value_name = "FILE|DIR")]
-    pub codec: Option<Utf8PathBuf>,
-    /// The speaker, by name or number, for models with several.
-    #[arg(long, value_name = "NAME")]
-    pub speaker: Option<String>,
-    /// The language of the text, such as `en`, for models with several.
-    #[arg(long, value_name = "CODE")]
-    pub language: Option<String>,
-    /// The number of threads of the model. Default: the number of processors.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-#[derive(Args, Debug)]
-pub struct Say {
-    /// The voice: a folder of files as `model.export` writes it, or `PIPELINE:STAGE`, a synthesis
-    /// stage or a stage that outputs a model. PIPELINE is a manifest or its folder. Default for
-    /// `:STAGE`: the only synthesis stage.
-    pub voice: String,
-    /// The text; `-` reads it from standard input.
-    pub text: String,
-    /// The WAV file to write; `-` for standard output.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<Utf8PathBuf>,
-    /// Play the sound although standard output is no terminal.
-    #[arg(long, conflicts_with = "output")]
-    pub play: bool,
-    /// The speed; 2 is twice as fast.
-    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
-    pub speed: f64,
-    #[command(flatten)]
-    pub options: VoiceOptions,
-}
-
-#[derive(Args, Debug)]
-pub struct Serve {
-    /// The voices, as for `say`; `NAME=VOICE` renames a voice.
-    #[arg(required = true, value_name = "VOICE")]
-    pub voices: Vec<String>,
-    /// The port on this machine; 0 is any free one.
-    #[arg(long, default_value_t = 8020, conflicts_with = "listen")]
-    pub port: u16,
-    /// Serve other machines too, at this address, such as `0.0.0.0:8020`.
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<std::net::SocketAddr>,
-    /// The token that clients have to send as their API key. Default: none on this machine, and a
-    /// new one with `--listen`.
-    #[arg(long, value_name = "TOKEN", env = "THROSTLE_TOKEN", hide_env_values = true)]
-    pub token: Option<String>,
-    /// The largest number of waiting requests; further ones get status 429.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub queue: u16,
-    #[command(flatten)]
-    pub options: VoiceOptions,
-}
-
-#[derive(Args, Debug)]
-pub struct Card {
-    /// The stage that exports the model, or the one that makes it.
-    pub stage: String,
-    /// The file to write. Default, or with `-`: standard output.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<Utf8PathBuf>,
-    /// The title. Default: the name of the pipeline.
-    #[arg(long, value_name = "TEXT")]
-    pub title: Option<String>,
-    /// The model on the hub that this one was made from.
-    #[arg(long, value_name = "REPO")]
-    pub base: Option<String>,
-    /// The data set on the hub that it was trained on.
-    #[arg(long, value_name = "REPO")]
-    pub data: Option<String>,
-    /// The language that it speaks, such as `fi`.
-    #[arg(long, value_name = "CODE")]
-    pub language: Option<String>,
-    /// The repository to publish to, for the commands.
-    #[arg(long, value_name = "REPO")]
-    pub repo: Option<String>,
-    #[command(flatten)]
-    pub manifest: ManifestOption,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
 #[derive(Args, Debug)]
 pub struct Export {
     #[command(flatten)]
@@ -665,113 +575,6 @@ pub struct UnpackCache {
     pub json: bool,
 }
 
-#[derive(Args, Debug)]
-pub struct Push {
-    #[command(flatten)]
-    pub manifest: ManifestArgument,
-    /// Print the result as one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-#[derive(Args, Debug)]
-pub struct Pull {
-    #[command(flatten)]
-    pub manifest: ManifestArgument,
-    /// Only the results of these stages.
-    #[arg(value_name = "STAGE")]
-    pub stages: Vec<String>,
-    /// Print the result as one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-#[derive(Args, Debug)]
-pub struct Work {
-    /// The digest of the batch.
-    #[arg(long, value_name = "DIGEST")]
-    pub batch: String,
-    /// The number of the part.
-    #[arg(long, value_name = "N")]
-    pub shard: u32,
-    /// The address of the remote.
-    #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
-    pub remote: String,
-    /// The folder of the cache, which other jobs may use too. Default: a folder in the folder for
-    /// temporary files.
-    #[arg(long, value_name = "DIR")]
-    pub cache: Option<Utf8PathBuf>,
-    /// The number of threads in this process. Default: the number of processors.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum RemoteCommand {
-    /// Show the size of the remote.
-    Stats(RemoteStats),
-    /// Read everything in the remote and compare it with its digest.
-    Verify(RemoteVerify),
-    /// List unused files in the remote; with `--yes`, remove them.
-    ///
-    /// Finds leftovers of interrupted pushes and, with `--older-than`, old results and logs with
-    /// the files that only they need. Leftovers younger than a day are kept, since they may belong
-    /// to a push that is still running.
-    Gc(RemoteGc),
-    /// List the logs of runs in the remote, or print one.
-    Log(RemoteLog),
-}
-
-#[derive(Args, Debug)]
-pub struct RemoteStats {
-    /// Print the figures as one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub manifest: ManifestOption,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-#[derive(Args, Debug)]
-pub struct RemoteVerify {
-    /// Remove damaged files, and write what this machine has of their contents again.
-    #[arg(long)]
-    pub repair: bool,
-    #[command(flatten)]
-    pub manifest: ManifestOption,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-#[derive(Args, Debug)]
-pub struct RemoteGc {
-    /// Remove the files instead of only listing them.
-    #[arg(long)]
-    pub yes: bool,
-    /// Also remove results and logs that are older than this, such as `720h`.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub older_than: Option<f64>,
-    #[command(flatten)]
-    pub manifest: ManifestOption,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-#[derive(Args, Debug)]
-pub struct RemoteLog {
-    /// The name of a log. Default: list all logs.
-    pub name: Option<String>,
-    #[command(flatten)]
-    pub manifest: ManifestOption,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
     /// Show the size of the cache.
@@ -851,11 +654,6 @@ pub struct CachePin {
 fn duration(text: &str) -> Result<f64, String> {
     engine::manifest::duration(text)
         .ok_or_else(|| "expected a time such as `90s` or `11h30m`".into())
-}
-
-fn speed(text: &str) -> Result<f64, String> {
-    let speed = text.parse().ok().filter(|speed| (0.05..=20.0).contains(speed));
-    speed.ok_or_else(|| "expected a number from 0.05 to 20".into())
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -18,13 +18,14 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::Shells;
 use engine::history;
+use engine::manifest::FILE_NAME as MANIFEST;
 use engine::record::PortValue;
 use engine::store::Store;
 use stage_core::{Catalogue, Item, Stage};
 
 use super::arguments::{Arguments, Completions, Settings};
 use super::error::{CliError, Exit, FAILED};
-use super::project::{self, MANIFEST, Project};
+use super::project::{self, Project};
 
 const PROGRAM: &str = "throstle";
 /// The environment variable by which the script asks; its value is the name of the shell.

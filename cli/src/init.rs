@@ -4,10 +4,10 @@ use std::io::Write;
 
 use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
+use engine::manifest::FILE_NAME as MANIFEST;
 
 use super::arguments::Init;
 use super::error::{CliError, Exit};
-use super::project::MANIFEST;
 
 const IGNORE_FILE: &str = ".gitignore";
 const IGNORED: &str = "\

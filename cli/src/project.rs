@@ -10,7 +10,7 @@ use cache::fs::{Fs, RealFs};
 use cache::{Access, Cache, CacheError};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::Engine;
-use engine::manifest::{self, FileKind, LoadOptions, Problem, suggestion};
+use engine::manifest::{self, FILE_NAME as MANIFEST, FileKind, LoadOptions, Problem, suggestion};
 use engine::pipeline::{Pipeline, StageId, StageSpec};
 use stage_core::{Catalogue, Stage};
 use view::escape::clean;
@@ -22,8 +22,6 @@ use super::remote_choice::chosen;
 use super::terminal::Terminal;
 use super::worker;
 
-/// The file that a folder's manifest is in.
-pub const MANIFEST: &str = "pipeline.toml";
 const CACHE: &str = ".throstle";
 
 /// The stages of a program, and its outputs.

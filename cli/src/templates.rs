@@ -3,9 +3,8 @@
 use std::fmt;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use engine::manifest::FILE_NAME as MANIFEST;
 use include_dir::{Dir, include_dir};
-
-use super::project::MANIFEST;
 
 /// A manifest to start with, and its files.
 pub struct Template {

@@ -13,7 +13,7 @@ pub const RELEASE: &str = "2.11.0";
 const PACKAGED: &str = "throstle/bin";
 const LIBRARY: &str = "lib/libtorch_cpu.so";
 
-/// What was found for a worker.
+/// The libtorch that a worker loads.
 #[derive(Debug, PartialEq)]
 pub enum Torch {
     /// The worker has its own.

@@ -108,7 +108,7 @@ impl Voices {
         options: &VoiceOptions,
     ) {
         let reads = spec.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
-        // What a sentence says about itself comes before what the stage says about all of them.
+        // The values of a sentence override those of the stage.
         let mut taken = |field: &str| {
             if !reads.iter().any(|(own, _)| *own == field) {
                 return None;

@@ -38,7 +38,7 @@ pub struct WorkerCommand {
     pub arguments: Vec<String>,
     /// The whole environment of the worker: it gets nothing of this process.
     pub environment: Vec<(String, String)>,
-    /// What the program needs and this machine lacks: stages that need a worker fail with it.
+    /// A message about a missing requirement of the program: stages that need a worker fail with it.
     pub lacks: Option<String>,
 }
 

@@ -50,6 +50,9 @@ pub use problem::{Problem, Problems, Span};
 pub use schema::schema;
 pub use unit::{duration, size};
 
+/// The name of the file with the manifest of a folder.
+pub const FILE_NAME: &str = "pipeline.toml";
+
 #[derive(Debug)]
 pub struct Loaded {
     pub pipeline: Pipeline,

@@ -2,7 +2,7 @@
 
 use cache::fs::{Fs, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
-use engine::manifest::suggestion;
+use engine::manifest::{FILE_NAME as MANIFEST, suggestion};
 use engine::pipeline::{ITEMS, Reference, StageSpec};
 use stage_core::PortType;
 
@@ -10,7 +10,7 @@ use super::published;
 use super::speaks;
 use crate::arguments::{Settings, VoiceOptions};
 use crate::error::CliError;
-use crate::project::{MANIFEST, Program, Project};
+use crate::project::{Program, Project};
 
 pub struct Place {
     /// The name in requests.

@@ -6,6 +6,7 @@ use cache::fs::{Fs, RealFs};
 use cache::{Access, Cache, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::RunOptions;
+use engine::manifest::FILE_NAME as MANIFEST;
 use engine::pipeline::StageId;
 use stage_core::event::{Status, Verdict};
 use stage_families::speech::{Published, ReferenceClip, SPEECH};
@@ -17,7 +18,7 @@ use view::paint::Paint;
 
 use crate::arguments::VoiceOptions;
 use crate::error::CliError;
-use crate::project::{MANIFEST, Program, Project};
+use crate::project::{Program, Project};
 
 const TABLE: &str = "reference.jsonl";
 

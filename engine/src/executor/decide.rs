@@ -1,4 +1,4 @@
-//! What happens next to a shard. No input and no output: the facts come in, a decision goes out.
+//! The next step for a shard, decided from facts alone, without input or output.
 
 /// The facts about a shard in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Stored {
     pub moved: u32,
 }
 
-/// What the scheduler says about a shard.
+/// The state of a shard according to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     Waiting,

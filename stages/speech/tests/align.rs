@@ -384,8 +384,8 @@ fn the_stage_gives_texts_to_segments_and_tells_the_rest() {
 }
 
 #[test]
-#[ignore = "slow: an hour of speech"]
-fn an_hour_is_aligned_by_its_anchors() {
+#[ignore = "soak: make soak runs it"]
+fn soak_an_hour_is_aligned_by_its_anchors() {
     let text = sentences(16, 900);
     let mut spoken = Spoken::new(17, 0.05);
     text.iter().for_each(|sentence| spoken.say(sentence));
