@@ -110,21 +110,27 @@ fn nothing_depends_on_the_worker() {
 fn dependencies_point_one_way() {
     let packages = Packages::read();
     let expected: [(&str, &[&str]); 11] = [
-        ("cache", &[]),
+        ("throstle-cache", &[]),
         ("server", &[]),
-        ("remote", &["cache"]),
-        ("stage-core", &["cache"]),
-        ("stage-formats", &["cache", "stage-core"]),
-        ("stage-families", &["cache", "stage-core", "stage-formats"]),
-        ("stage-speech", &["cache", "stage-core", "stage-formats", "stage-families"]),
-        ("stage-torch", &["cache", "stage-core", "stage-formats", "stage-families"]),
-        ("engine", &["cache", "stage-core", "stage-families", "remote"]),
-        ("view", &["cache", "stage-core", "stage-speech", "engine"]),
+        ("remote", &["throstle-cache"]),
+        ("throstle-stage-core", &["throstle-cache"]),
+        ("stage-formats", &["throstle-cache", "throstle-stage-core"]),
+        ("stage-families", &["throstle-cache", "throstle-stage-core", "stage-formats"]),
+        (
+            "stage-speech",
+            &["throstle-cache", "throstle-stage-core", "stage-formats", "stage-families"],
+        ),
+        (
+            "stage-torch",
+            &["throstle-cache", "throstle-stage-core", "stage-formats", "stage-families"],
+        ),
+        ("engine", &["throstle-cache", "throstle-stage-core", "stage-families", "remote"]),
+        ("view", &["throstle-cache", "throstle-stage-core", "stage-speech", "engine"]),
         (
             "cli",
             &[
-                "cache",
-                "stage-core",
+                "throstle-cache",
+                "throstle-stage-core",
                 "stage-families",
                 "stage-speech",
                 "remote",
@@ -139,7 +145,10 @@ fn dependencies_point_one_way() {
         let others: Vec<_> = linked.iter().filter(|name| !allowed.contains(name)).collect();
         assert!(others.is_empty(), "`{member}` depends on {others:?}");
     }
-    assert!(packages.members_in("stage-core").contains("cache"), "the names have changed");
+    assert!(
+        packages.members_in("throstle-stage-core").contains("throstle-cache"),
+        "the names have changed"
+    );
 }
 
 /// The modules of the engine: each may name only those on lines above its own.
