@@ -19,6 +19,7 @@ mod guard;
 mod init;
 mod interrupt;
 mod items;
+mod local;
 mod log;
 mod manual;
 mod meter;

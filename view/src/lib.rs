@@ -15,6 +15,7 @@ pub mod items;
 pub mod json;
 pub mod lines;
 pub mod live;
+pub mod local;
 pub mod paint;
 pub mod plan;
 pub mod report;

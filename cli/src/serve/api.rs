@@ -10,6 +10,7 @@ use server::{Method, Peer, Refusal, Request, Response, Service};
 
 use super::metrics::Metrics;
 use super::queue::{Place, Queue, Silence};
+use crate::local;
 use crate::voice::{Manner, Sound, Voice, Voices, sentences};
 
 /// The longest text in characters, as OpenAI has it.
@@ -24,7 +25,7 @@ pub struct Api {
     voices: Vec<Voice>,
     queue: Arc<Queue>,
     metrics: Arc<Metrics>,
-    page: view::voices::Page,
+    page: view::local::Page,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ struct Wish {
 
 impl Api {
     pub fn new(voices: &Voices, queue: Arc<Queue>, metrics: Arc<Metrics>) -> Api {
-        Api { voices: voices.voices.clone(), queue, metrics, page: view::voices::Page::new() }
+        Api { voices: voices.voices.clone(), queue, metrics, page: view::voices::page() }
     }
 
     fn models(&self) -> Value {
@@ -291,8 +292,7 @@ impl Service for Api {
     fn answer(&self, request: &Request, peer: &mut Peer) -> Result<(), Refusal> {
         let response = match (request.method, request.path.as_str()) {
             (Method::Post, "/v1/audio/speech") => return self.speak(request, peer),
-            (Method::Get, "/") => Response::new(200, "text/html; charset=utf-8", self.page.html())
-                .with("Content-Security-Policy", self.page.rules()),
+            (Method::Get, "/") => local::answer(&self.page),
             (Method::Get, "/v1/models") => Response::json(200, &self.models()),
             (Method::Get, "/v1/audio/voices") => {
                 let voice = |name: String| json!({"id": name, "name": name});
@@ -331,7 +331,7 @@ mod tests {
         let voices = vec![voice("one", &[]), voice("many", &["aino", "eero"])];
         let metrics = Arc::new(Metrics::default());
         let queue = Arc::new(Queue::new(1, metrics.clone()));
-        Api { voices, queue, metrics, page: view::voices::Page::new() }
+        Api { voices, queue, metrics, page: view::voices::page() }
     }
 
     fn wish(body: Value) -> Result<Wish, String> {
