@@ -7,9 +7,11 @@ use clap_complete::Shell;
 use super::templates::{self, Template};
 
 mod remote;
+mod submit;
 mod voice;
 
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
+pub use submit::Submit;
 pub use voice::{Card, Say, Serve, VoiceOptions};
 
 /// Declarative pipelines for speech and voice fine-tuning.
@@ -40,6 +42,14 @@ pub enum Command {
     /// Ctrl-C or SIGTERM stops cleanly: current work is finished or saved, and the exit code is 75.
     /// A second one quits immediately. Finished work is kept in both cases.
     Run(Run),
+    /// Start a run that goes on without you, as a job of an executor.
+    ///
+    /// On Slurm, a small job runs `throstle run`, which starts the jobs of the stages. Slurm starts
+    /// it again when its time limit ends it. With `use = "command"`, the run is a process of this
+    /// machine that outlives the terminal. `throstle status` shows the progress. A submission that
+    /// is still waiting or running is not repeated, and another `throstle run` waits for it. The
+    /// exit code is 0 if the run was submitted, or if nothing is left to do.
+    Submit(Submit),
     /// Run now, and again whenever the manifest or one of its inputs changes.
     ///
     /// A run begins after a moment without changes. A mistake in the manifest or a failed stage
@@ -74,6 +84,9 @@ pub enum Command {
     /// line break.
     Cat(Cat),
     /// List earlier runs with their results, or show the events of one run.
+    ///
+    /// `--jobs` lists the jobs of executors. `--stage STAGE` prints the logs of the jobs of a stage,
+    /// which are read from the remote.
     #[command(visible_alias = "history")]
     Log(Log),
     /// Compare two runs: stages, parameters, data, measures.
@@ -437,9 +450,18 @@ pub struct Items {
 pub struct Log {
     /// The number of a run. Default: list all runs.
     pub run: Option<u64>,
+    /// List the jobs of executors: of this run, or of all runs.
+    #[arg(long)]
+    pub jobs: bool,
+    /// Print the logs of the jobs of this stage.
+    #[arg(long, value_name = "STAGE")]
+    pub stage: Option<String>,
     /// Print the events, or the list, as JSON lines.
     #[arg(long)]
     pub json: bool,
+    /// The remote with the logs of jobs; overrides `url` in `[remote]`.
+    #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
+    pub remote: Option<String>,
     #[command(flatten)]
     pub location: CacheLocation,
 }

@@ -104,6 +104,7 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             CliError::Usage { .. } | CliError::Schedules(_) | CliError::Manifest(_) => USAGE,
+            CliError::Engine(EngineError::Unready { .. }) => USAGE,
             // The reader closed the pipe because it has seen enough.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => FAILED,
@@ -144,6 +145,7 @@ impl CliError {
         match self {
             CliError::Usage { help, .. } | CliError::Failed { help, .. } => help.clone(),
             CliError::Engine(EngineError::Stage { error, .. }) => error.help().map(str::to_owned),
+            CliError::Engine(EngineError::Unready { help, .. }) => Some(help.clone()),
             CliError::Cache(CacheError::NoCache { .. }) => {
                 Some("nothing has run here yet: see `throstle run`".into())
             }

@@ -19,6 +19,8 @@ mod guard;
 mod init;
 mod interrupt;
 mod items;
+mod job_logs;
+mod jobs;
 mod local;
 mod log;
 mod manual;
@@ -36,6 +38,7 @@ mod run;
 mod say;
 mod serve;
 mod setup;
+mod submit;
 mod templates;
 mod terminal;
 mod torch;
@@ -142,6 +145,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Check(arguments) => plan::check(program, arguments, output),
         Command::Plan(arguments) => plan::plan(program, arguments, output),
         Command::Run(arguments) => run::run(program, arguments),
+        Command::Submit(arguments) => submit::submit(program, arguments, output),
         Command::Watch(arguments) => watch::watch(program, arguments),
         Command::Status(arguments) => plan::status(program, arguments, output),
         Command::Why(arguments) => why::why(program, arguments, output),

@@ -17,6 +17,7 @@ use view::table::Table;
 
 use super::arguments;
 use super::error::{CliError, Exit};
+use super::job_logs;
 use super::project::Program;
 
 pub fn log(
@@ -24,6 +25,9 @@ pub fn log(
     arguments: &arguments::Log,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
+    if arguments.jobs || arguments.stage.is_some() {
+        return job_logs::log(program, arguments, output);
+    }
     let cache = program.open_existing(&arguments.location, Access::ReadOnly)?;
     match (arguments.run, arguments.json) {
         (Some(run), json) => one(program, &cache, run, json, output),
@@ -196,7 +200,7 @@ fn one(
 const STEPS: usize = 20;
 
 /// The events without most training steps.
-fn thinned(events: &[Event]) -> impl Iterator<Item = &Event> {
+pub fn thinned(events: &[Event]) -> impl Iterator<Item = &Event> {
     let is_step = |event: &Event| matches!(event, Event::Metrics { .. });
     let every = events.iter().filter(|event| is_step(event)).count().div_ceil(STEPS).max(1);
     let mut steps = 0;

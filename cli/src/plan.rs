@@ -30,6 +30,7 @@ use view::table::Table;
 use super::arguments::{self, Settings};
 use super::deliver;
 use super::error::{CliError, Exit, diagnostic};
+use super::jobs;
 use super::project::{Program, Project};
 use super::remote::require_usable;
 
@@ -161,6 +162,10 @@ pub fn plan(
             plan["budget"] = json!(purse);
         }
         plan["estimate"] = json!(estimate);
+        let jobs = jobs::planned(&project.pipeline, &estimate);
+        if !jobs.is_empty() {
+            plan["jobs"] = json!(jobs);
+        }
         if let Some(before) = before {
             plan["estimate"]["without_set"] = json!(before);
         }
@@ -183,6 +188,8 @@ pub fn plan(
         paint: program.terminal.data,
     };
     output.write_all(text.render().as_bytes())?;
+    let jobs = jobs::planned(&project.pipeline, &estimate);
+    output.write_all(jobs::planned_text(&jobs, program.terminal.data).as_bytes())?;
     for line in allowances(&project, &cache)? {
         writeln!(output, "{}", program.terminal.data.fold(&line, 2))?;
     }
@@ -277,12 +284,17 @@ pub fn status(
     let open = open.filter(|run| run.pipeline == project.pipeline.name);
     let open = open.into_iter().find(|run| last.is_none_or(|last| last.run < run.run));
     let outcome = last.map(|last| RunOutcome::read(&cache, last.run)).transpose()?.flatten();
+    let away = jobs::away(program, &project, &cache, &engine)?;
     if arguments.json {
         let state = json!({
             "pipeline": project.pipeline.name, "last": last, "stages": stages,
             "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
             "budget": Purse::read(&cache, &project.pipeline)?, "cost": outcome,
-            "cache": deliver::absolute(cache.dir()),
+            "cache": deliver::absolute(cache.dir()), "batches": away.batches,
+            "submitted": away.submitted.as_ref().map(|(submitted, life)| json!({
+                "executor": submitted.executor, "job": submitted.job, "begun": submitted.begun,
+                "life": life,
+            })),
         });
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);
@@ -307,6 +319,7 @@ pub fn status(
     }
     let paint = program.terminal.data;
     output.write_all(table.render(paint.columns).as_bytes())?;
+    output.write_all(away.text(paint).as_bytes())?;
     let mut lines = allowances(&project, &cache)?;
     lines.extend(outcome.as_ref().map(accuracy));
     lines.extend(licenses(&project.pipeline).into_iter().map(|(license, stages)| {

@@ -112,9 +112,21 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
     let meter = Meter::new(program.terminal.errors_are_seen, "pushing");
     let pushed = mirror::push(&cache, &remote, &|done, total| meter.tell(done, total));
     meter.end();
-    let pushed = pushed.map_err(failed)?;
-    let (checkpoints, behind) = mirror::push_checkpoints(&cache, &remote).map_err(failed)?;
-    let logs = mirror::push_logs(&cache, &remote).map_err(failed)?;
+    let pushed = pushed.and_then(|pushed| {
+        let (checkpoints, behind) = mirror::push_checkpoints(&cache, &remote)?;
+        Ok((pushed, checkpoints, behind, mirror::push_logs(&cache, &remote)?))
+    });
+    let (pushed, checkpoints, behind, logs) = match pushed {
+        Ok(pushed) => pushed,
+        Err(trouble) => match trouble.machine_fault() {
+            // The rest is written when there is room again.
+            Some(why) => {
+                program.warn(&format!("{why}; make room, and run `throstle push` again"));
+                return Ok(Exit::Paused);
+            }
+            None => return Err(failed(trouble)),
+        },
+    };
     tell_notes(program, &remote);
     mirror::conflicts(&pushed).iter().for_each(|told| program.warn(told));
     mirror::overtaken(&behind).for_each(|told| program.warn(&told));

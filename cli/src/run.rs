@@ -116,7 +116,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
 }
 
 /// The path of this program, for jobs on machines that share it.
-fn own_program() -> Option<Utf8PathBuf> {
+pub fn own_program() -> Option<Utf8PathBuf> {
     Utf8PathBuf::from_path_buf(std::env::current_exe().ok()?).ok()
 }
 

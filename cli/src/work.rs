@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::remote::{Pushing, Settings};
+use ::remote::{Address, Pushing, Settings, Trouble};
 use cache::fs::RealFs;
 use cache::{Access, Cache, Digest};
 use camino::Utf8PathBuf;
-use engine::engine::StopFlag;
+use engine::engine::{EngineError, StopFlag};
 use engine::executor::batch::Attempt;
 use engine::mirror;
+use engine::misplaced::meets_cache;
 use engine::pipeline::RemoteSpec;
 use engine::runlog::RunLog;
 use engine::work::{Worked, Worker};
@@ -30,9 +31,16 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
     let batch: Digest =
         arguments.batch.parse().map_err(|_| wrong("`--batch` is not the digest of a batch"))?;
     // The text may contain a password.
-    let address = arguments.remote.parse();
+    let address: Result<Address, _> = arguments.remote.parse();
     let address = address.map_err(|_| wrong("`--remote` is not the address of a remote"))?;
-    let cache = Cache::open(&folder(arguments), Arc::new(RealFs), Access::ReadWrite)?;
+    let folder = folder(arguments);
+    if let Some(why) = meets_cache(&folder, &address) {
+        return Err(CliError::usage(
+            format!("the remote `{address}` cannot be used: {why}"),
+            "name another folder with `--cache`",
+        ));
+    }
+    let cache = Cache::open(&folder, Arc::new(RealFs), Access::ReadWrite)?;
     cache.notes().iter().for_each(|note| program.warn(note));
     let settings = Settings { push: Pushing::Always, require: true, ..Settings::default() };
     let opened = Arc::new(remote::open(&RemoteSpec { address, settings }, &cache)?);
@@ -45,17 +53,35 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
     let display: Shared = Arc::new(Mutex::new(reporters));
     interrupt::on_warnings(stop.clone(), display.clone())
         .map_err(CliError::process("listen for signals"))?;
-    let by = Attempt { id: attempt()?, machine: machine() };
+    let begun = cache.fs().now() / 1_000_000_000;
+    let by = Attempt { id: attempt()?, machine: machine(), job: job(), begun };
     let shard = arguments.shard;
     let worker = Worker { engine: &engine, cache: &cache, batch, shard, by, stop };
-    let worked = worker.work(&mut |event| {
+    let ended = worker.work(&mut |event| {
         // An output error does not change the result.
         let _ = display.lock().unwrap_or_else(PoisonError::into_inner).event(&event);
-    })?;
-    if let Err(trouble) = mirror::push_logs(&cache, &opened) {
+    });
+    let ended = match ended {
+        // The machine, or the remote, which does not answer or is full: another job can continue.
+        Err(error @ EngineError::Remote(Trouble::Away { .. })) => {
+            program.warn(&error.to_string());
+            return Ok(Exit::Paused);
+        }
+        Err(error) => match error.machine_fault() {
+            Some(why) => {
+                program.warn(&why);
+                return Ok(Exit::Paused);
+            }
+            None => return Err(error.into()),
+        },
+        Ok(ended) => ended,
+    };
+    if let Some((name, run)) = ended.log
+        && let Err(trouble) = mirror::push_log(&cache, &opened, run, name)
+    {
         program.warn(&format!("failed to push the log of the run: {trouble}"));
     }
-    Ok(match worked {
+    Ok(match ended.worked {
         Worked::Done => Exit::Done,
         Worked::Later => Exit::Paused,
         Worked::Failed => Exit::Failed,
@@ -81,6 +107,14 @@ fn attempt() -> Result<[u8; 16], CliError> {
         Ok(length) if length == id.len() => Ok(id),
         _ => Err(CliError::process("get random numbers")(io::Error::last_os_error())),
     }
+}
+
+/// The number of the job on Slurm, with that of the element of its array.
+fn job() -> String {
+    let variable = |name: &str| std::env::var(name).ok();
+    let array = variable("SLURM_ARRAY_JOB_ID").zip(variable("SLURM_ARRAY_TASK_ID"));
+    let array = array.map(|(job, task)| format!("{job}_{task}"));
+    array.or_else(|| variable("SLURM_JOB_ID")).unwrap_or_default()
 }
 
 fn machine() -> String {

@@ -28,6 +28,9 @@ pub enum EngineError {
     Thread(io::Error),
     #[error("{message}")]
     Internal { message: String },
+    /// The manifest or the machine lacks something that the run needs.
+    #[error("{message}")]
+    Unready { message: String, help: String },
     #[error(transparent)]
     Remote(Trouble),
 }
@@ -50,8 +53,9 @@ impl EngineError {
                 Some(format!("stage `{stage}`: {error}"))
             }
             EngineError::Thread(_) => Some(self.to_string()),
+            EngineError::Remote(trouble) => trouble.machine_fault(),
             EngineError::Stage { .. }
-            | EngineError::Remote(_)
+            | EngineError::Unready { .. }
             | EngineError::Moved { .. }
             | EngineError::Internal { .. } => None,
         }

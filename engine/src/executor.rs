@@ -3,11 +3,16 @@
 //! The truth is in the remote store, never in a scheduler: a job is done when its result is there.
 //! A scheduler only starts processes, and may start one twice, forget it, or report it wrongly.
 //! `batch` has the records that engine and workers exchange, `split` and `decide` the decisions
-//! without input and output, and the other modules the programs that start jobs.
+//! without input and output, `state` what is known about jobs, and the other modules the programs
+//! that start jobs.
 
 pub mod batch;
 mod command;
 pub mod decide;
 pub mod jobs;
+mod process;
+pub mod queue;
 mod slurm;
 pub mod split;
+pub mod state;
+pub mod submit;

@@ -229,6 +229,13 @@ pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
     Ok(remote.push(push)?.logs)
 }
 
+/// Writes the log of a run under this name.
+pub fn push_log(cache: &Cache, remote: &Remote, run: u64, name: String) -> Result<(), Trouble> {
+    let Ok(bytes) = cache.fs().read(&runlog::path(cache.dir(), run)) else { return Ok(()) };
+    let logs = vec![(name, Bytes::from(bytes))];
+    remote.push(Push { logs, ..Push::nothing() }).map(drop)
+}
+
 /// Passes on the messages of the remote.
 pub fn tell_notes(remote: Option<&Arc<Remote>>, sink: Sink) {
     for message in remote.map(|remote| remote.take_notes()).unwrap_or_default() {

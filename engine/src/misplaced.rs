@@ -11,9 +11,8 @@ use crate::pipeline::Pipeline;
 pub fn misplaced(pipeline: &Pipeline, cache: &Utf8Path, address: &Address) -> Option<String> {
     let remote = resolved(&address.folder()?);
     let meets = |folder: &Utf8Path| remote.starts_with(folder) || folder.starts_with(&remote);
-    let cache = resolved(cache);
-    if meets(&cache) {
-        return Some(format!("it contains the cache `{cache}`, or is inside it"));
+    if let Some(why) = meets_cache(cache, address) {
+        return Some(why);
     }
     for spec in &pipeline.stages {
         for export in &spec.exports {
@@ -30,6 +29,20 @@ pub fn misplaced(pipeline: &Pipeline, cache: &Utf8Path, address: &Address) -> Op
     let read = pipeline.paths().into_iter().map(|path| resolved(&path));
     let data = read.into_iter().find(|path| remote.starts_with(path));
     data.map(|path| format!("it is in the data `{path}`"))
+}
+
+/// The reason why an address cannot be the remote of a cache in this folder.
+pub fn meets_cache(cache: &Utf8Path, address: &Address) -> Option<String> {
+    let (remote, cache) = (resolved(&address.folder()?), resolved(cache));
+    (remote.starts_with(&cache) || cache.starts_with(&remote))
+        .then(|| format!("it contains the cache `{cache}`, or is inside it"))
+}
+
+/// The data of a pipeline in the folder of its cache, or the other way round.
+pub fn data_in_cache(pipeline: &Pipeline, cache: &Utf8Path) -> Option<Utf8PathBuf> {
+    let cache = resolved(cache);
+    let mut paths = pipeline.paths().into_iter().map(|path| resolved(&path));
+    paths.find(|path| path.starts_with(&cache))
 }
 
 fn resolved(path: &Utf8Path) -> Utf8PathBuf {

@@ -56,6 +56,8 @@ use crate::plan::Plan;
 use crate::plan::planner::Planner;
 use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key};
 
+pub use away::require_remote;
+
 use board::Board;
 use commit::Committer;
 use hands::Hands;
@@ -318,6 +320,7 @@ impl Pass<'_> {
         let is_first = total.expected.is_none() && is_whole;
         if is_first {
             total.expected = self.estimate(&plan, sink)?;
+            away::require_remote(self.engine, self.pipeline, &plan)?;
         }
         begin_run(self.pipeline, self.cache, self.options, self.number)?;
         let allowance = match &mut *self.allowance {
@@ -372,6 +375,9 @@ impl Pass<'_> {
             unable: false,
             next_ticket: 0,
             away: StopFlag::default(),
+            claims_away: HashMap::new(),
+            seconds_away: seconds_away(self.pipeline, total.expected.as_ref()),
+            queue: Arc::default(),
         };
         let driven = schedule.drive(works);
         total.is_unable |= schedule.unable;
@@ -461,6 +467,17 @@ impl Pass<'_> {
             _ => Ending::Failed,
         }
     }
+}
+
+/// The expected time of an item of each stage on an executor.
+fn seconds_away(pipeline: &Pipeline, expected: Option<&Estimate>) -> HashMap<StageId, f64> {
+    let Some(expected) = expected else { return HashMap::new() };
+    let away = expected.in_order(pipeline).filter(|(spec, _)| spec.policy.executor.is_some());
+    let each = away.filter_map(|(spec, stage)| {
+        let seconds = stage.seconds?.likely / stage.items.max(1) as f64;
+        Some((spec.id, seconds))
+    });
+    each.collect()
 }
 
 /// Every wanted stage is unchanged since the last run, so there is no state to record either.

@@ -15,9 +15,12 @@ use stage_core::Reject;
 use stage_core::event::{Event, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
-use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Share, Work};
+use crate::executor::batch::{
+    Attempt, BATCH, Batch, Name, Report, ShardResult, Share, Work, log_name,
+};
 use crate::manifest::{self, FileKind, LoadOptions};
 use crate::mirror;
+use crate::misplaced::{data_in_cache, misplaced};
 use crate::pipeline::{Pipeline, Session, StageId};
 use crate::record::{ITEM, ItemRecord, decode, encode};
 
@@ -48,9 +51,22 @@ pub enum Worked {
     Failed,
 }
 
+/// The end of a worker, and the name and the run of its log.
+pub struct Ended {
+    pub worked: Worked,
+    pub log: Option<(String, u64)>,
+}
+
+impl Ended {
+    fn at_once(worked: Worked) -> Ended {
+        Ended { worked, log: None }
+    }
+}
+
 /// What the events of a run say about its end.
 #[derive(Default)]
 struct Heard {
+    run: Option<u64>,
     failed: Option<String>,
     why: Option<String>,
     has_moved: bool,
@@ -65,6 +81,7 @@ impl Heard {
                 let help = help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
                 self.failed.get_or_insert_with(|| format!("{message}{help}"));
             }
+            Event::Started { run, .. } => self.run = Some(*run),
             Event::Stopping { why } => self.why = Some(why.clone()),
             Event::CheckpointKept { .. } => self.has_moved = true,
             Event::ItemQuarantined { item, code, reason, .. } => {
@@ -76,7 +93,7 @@ impl Heard {
 }
 
 impl Worker<'_> {
-    pub fn work(&self, sink: Sink) -> Result<Worked, EngineError> {
+    pub fn work(&self, sink: Sink) -> Result<Ended, EngineError> {
         let remote = self.remote()?;
         let Some(batch) = self.read_batch(&remote)? else {
             return Err(internal("the remote has no such batch, or one of another version"));
@@ -86,17 +103,21 @@ impl Worker<'_> {
         }
         let share = Arc::new(Share { batch, shard: self.shard });
         if self.is_done(&remote, &share)? {
-            return Ok(Worked::Done);
+            return Ok(Ended::at_once(Worked::Done));
         }
         if remote.look_up(&Name::Cancel.of(&self.batch))?.is_some() {
-            return Ok(Worked::Later);
+            return Ok(Ended::at_once(Worked::Later));
         }
         let number = self.begin(&remote)?;
         let watch = CancelWatch::start(remote.clone(), self.batch, self.stop.clone());
         let mut heard = Heard::default();
-        let ran = self.run(&share, &mut |event| {
-            heard.note(&event);
-            sink(event);
+        let pipeline = self.pipeline(&share.batch);
+        let ran = pipeline.and_then(|pipeline| {
+            self.require_place(&pipeline, &remote)?;
+            self.run(&pipeline, &share, &mut |event| {
+                heard.note(&event);
+                sink(event);
+            })
         });
         drop(watch);
         let worked = self.end(&remote, &share, ran, &mut heard)?;
@@ -111,7 +132,26 @@ impl Worker<'_> {
         if let Some(report) = report {
             self.publish(&remote, Name::Report(self.shard, number), encode(&report))?;
         }
-        Ok(worked)
+        let name = log_name(&self.batch, self.shard, number);
+        Ok(Ended { worked, log: heard.run.map(|run| (name, run)) })
+    }
+
+    /// Fails for folders that a run refuses too.
+    fn require_place(&self, pipeline: &Pipeline, remote: &Remote) -> Result<(), EngineError> {
+        let (cache, address) = (self.cache.dir(), remote.address());
+        let why = misplaced(pipeline, cache, address)
+            .map(|why| format!("the remote `{address}` cannot be used: {why}"))
+            .or_else(|| {
+                let path = data_in_cache(pipeline, cache)?;
+                Some(format!("`{path}` of the manifest is in the cache `{cache}`"))
+            });
+        match why {
+            None => Ok(()),
+            Some(message) => {
+                let help = "name another folder with `--cache`".to_owned();
+                Err(EngineError::Unready { message, help })
+            }
+        }
     }
 
     fn remote(&self) -> Result<Arc<Remote>, EngineError> {
@@ -159,15 +199,19 @@ impl Worker<'_> {
         Ok(remote.publish(&fresh)?)
     }
 
-    fn run(&self, share: &Arc<Share>, sink: Sink) -> Result<Status, EngineError> {
-        let pipeline = self.pipeline(&share.batch)?;
+    fn run(
+        &self,
+        pipeline: &Pipeline,
+        share: &Arc<Share>,
+        sink: Sink,
+    ) -> Result<Status, EngineError> {
         let options = RunOptions {
-            targets: targets(&pipeline, &share.batch)?,
+            targets: targets(pipeline, &share.batch)?,
             share: Some(share.clone()),
             stop: self.stop.clone(),
             ..RunOptions::default()
         };
-        self.engine.run(&pipeline, self.cache, &options, sink)
+        self.engine.run(pipeline, self.cache, &options, sink)
     }
 
     /// The pipeline of the batch. It writes nothing outside of the cache.
@@ -203,7 +247,7 @@ impl Worker<'_> {
                 heard.failed = Some(format!("stage `{stage}`: {error}"));
                 Status::Failed
             }
-            Err(EngineError::Internal { message }) => {
+            Err(EngineError::Internal { message } | EngineError::Unready { message, .. }) => {
                 heard.failed = Some(message);
                 Status::Failed
             }

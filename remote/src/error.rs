@@ -1,6 +1,7 @@
 //! The ways in which a remote can fail.
 
 use cache::CacheError;
+use cache::fs::MachineFault;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
@@ -15,4 +16,16 @@ pub enum Trouble {
     /// The cache of this machine.
     #[error(transparent)]
     Cache(#[from] CacheError),
+}
+
+impl Trouble {
+    /// The fault of a machine, such as a full disk, if it is the cause: trying again later helps.
+    pub fn machine_fault(&self) -> Option<String> {
+        let is_of_machine = match self {
+            Trouble::Away { why, .. } => MachineFault::of_message(why).is_some(),
+            Trouble::Cache(error) => error.machine_fault().is_some(),
+            Trouble::Wrong { .. } | Trouble::NotBuilt { .. } => false,
+        };
+        is_of_machine.then(|| self.to_string())
+    }
 }

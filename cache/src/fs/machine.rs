@@ -40,6 +40,15 @@ const NO_MEMORY: [&str; 6] = [
     "cannot map zero-fill pages",
 ];
 
+/// The messages of the system, and of stores that answer over HTTP, for a full disk.
+const NO_SPACE: [&str; 5] = [
+    "No space left on device",
+    "no storage space",
+    "Disk quota exceeded",
+    "quota exceeded",
+    "Insufficient Storage",
+];
+
 impl MachineFault {
     /// None if the error concerns the file, or the way in which it was opened.
     pub fn of(error: &io::Error) -> Option<MachineFault> {
@@ -71,6 +80,13 @@ impl MachineFault {
     pub fn of_last_words(text: &str) -> Option<MachineFault> {
         let is_of_memory = NO_MEMORY.iter().any(|sign| text.contains(sign));
         is_of_memory.then_some(MachineFault::Unable)
+    }
+
+    /// The full disk that a message tells of. For messages of other machines and programs; errors of
+    /// this process are values.
+    pub fn of_message(text: &str) -> Option<MachineFault> {
+        let is_full = NO_SPACE.iter().any(|sign| text.contains(sign));
+        is_full.then_some(MachineFault::DiskFull)
     }
 
     fn of_number(number: i32) -> Option<MachineFault> {
@@ -156,6 +172,16 @@ mod tests {
             assert_eq!(MachineFault::of_last_words(text), Some(MachineFault::Unable), "{text}");
         }
         assert_eq!(MachineFault::of_last_words("libtorch_cpu.so: cannot open shared object"), None);
+    }
+
+    #[test]
+    fn a_message_about_a_full_disk_is_known_in_the_words_of_the_system() {
+        for number in [ENOSPC, EDQUOT] {
+            let text = FsError::new(Call::Write, "/x".into(), io::Error::from_raw_os_error(number));
+            let told = MachineFault::of_message(&text.whole());
+            assert_eq!(told, Some(MachineFault::DiskFull), "{}", text.whole());
+        }
+        assert_eq!(MachineFault::of_message("permission denied"), None);
     }
 
     #[test]

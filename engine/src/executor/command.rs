@@ -1,14 +1,20 @@
 //! `use = "command"`: a shell command runs one job, and ends with it.
+//!
+//! The shell of a job writes its process id to a file. A later run finds jobs of a killed run by it,
+//! and starts them no second time.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use cache::Digest;
 use cache::fs::{Fs, Open, RealFs};
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 
 use super::decide::Seen;
 use super::jobs::{Jobs, Order, joined};
+use super::process::{Mark, living};
+use super::queue::{Listed, Shards};
 
 /// The number of bytes of output that a message repeats.
 const LAST: usize = 2_000;
@@ -17,15 +23,25 @@ pub struct Programs {
     command: String,
     order: Order,
     running: BTreeMap<u32, Child>,
+    /// The processes of jobs that an earlier run has started.
+    adopted: BTreeMap<u32, i32>,
 }
+
+/// Writes the id of the shell, which stays that of the job if the command begins with `exec`.
+const SCRIPT: &str =
+    r#"echo $$ >"$THROSTLE_PID"; exec >>"$THROSTLE_LOG" 2>&1; eval "$THROSTLE_COMMAND""#;
 
 impl Programs {
     pub fn new(command: String, order: Order) -> Programs {
-        Programs { command, order, running: BTreeMap::new() }
+        Programs { command, order, running: BTreeMap::new(), adopted: BTreeMap::new() }
     }
 
     fn log(&self, shard: u32) -> Utf8PathBuf {
         self.order.logs.join(format!("{shard}.log"))
+    }
+
+    fn mark(&self, shard: u32) -> Mark {
+        mark(&self.order.logs, &self.order.batch, shard)
     }
 
     fn start(&self, shard: u32) -> Result<Child, String> {
@@ -36,7 +52,9 @@ impl Programs {
         let log = self.log(shard);
         RealFs.open(&log, Open::Create).map_err(|error| failed(&error.whole()))?;
         let mut command = Command::new("sh");
-        command.arg("-c").arg(r#"exec >>"$THROSTLE_LOG" 2>&1; eval "$THROSTLE_COMMAND""#);
+        let mark = self.mark(shard);
+        command.arg("-c").arg(SCRIPT).env("THROSTLE_PID", &mark.file);
+        command.envs(mark.variable.split_once('='));
         command.env("THROSTLE_LOG", &log).env("THROSTLE_COMMAND", &self.command);
         command.env("THROSTLE_WORK", joined(&worker));
         command.env("THROSTLE_SHARD", shard.to_string());
@@ -47,14 +65,29 @@ impl Programs {
     }
 
     fn signal(&self) {
-        for child in self.running.values() {
-            if let Ok(group) = i32::try_from(child.id()) {
-                // SAFETY: `kill` touches no memory. The child has not been waited for, so the
-                // number is still its own.
-                unsafe { libc::kill(-group, libc::SIGTERM) };
-            }
+        // The children have not been waited for, so the numbers are still their own.
+        let own = self.running.values().filter_map(|child| i32::try_from(child.id()).ok());
+        let adopted = self.adopted.keys().filter_map(|shard| living(&self.mark(*shard)));
+        for group in own.chain(adopted) {
+            // SAFETY: `kill` touches no memory.
+            unsafe { libc::kill(-group, libc::SIGTERM) };
         }
     }
+}
+
+fn mark(logs: &Utf8Path, batch: &Digest, shard: u32) -> Mark {
+    let variable = format!("THROSTLE_JOB={batch}/{shard}");
+    Mark { file: logs.join(format!("{shard}.pid")), variable }
+}
+
+/// The living jobs of a batch on this machine.
+pub fn listed(logs: &Utf8Path, batch: &Digest, shards: u32) -> Shards {
+    let job = |shard| {
+        let job = living(&mark(logs, batch, shard))?.to_string();
+        let (node, reason) = (String::new(), String::new());
+        Some((shard, Listed { seen: Seen::Running, job, node, reason }))
+    };
+    (0..shards).filter_map(job).collect()
 }
 
 impl Jobs for Programs {
@@ -70,7 +103,14 @@ impl Jobs for Programs {
 
     fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String> {
         self.running.retain(|_, child| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
-        Ok(self.running.keys().map(|shard| (*shard, Seen::Running)).collect())
+        self.adopted = BTreeMap::new();
+        for shard in (0..self.order.shards).filter(|shard| !self.running.contains_key(shard)) {
+            if let Some(process) = living(&self.mark(shard)) {
+                self.adopted.insert(shard, process);
+            }
+        }
+        let jobs = self.running.keys().chain(self.adopted.keys());
+        Ok(jobs.map(|shard| (*shard, Seen::Running)).collect())
     }
 
     fn cancel(&mut self) -> Result<(), String> {

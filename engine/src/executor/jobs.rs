@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
 
 use cache::Digest;
 use camino::Utf8PathBuf;
 
 use super::command::Programs;
 use super::decide::Seen;
+use super::queue::Queue;
 use super::slurm::Cluster;
 use crate::pipeline::{Adapter, ExecutorSpec};
 
@@ -32,6 +35,7 @@ pub trait Jobs: Send {
 #[derive(Clone, Debug)]
 pub struct Order {
     pub batch: Digest,
+    pub shards: u32,
     /// The command line of a worker, without the number of the shard.
     pub worker: Vec<String>,
     /// The folder for the output of jobs.
@@ -41,13 +45,22 @@ pub struct Order {
 impl Order {
     /// The name of its jobs, which may be the only thing that a scheduler tells.
     pub fn name(&self) -> String {
-        self.batch.to_string().chars().take(32).collect()
+        name(&self.batch)
     }
 }
 
-pub fn start(spec: &ExecutorSpec, order: Order) -> Box<dyn Jobs> {
+/// The name of the jobs of a batch.
+pub fn name(batch: &Digest) -> String {
+    batch.to_string().chars().take(32).collect()
+}
+
+/// The jobs of a batch. Those on Slurm share one queue.
+pub fn start(spec: &ExecutorSpec, order: Order, queue: &Arc<Queue>) -> Box<dyn Jobs> {
     match &spec.adapter {
-        Adapter::Slurm(slurm) => Box::new(Cluster::new(slurm.clone(), order)),
+        Adapter::Slurm(slurm) => {
+            let age = Duration::from_secs_f64(spec.poll_seconds);
+            Box::new(Cluster::new(slurm.clone(), order, queue.clone(), age))
+        }
         Adapter::Command(command) => Box::new(Programs::new(command.clone(), order)),
     }
 }

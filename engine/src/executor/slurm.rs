@@ -1,15 +1,16 @@
 //! `use = "slurm"`: one job array for each submission, through the command line of Slurm.
-//!
-//! Text fields are read instead of JSON, since every version of Slurm has another JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use cache::fs::{Fs, RealFs};
 
 use super::decide::Seen;
 use super::jobs::{Jobs, Order, joined, output};
+use super::queue::Queue;
 use crate::pipeline::Slurm;
 
 /// The number of bytes of output that a message repeats.
@@ -18,11 +19,18 @@ const LAST: usize = 2_000;
 pub struct Cluster {
     slurm: Slurm,
     order: Order,
+    /// The name of its jobs.
+    name: String,
+    queue: Arc<Queue>,
+    /// The time for which an answer of the queue is used.
+    age: Duration,
 }
 
 impl Cluster {
-    pub fn new(slurm: Slurm, order: Order) -> Cluster {
-        Cluster { slurm, order }
+    pub fn new(slurm: Slurm, order: Order, queue: Arc<Queue>, age: Duration) -> Cluster {
+        let name = order.name();
+        queue.watch(&name);
+        Cluster { slurm, order, name, queue, age }
     }
 
     fn arguments(&self, shards: &[u32]) -> Vec<String> {
@@ -31,7 +39,7 @@ impl Cluster {
         let mut arguments = vec![
             "--parsable".to_owned(),
             format!("--array={}", shards.join(",")),
-            format!("--job-name={}", self.order.name()),
+            format!("--job-name={}", self.name),
             "--requeue".to_owned(),
             "--open-mode=append".to_owned(),
             format!("--signal=B:USR1@{}", slurm.warning_seconds.ceil()),
@@ -60,38 +68,50 @@ impl Cluster {
 }
 
 /// A time limit as `sbatch` takes it.
-fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
+/// Submits a script, and returns the number of its job.
+pub fn submit(arguments: &[String], script: &str) -> Result<String, String> {
+    let mut command = Command::new("sbatch");
+    command.args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = command.spawn().and_then(|mut child| {
+        if let Some(mut input) = child.stdin.take() {
+            // A program that reads nothing tells why.
+            let _ = input.write_all(script.as_bytes());
+        }
+        child.wait_with_output()
+    });
+    let told = output(&mut command, run)?;
+    // The number of the job, and on some sites the name of the cluster.
+    Ok(told.split(';').next().unwrap_or_default().to_owned())
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.queue.leave(&self.name);
+    }
+}
+
 impl Jobs for Cluster {
     fn submit(&mut self, shards: &[u32]) -> Result<String, String> {
-        let mut command = Command::new("sbatch");
-        command.args(self.arguments(shards));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let run = command.spawn().and_then(|mut child| {
-            if let Some(mut input) = child.stdin.take() {
-                // A program that reads nothing tells why.
-                let _ = input.write_all(self.script().as_bytes());
-            }
-            child.wait_with_output()
-        });
-        let told = output(&mut command, run)?;
-        // The number of the job, and on some sites the name of the cluster.
-        Ok(format!("job {}", told.split(';').next().unwrap_or_default()))
+        let submitted = submit(&self.arguments(shards), &self.script());
+        // Even if `sbatch` failed, Slurm may have taken the job.
+        self.queue.outdate();
+        Ok(format!("job {}", submitted?))
     }
 
     fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String> {
-        let mut command = Command::new("squeue");
-        command.args(["--noheader", "--array", "--format=%K|%T", "--name", &self.order.name()]);
-        let run = command.output();
-        Ok(states(&output(&mut command, run)?))
+        let jobs = self.queue.look(&self.name, self.age)?;
+        Ok(jobs.into_iter().map(|(shard, job)| (shard, job.seen)).collect())
     }
 
     fn cancel(&mut self) -> Result<(), String> {
         let mut command = Command::new("scancel");
-        command.args(["--name", &self.order.name()]);
+        command.args(["--name", &self.name]);
         let run = command.output();
         output(&mut command, run).map(drop)
     }
@@ -104,29 +124,6 @@ impl Jobs for Cluster {
     }
 }
 
-/// The states of shards in lines such as `3|RUNNING`. A job of a shard that is on its way counts
-/// more than another one that ends.
-fn states(text: &str) -> BTreeMap<u32, Seen> {
-    let mut states = BTreeMap::new();
-    for line in text.lines() {
-        let mut fields = line.split('|').map(str::trim);
-        let (Some(Ok(shard)), Some(state)) = (fields.next().map(str::parse), fields.next()) else {
-            continue;
-        };
-        match state {
-            "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
-                states.entry(shard).or_insert(Seen::Waiting);
-            }
-            "RUNNING" | "CONFIGURING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING"
-            | "SIGNALING" | "STAGE_OUT" => {
-                states.insert(shard, Seen::Running);
-            }
-            _ => {}
-        }
-    }
-    states
-}
-
 #[cfg(test)]
 mod tests {
     use cache::Digest;
@@ -137,10 +134,11 @@ mod tests {
         let worker = ["/opt/my tools/throstle", "work", "--batch", "ab"];
         let order = Order {
             batch: Digest::of(b"batch"),
+            shards: 8,
             worker: worker.map(str::to_owned).to_vec(),
             logs: "/p/.throstle/jobs".into(),
         };
-        Cluster::new(slurm, order)
+        Cluster::new(slurm, order, Arc::default(), Duration::ZERO)
     }
 
     #[test]
@@ -177,13 +175,5 @@ mod tests {
             "#!/bin/sh\nmodule load cuda\nexec '/opt/my tools/throstle' work --batch ab --shard \
              \"$SLURM_ARRAY_TASK_ID\"\n"
         );
-    }
-
-    #[test]
-    fn states_are_read_and_odd_lines_are_not() {
-        let text = "0|RUNNING\n1|PENDING\n2|COMPLETED\nN/A|RUNNING\n\n3\n4|NEW_STATE\n1|RUNNING\n";
-        let expected = [(0, Seen::Running), (1, Seen::Running)];
-        assert_eq!(states(text), expected.into());
-        assert_eq!(states("5|PENDING"), [(5, Seen::Waiting)].into());
     }
 }

@@ -7,12 +7,19 @@ pub struct Limits {
     pub jobs: usize,
 }
 
+/// The assumed time of an item without an estimate.
+pub const SECONDS: f64 = 10.0;
+
+/// The number of jobs for this many items, which take this time in total.
+pub fn jobs(seconds: f64, items: usize, limits: Limits) -> usize {
+    let wanted = (seconds / limits.seconds).ceil();
+    // A total that is not a number makes one job.
+    (wanted as usize).clamp(1, limits.jobs.max(1)).min(items.max(1))
+}
+
 /// The positions of the items of each job. Jobs take about the same time, and few are not full.
 pub fn split(costs: &[f64], limits: Limits) -> Vec<Vec<usize>> {
-    let total: f64 = costs.iter().sum();
-    let wanted = (total / limits.seconds).ceil();
-    // A total that is not a number makes one job.
-    let jobs = (wanted as usize).clamp(1, limits.jobs.max(1)).min(costs.len().max(1));
+    let jobs = jobs(costs.iter().sum(), costs.len(), limits);
     let mut order: Vec<usize> = (0..costs.len()).collect();
     order.sort_by(|one, other| costs[*other].total_cmp(&costs[*one]).then(one.cmp(other)));
     let mut shards: Vec<(f64, Vec<usize>)> = vec![(0.0, Vec::new()); jobs];

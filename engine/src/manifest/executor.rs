@@ -55,6 +55,13 @@ pub static KEYS: &[Parameter] = &[
     ),
     key("flags", TEXTS, "For Slurm: further arguments of `sbatch`, as they are."),
     key(
+        "submit_flags",
+        TEXTS,
+        "For Slurm: arguments of `sbatch` for the job of `throstle submit`, such as \
+         `--partition=small`. It has the account, the partition and the time limit of the executor, \
+         and no GPUs.",
+    ),
+    key(
         "max_jobs",
         ParameterType::Integer { min: 1, max: 10_000 },
         "The largest number of jobs of one stage at a time. Default: 64.",
@@ -173,6 +180,7 @@ fn executor(
             warning_seconds: values.seconds("warning").unwrap_or(120.0),
             setup: values.texts("setup"),
             flags: values.texts("flags"),
+            submit_flags: values.texts("submit_flags"),
         }),
         _ => {
             if !has("command") {

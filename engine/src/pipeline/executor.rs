@@ -43,6 +43,8 @@ pub struct Slurm {
     pub setup: Vec<String>,
     /// Further arguments of `sbatch`.
     pub flags: Vec<String>,
+    /// Arguments of `sbatch` for the job of a submitted run.
+    pub submit_flags: Vec<String>,
 }
 
 impl Adapter {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use cache::fs::{Fs, MachineFault, RealFs};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use remote::{Fresh, Push, Remote, Trouble};
 use stage_core::event::Event;
-use stage_core::key::ItemReads;
+use stage_core::key::{HashSink, ItemReads, Sink as _};
 use stage_core::{Item, StageError};
 
 use super::arrived::{artifacts, gather_sources};
@@ -19,21 +20,20 @@ use super::board::State;
 use super::message::{Failure, GatherSource, GatherSources, ItemOutcome, Message, Outcome};
 use super::queue::Queued;
 use super::schedule::{InFlight, Schedule};
-use crate::engine::{EngineError, StopFlag};
+use crate::engine::{Engine, EngineError, StopFlag};
 use crate::executor::batch::{
-    Attempt, BATCH, Batch, Name, OpenBatch, Report, ShardResult, Upstream, Work,
+    Attempt, BATCH, Batch, Name, OwnBatch, Report, ShardResult, Upstream, Work, close, own,
 };
 use crate::executor::decide::{Decision, Seen, Stored, Tried};
 use crate::executor::jobs::{self, Jobs, Order};
-use crate::executor::split::{Limits, split};
+use crate::executor::split::{Limits, SECONDS, split};
+use crate::executor::state;
 use crate::mirror;
-use crate::pipeline::{ExecutorSpec, Reads, StageId};
-use crate::plan::Planned;
+use crate::pipeline::{ExecutorSpec, Pipeline, Reads, StageId, StageSpec};
+use crate::plan::{Plan, Planned};
 use crate::record::{ItemRecord, PortValue, StageRecord, decode, encode};
 use crate::store::{ReadError, Store};
 
-/// The assumed time of an item that was never measured.
-const SECONDS: f64 = 10.0;
 /// The interval between looks for a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -74,6 +74,34 @@ struct Inputs {
     ports: Option<GatherSources>,
 }
 
+/// Fails if stages with work run on an executor and the folder of the remote does not exist: jobs
+/// would have no batch. A share that is not mounted must not be created here.
+pub fn require_remote(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    plan: &Plan,
+) -> Result<(), EngineError> {
+    let has_work = |spec: &&StageSpec| {
+        let stage = &plan.stages[spec.id.0];
+        spec.policy.executor.is_some() && stage.executed + stage.pending > 0
+    };
+    let Some(spec) = pipeline.stages.iter().find(has_work) else { return Ok(()) };
+    let address = engine.remote.as_ref().map(|remote| remote.address());
+    let Some(folder) = address.and_then(|address| address.folder()) else { return Ok(()) };
+    match RealFs.metadata(&folder) {
+        Ok(about) if about.is_dir() => Ok(()),
+        // Other errors may pass.
+        Err(error) if !error.is_not_found() => Ok(()),
+        _ => Err(EngineError::Unready {
+            message: format!(
+                "stage `{}` runs on an executor, and there is no folder `{folder}` for its remote",
+                spec.name
+            ),
+            help: "mount the share, or create the folder".to_owned(),
+        }),
+    }
+}
+
 impl Schedule<'_> {
     /// Tests if a stage runs on an executor.
     pub fn is_away(&self, id: StageId) -> bool {
@@ -102,7 +130,7 @@ impl Schedule<'_> {
             return self.fail(id, &error).map(|()| false);
         };
         match self.board[id].state() {
-            State::AwaitsExecutor => self.training_away(id, spec, remote),
+            State::AwaitsExecutor | State::AwaitsClaim => self.training_away(id, spec, remote),
             State::RunsItems => self.items_away(id, spec, remote),
             _ => Ok(false),
         }
@@ -119,6 +147,12 @@ impl Schedule<'_> {
         }
         let stage = self.pipeline.stage(id);
         let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
+        if !self.claim_away(&keyed.digest)? {
+            if self.board.is(id, State::AwaitsExecutor) {
+                self.board.advance(id, State::AwaitsClaim)?;
+            }
+            return Ok(false);
+        }
         let at = |error: crate::error::PlanError| error.at(stage.name.clone());
         self.planner.choose_parent(stage, &keyed).map_err(at)?;
         let ticket = self.ticket();
@@ -145,15 +179,17 @@ impl Schedule<'_> {
         spec: ExecutorSpec,
         remote: Arc<Remote>,
     ) -> Result<bool, EngineError> {
-        let picked = self.pick_all(id)?;
-        let Some(stage) = self.board[id].items() else { return Ok(false) };
+        let Some(stage) = self.board[id].items_mut() else { return Ok(false) };
         let (key, reads) = (stage.key, stage.reads.clone());
-        let run = &self.board[id];
-        let each = match (stage.pace, run.todo) {
-            (pace, _) if pace > 0.0 => pace,
-            (_, todo) if run.expected_seconds > 0.0 => run.expected_seconds / todo.max(1) as f64,
-            _ => SECONDS,
-        };
+        if !self.claim_away(&key)? {
+            // Another run waits for jobs of this stage.
+            if let Some(stage) = self.board[id].items_mut() {
+                stage.elsewhere.extend(stage.queue.drain());
+            }
+            return Ok(true);
+        }
+        let picked = self.pick_all(id)?;
+        let each = self.seconds_away.get(&id).copied().unwrap_or(SECONDS);
         let mut left: HashMap<Digest, Queued> =
             picked.into_iter().map(|queued| (queued.key, queued)).collect();
         // Jobs of an earlier run may still be at work on some of them.
@@ -188,6 +224,22 @@ impl Schedule<'_> {
             .map(|shard| shard.iter().map(|at| items[*at].clone()).collect())
             .collect();
         self.submit_items(id, &spec, &remote, batch, taken, Some(inputs))?;
+        Ok(true)
+    }
+
+    /// Claims the jobs of a stage until the end of the run; false if another run has them. Jobs claim
+    /// the work itself, and may share this cache.
+    fn claim_away(&mut self, key: &Digest) -> Result<bool, EngineError> {
+        let mut sink = HashSink::default();
+        sink.digest("jobs for the work", key);
+        let bytes = sink.finish();
+        let bytes = bytes.as_bytes().first_chunk().copied().unwrap_or_default();
+        let number = u64::from_le_bytes(bytes);
+        if !self.claims_away.contains_key(key) {
+            // A number, since it is held for long.
+            let Some(claim) = self.store.cache().claim_number(number)? else { return Ok(false) };
+            self.claims_away.insert(*key, claim);
+        }
         Ok(true)
     }
 
@@ -253,19 +305,21 @@ impl Schedule<'_> {
         let id = batch.id();
         let cache = self.store.cache();
         let pipeline = self.pipeline.name.clone();
-        let logs = absolute(&cache.dir().join("jobs").join(id.short()));
+        let logs = absolute(&state::folder(cache.dir(), &id));
         let program = self.options.program.as_ref().map(|program| program.to_string());
         let program = spec.program.clone().or(program).unwrap_or_else(|| "throstle".to_owned());
         let (batch_text, url) = (id.to_string(), remote.address().to_string());
         let mut worker = vec![program, "work".to_owned(), "--batch".to_owned(), batch_text];
         worker.extend(["--remote".to_owned(), url]);
         worker.extend(spec.cache.iter().flat_map(|dir| ["--cache".to_owned(), dir.clone()]));
-        let order = Order { batch: id, worker, logs: logs.clone() };
+        let order = Order { batch: id, shards: batch.shards(), worker, logs: logs.clone() };
         let crew = Crew {
             store: self.store.clone(),
             messages: self.hands.messages(),
             stops: [self.options.stop.clone(), self.away.clone()],
-            jobs: jobs::start(&spec, order),
+            jobs: jobs::start(&spec, order, &self.queue),
+            run: self.run,
+            known: BTreeSet::new(),
             remote,
             spec,
             pipeline,
@@ -283,9 +337,9 @@ impl Schedule<'_> {
     /// The batches of earlier runs for the same work that were not ended here.
     fn open_batches(&self, key: &Digest, remote: &Remote) -> Result<Vec<Batch>, EngineError> {
         let mut batches = Vec::new();
-        for (id, bytes) in self.store.cache().scan(BATCH)? {
-            let is_ours = decode::<OpenBatch>(&bytes).is_some_and(|open| open.key == *key);
-            if is_ours && let Some(bytes) = remote.look_up(&id)? {
+        let own = own(self.store.cache())?.into_iter();
+        for (id, _) in own.filter(|(_, batch)| !batch.is_closed && batch.key == *key) {
+            if let Some(bytes) = remote.look_up(&id)? {
                 batches.extend(Batch::decode(&bytes, &id));
             }
         }
@@ -362,6 +416,7 @@ struct Crew {
     remote: Arc<Remote>,
     spec: ExecutorSpec,
     pipeline: String,
+    run: u64,
     batch: Batch,
     id: Digest,
     logs: Utf8PathBuf,
@@ -369,6 +424,8 @@ struct Crew {
     /// None if an earlier run has published the batch.
     inputs: Option<Inputs>,
     jobs: Box<dyn Jobs>,
+    /// The shards with a job, as far as the scheduler says.
+    known: BTreeSet<u32>,
     /// Messages are told once.
     told: BTreeSet<String>,
 }
@@ -402,8 +459,8 @@ impl Crew {
     fn work(mut self) {
         let worked = self.publish().and_then(|()| self.wait());
         if matches!(worked, Ok(true) | Err(Stuck::Stage(_))) {
-            // A record that stays is looked up in vain by the next run.
-            let _ = self.store.cache().forget(BATCH, &self.id);
+            // A record that stays open is looked up in vain by the next run.
+            let _ = close(self.store.cache(), &self.id);
         }
         match worked {
             Ok(true) => {}
@@ -455,13 +512,16 @@ impl Crew {
                 cache.put_with_digest(*digest, self.store.read(digest)?)?;
             }
         }
-        let open = OpenBatch {
+        let open = OwnBatch {
             key: self.batch.key,
             pipeline: self.pipeline.clone(),
             stage: self.batch.stage.clone(),
             executor: self.spec.name.clone(),
             shards: self.batch.shards(),
+            is_training: matches!(self.batch.work, Work::Training),
+            run: self.run,
             begun: cache.fs().now() / 1_000_000_000,
+            is_closed: false,
         };
         cache.record(BATCH, &self.id, encode(&open))?;
         cache.commit()?;
@@ -516,7 +576,10 @@ impl Crew {
             // The scheduler is asked before the store: a job that has ended since is in the store.
             let seen = self.jobs.look();
             let seen = match seen {
-                Ok(seen) => Some(seen),
+                Ok(seen) => {
+                    self.known = seen.keys().copied().collect();
+                    Some(seen)
+                }
                 Err(why) => {
                     self.note(format!("`{}` does not answer: {why}", self.spec.name));
                     None
@@ -551,7 +614,10 @@ impl Crew {
         let (count, name) = (shards.len(), self.spec.name.clone());
         let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
         match self.jobs.submit(shards) {
-            Ok(named) => self.note(format!("{jobs} on `{name}`: {named}")),
+            Ok(named) => {
+                self.known.extend(shards);
+                self.note(format!("{jobs} on `{name}`: {named}"));
+            }
             Err(why) => self.note(format!("cannot start {jobs} on `{name}`: {why}")),
         }
     }
@@ -580,6 +646,10 @@ impl Crew {
             }
             Decision::GiveUp => {
                 let error = self.gave_up(shard);
+                // A fault of a machine, such as a full disk, is no verdict on the stage.
+                if MachineFault::of_message(&error.to_string()).is_some() {
+                    return Err(Stuck::Pause(error.to_string()));
+                }
                 self.fail(shard, error);
             }
             Decision::Submit => return Ok(true),
@@ -657,21 +727,25 @@ impl Crew {
 
     /// The run ends before the jobs do.
     fn leave(&mut self) {
-        let (jobs, name) = (self.open.len(), self.spec.name.clone());
+        let name = self.spec.name.clone();
+        let jobs = match self.open.keys().filter(|shard| self.known.contains(shard)).count() {
+            1 => "1 job".to_owned(),
+            jobs => format!("{jobs} jobs"),
+        };
         if self.spec.cancels {
             let cancel = Name::Cancel.of(&self.id);
             let outcome = fresh(cancel, "cancel", self.id.to_string().into(), self.id, Vec::new());
             let published = self.remote.publish(&outcome).map(drop).map_err(|why| why.to_string());
             match self.jobs.cancel().and(published) {
-                Ok(()) => self.note(format!("{jobs} jobs on `{name}` were cancelled")),
+                Ok(()) => self.note(format!("cancelled {jobs} on `{name}`")),
                 Err(why) => self.note(format!("cannot cancel the jobs on `{name}`: {why}")),
             }
-            let _ = self.store.cache().forget(BATCH, &self.id);
+            let _ = close(self.store.cache(), &self.id);
         } else {
             self.jobs.leave();
-            self.note(format!(
-                "{jobs} jobs are left to `{name}`: the next run takes their results"
-            ));
+            if !jobs.starts_with('0') {
+                self.note(format!("left {jobs} to `{name}`: the next run takes their results"));
+            }
         }
         for sent in std::mem::take(&mut self.open).into_values() {
             self.done(sent.ticket, failed(&sent, Failure::Stage(StageError::Stopped)));

@@ -25,6 +25,7 @@ use super::watchdog::Watchdog;
 use crate::allowance::{Allowance, Limit};
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::error::PlanError;
+use crate::executor::queue::Queue;
 use crate::pipeline::{Pipeline, StageId, StageWork};
 use crate::plan::Work;
 use crate::plan::planner::Planner;
@@ -79,6 +80,12 @@ pub struct Schedule<'a> {
     pub next_ticket: u64,
     /// Stops the threads that wait for jobs of executors.
     pub away: StopFlag,
+    /// The claims on the jobs of stages, until the end of the run.
+    pub claims_away: HashMap<Digest, Claim>,
+    /// The expected time of an item of stages on executors.
+    pub seconds_away: HashMap<StageId, f64>,
+    /// The queue of Slurm.
+    pub queue: Arc<Queue>,
 }
 
 impl Schedule<'_> {

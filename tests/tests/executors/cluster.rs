@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use throstle_tests::guide::root;
 use throstle_tests::{RanProgram, Running};
 
-use crate::places::{Place, WORDS, is_reproducible, notes};
+use crate::places::{Place, WORDS, is_reproducible, notes, wait_until};
 
 struct Slurm {
     folder: tempfile::TempDir,
@@ -80,14 +79,6 @@ fn slow(seconds: &str) -> String {
 
 fn place(seconds: &str) -> Place {
     Place::with(&format!("{EXECUTOR}cache = \"FOLDER/node\"\n"), &slow(seconds))
-}
-
-fn wait_until(is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "it takes too long");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 fn assert_all_done(place: &Place, ran: &RanProgram) {

@@ -6,7 +6,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Reads the script from standard input and starts it once for each element of `--array`.
+/// Reads the script from standard input and starts it once for each element of `--array`, or once
+/// without one. A job that is requeued by `scontrol` starts again when it has ended.
 const SBATCH: &str = r#"#!/bin/sh
 state=STATE
 for argument in "$@"; do
@@ -20,14 +21,21 @@ echo "$@" >> $state/submitted
 mkdir -p $state/jobs
 job=$$
 cat > $state/script-$job
-for task in $(echo $array | tr , ' '); do
+for task in $(echo ${array:-alone} | tr , ' '); do
   log=$(echo "$output" | sed "s/%a/$task/")
+  key=$job-$task
   (
-    export SLURM_ARRAY_TASK_ID=$task SLURMD_NODENAME=n$task
-    setsid sh -c 'echo $$ > '$state/jobs/$job-$task.pid'; exec sh '$state/script-$job >> "$log" 2>&1
-    rm -f $state/jobs/$job-$task.*
+    export SLURM_JOB_ID=$job SLURMD_NODENAME=n$task SLURM_RESTART_COUNT=0
+    [ -n "$array" ] && export SLURM_ARRAY_JOB_ID=$job SLURM_ARRAY_TASK_ID=$task
+    while :; do
+      setsid sh -c 'echo $$ > '$state/jobs/$key.pid'; exec sh '$state/script-$job >> "$log" 2>&1
+      [ -e $state/requeue-$job ] || break
+      rm $state/requeue-$job
+      SLURM_RESTART_COUNT=$((SLURM_RESTART_COUNT + 1))
+    done
+    rm -f $state/jobs/$key.*
   ) > /dev/null 2>&1 < /dev/null &
-  echo "$name $task" > $state/jobs/$job-$task.name
+  echo "$name $task" > $state/jobs/$key.name
 done
 echo "$job;fake"
 "#;
@@ -35,13 +43,21 @@ echo "$job;fake"
 const SQUEUE: &str = r#"#!/bin/sh
 state=STATE
 [ -e $state/away ] && { echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }
-while [ $# -gt 0 ]; do [ "$1" = --name ] && wanted=$2; shift; done
+echo "$@" >> $state/asked
+for argument in "$@"; do
+  case "$argument" in --name=*) wanted=${argument#--name=} ;; esac
+done
 for job in $state/jobs/*.name; do
   [ -e "$job" ] || continue
   read name task < $job
-  [ "$name" = "$wanted" ] && echo "$task|RUNNING"
+  [ $task = alone ] && task=N/A
+  case ",$wanted," in *,$name,*) echo "$name|$task|RUNNING|17|n$task|None" ;; esac
 done
 exit 0
+"#;
+
+const SCONTROL: &str = r#"#!/bin/sh
+[ "$1" = requeue ] && touch STATE/requeue-$2 && echo $2 >> STATE/requeued
 "#;
 
 const SCANCEL: &str = r#"#!/bin/sh
@@ -58,7 +74,9 @@ pub struct FakeSlurm {
 impl FakeSlurm {
     pub fn new() -> FakeSlurm {
         let fake = FakeSlurm { folder: tempfile::tempdir().unwrap() };
-        for (name, script) in [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)] {
+        for (name, script) in
+            [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)]
+        {
             let path = fake.path().join(name);
             let text = script.replace("STATE", fake.path().to_str().unwrap());
             std::fs::write(&path, text).unwrap();
@@ -79,6 +97,15 @@ impl FakeSlurm {
     /// The arguments of every submission.
     pub fn submitted(&self) -> Vec<String> {
         self.lines("submitted")
+    }
+
+    /// The arguments of every question about the queue.
+    pub fn asked(&self) -> Vec<String> {
+        self.lines("asked")
+    }
+
+    pub fn requeued(&self) -> Vec<String> {
+        self.lines("requeued")
     }
 
     pub fn cancelled(&self) -> Vec<String> {

@@ -123,25 +123,33 @@ fn a_stopped_run_leaves_its_parts_to_the_next_run() {
     running.send(Signal::SIGTERM);
     let ran = running.ended();
     assert_eq!(ran.code, Some(75));
-    assert!(notes(&ran).iter().any(|note| note.contains("are left to")), "{:?}", notes(&ran));
+    assert!(notes(&ran).iter().any(|note| note.starts_with("left ")), "{:?}", notes(&ran));
     let again = place.run();
     assert_eq!(again.last()["status"], "done", "{}", again.errors);
     place.assert_as_alone();
 }
 
 #[test]
-fn a_killed_run_is_continued_by_the_next_one() {
-    let slow = format!("sleep 0.3; {WORDS}");
-    let place = Place::with(&format!("use = \"command\"\ncommand = '''{OTHER_MACHINE}'''"), &slow);
+fn a_killed_run_is_continued_by_the_next_one_and_no_job_is_started_twice() {
+    let started = "echo $THROSTLE_BATCH/$THROSTLE_SHARD >> FOLDER/jobs; ";
+    let slow = format!("sleep 0.5; echo {{text}} >> FOLDER/done; {WORDS}");
+    let executor = format!("use = \"command\"\ncommand = '''{started}{OTHER_MACHINE}'''");
+    let place = Place::with(&executor, &slow);
     let mut running = place.start(&[]);
     running.read_until(|event| {
-        event["message"].as_str().is_some_and(|message| message.contains("runs on"))
+        event["stage"] == "words"
+            && event["message"].as_str().is_some_and(|message| message.contains("runs on"))
     });
     running.send(Signal::SIGKILL);
     drop(running);
     let ran = place.run();
     assert_eq!(ran.last()["status"], "done", "{}", ran.errors);
     assert!(is_reproducible(&ran));
+    let (mut jobs, all) = (place.lines("jobs"), place.lines("jobs").len());
+    jobs.sort_unstable();
+    jobs.dedup();
+    assert_eq!(jobs.len(), all, "{:?}", place.lines("jobs"));
+    assert_eq!(place.lines("done").len(), 6);
     place.assert_as_alone();
 }
 

@@ -3,7 +3,10 @@
 
 mod cluster;
 mod fake;
+mod full;
 mod items;
 mod places;
+mod shown;
 mod slurm;
 mod trainings;
+mod unattended;

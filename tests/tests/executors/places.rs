@@ -1,8 +1,12 @@
 //! A project with an executor, and the remote that its jobs share.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use throstle_tests::{Project, RanProgram, Running, write_clips};
+
+use crate::fake::FakeSlurm;
 
 pub const CLIPS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -80,6 +84,13 @@ impl Place {
         self.start(&[]).ended()
     }
 
+    /// A program with the fake Slurm first on its search path.
+    pub fn with_slurm(&self, slurm: &FakeSlurm, arguments: &[&str]) -> Command {
+        let mut command = self.project.throstle(arguments);
+        command.env("PATH", slurm.search_path());
+        command
+    }
+
     /// The exports of the same manifest without an executor and without a remote.
     pub fn alone(&self) -> Project {
         let alone = Project::copy_of(self.project.path(), &[".throstle", "out"]);
@@ -121,4 +132,12 @@ pub fn notes(ran: &RanProgram) -> Vec<String> {
 
 pub fn is_reproducible(ran: &RanProgram) -> bool {
     !notes(ran).iter().any(|note| note.contains("not reproducible"))
+}
+
+pub fn wait_until(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(240), "it takes too long");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

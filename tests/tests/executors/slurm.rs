@@ -1,20 +1,18 @@
 //! The adapter to Slurm, with a Slurm of shell scripts.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use throstle_tests::{RanProgram, Running, send};
 
 use crate::fake::FakeSlurm;
-use crate::places::{Place, WORDS, is_reproducible, notes};
+use crate::places::{Place, WORDS, is_reproducible, notes, wait_until};
 
 const EXECUTOR: &str = "use = \"slurm\"\npartition = \"gpu\"\ntime = \"1h\"\n\
                         flags = [\"--mem=1G\"]\ncache = \"FOLDER/node\"\n";
 
 fn start(place: &Place, slurm: &FakeSlurm) -> Running {
-    let mut command = place.project.throstle(&["run", ".", "--json"]);
-    command.env("PATH", slurm.search_path());
-    Running::start(command)
+    Running::start(place.with_slurm(slurm, &["run", ".", "--json"]))
 }
 
 fn run(place: &Place, slurm: &FakeSlurm) -> RanProgram {
@@ -31,14 +29,6 @@ fn read_to_begin(running: &mut Running) {
     });
 }
 
-fn wait_until(is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it takes too long");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn one_array_for_each_stage_gives_the_results_of_one_machine() {
     let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, WORDS));
@@ -46,8 +36,9 @@ fn one_array_for_each_stage_gives_the_results_of_one_machine() {
     assert_eq!((ran.executed()["words"], ran.executed()["voice"]), (6, 6), "{:?}", notes(&ran));
     let submitted = slurm.submitted();
     assert_eq!(submitted.len(), 2, "{submitted:?}");
-    for expected in ["--array=0,1,2", "--partition=gpu", "--time=60:00", "--mem=1G", "--requeue"] {
-        assert!(submitted[0].contains(expected), "{submitted:?}");
+    let words = submitted.iter().find(|line| line.contains("--array=0,1,2")).unwrap();
+    for expected in ["--job-name=", "--partition=gpu", "--time=60:00", "--mem=1G", "--requeue"] {
+        assert!(words.contains(expected), "{submitted:?}");
     }
     place.assert_as_alone();
 }
@@ -118,4 +109,31 @@ fn a_stopped_run_cancels_its_jobs_only_if_it_is_asked_to() {
     wait_until(|| slurm.processes().is_empty());
     assert_eq!(run(&place, &slurm).last()["status"], "done");
     place.assert_as_alone();
+}
+
+/// Four stages of three jobs each, which are all at work at once.
+#[test]
+fn slurm_is_asked_once_for_all_batches_of_a_run() {
+    let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, &slow()));
+    let manifest = place.project.text("pipeline.toml");
+    let from = manifest.find("[stage.words]").unwrap();
+    let words = &manifest[from..manifest.find("[stage.voice]").unwrap()];
+    let mut more = manifest.clone();
+    for (name, pause) in [("second", "0.6"), ("third", "0.7"), ("fourth", "0.8")] {
+        // Other commands, since equal work is done once.
+        let copy = words.replace("stage.words", &format!("stage.{name}"));
+        let copy = copy.replace("sleep 0.5", &format!("sleep {pause}"));
+        more.push_str(&copy.replace("out/{id}", &format!("{name}/{{id}}")));
+    }
+    place.project.write("pipeline.toml", more.replace("poll = \"100ms\"", "poll = \"300ms\""));
+    let begun = Instant::now();
+    let ran = run(&place, &slurm);
+    let intervals = begun.elapsed().as_millis() as usize / 300 + 1;
+    assert_eq!(ran.last()["status"], "done", "{:?} {}", notes(&ran), ran.errors);
+    let (asked, batches) = (slurm.asked(), slurm.submitted().len());
+    assert_eq!(batches, 5);
+    // A submission outdates the last answer; so does a new batch.
+    assert!(asked.len() <= intervals + 2 * batches, "{} in {intervals}", asked.len());
+    let names = |line: &String| line.matches(',').count() + 1;
+    assert!(asked.iter().map(names).max() >= Some(4), "{asked:?}");
 }

@@ -1,0 +1,186 @@
+//! `log --jobs`: the jobs of executors, and the logs that they have left in the remote.
+
+use std::io::Write;
+
+use cache::Cache;
+use cache::fs::{Fs, RealFs};
+use engine::engine::EngineError;
+use engine::executor::batch::OwnBatch;
+use engine::executor::state::{self, AttemptState, BatchState};
+use engine::units;
+use remote::Remote;
+use serde_json::json;
+use stage_core::event::Event;
+use view::Reporter;
+use view::escape::{clean, clean_lines};
+use view::lines::Lines;
+use view::table::Table;
+
+use super::arguments::{self, Settings};
+use super::error::{CliError, Exit};
+use super::log::thinned;
+use super::project::Program;
+use super::remote::failed;
+
+pub fn log(
+    program: &Program,
+    arguments: &arguments::Log,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = arguments.location.cache.clone();
+    let settings = Settings { cache, set: Vec::new(), remote: arguments.remote.clone() };
+    let project = program.load(&arguments.location.manifest, &settings)?;
+    let cache = program.open_to_read(&project)?;
+    let engine = program.engine_for(&project, &cache, None, false)?;
+    let remote = engine.remote.as_deref();
+    let stage = arguments.stage.as_deref();
+    if let Some(stage) = stage {
+        project.targets(&[stage.to_owned()])?;
+    }
+    let is_named = |batch: &OwnBatch| {
+        stage.is_none_or(|name| {
+            batch
+                .stage
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        })
+    };
+    let is_wanted =
+        |batch: &OwnBatch| is_named(batch) && arguments.run.is_none_or(|run| batch.run == run);
+    let batches = state::batches(&cache, remote, &project.pipeline.name, is_wanted);
+    let batches = batches.map_err(EngineError::from)?;
+    if stage.is_some() {
+        let jobs = Jobs { program, cache: &cache, remote, json: arguments.json };
+        batches.iter().try_for_each(|batch| jobs.print(batch, output))?;
+    } else if arguments.json {
+        for batch in &batches {
+            let line = serde_json::to_string(batch).map_err(std::io::Error::from)?;
+            writeln!(output, "{line}")?;
+        }
+    } else {
+        output.write_all(list(&batches, program).as_bytes())?;
+    }
+    if let Some(remote) = remote {
+        remote.take_notes().iter().for_each(|note| program.warn(note));
+    }
+    Ok(Exit::Done)
+}
+
+/// A row for each attempt.
+fn list(batches: &[BatchState], program: &Program) -> String {
+    let headings = [">run", "stage", ">part", ">attempt", "node", "began", "state", "job", "log"];
+    let mut table = Table::new(&headings).spare(["job", "began", "attempt"]);
+    for batch in batches {
+        for shard in &batch.shards {
+            for attempt in &shard.attempts {
+                let is_last = attempt.attempt as usize == shard.attempts.len();
+                let state = match (&attempt.ended, is_last) {
+                    (None, true) => shard.state.name().to_owned(),
+                    (None, false) => "lost".to_owned(),
+                    (Some(why), _) if why.is_empty() => "ended".to_owned(),
+                    (Some(why), _) => format!("ended: {}", clean(why)),
+                };
+                table.row([
+                    batch.run.to_string(),
+                    clean(&batch.stage).into_owned(),
+                    format!("{} of {}", shard.part, batch.shards.len()),
+                    attempt.attempt.to_string(),
+                    clean(&attempt.machine).into_owned(),
+                    units::date(attempt.begun),
+                    state,
+                    clean(&attempt.job).into_owned(),
+                    attempt.log.clone(),
+                ]);
+            }
+        }
+    }
+    match table.is_empty() {
+        true => "no jobs yet\n".to_owned(),
+        false => table.render(program.terminal.data.columns),
+    }
+}
+
+struct Jobs<'a> {
+    program: &'a Program,
+    cache: &'a Cache,
+    remote: Option<&'a Remote>,
+    json: bool,
+}
+
+impl Jobs<'_> {
+    /// Prints the logs of all attempts of a batch.
+    fn print(&self, batch: &BatchState, output: &mut dyn Write) -> Result<(), CliError> {
+        for shard in &batch.shards {
+            for attempt in &shard.attempts {
+                let log = match self.remote {
+                    Some(remote) => remote.log(&attempt.log).map_err(failed)?,
+                    None => None,
+                };
+                let log = log.as_deref();
+                match self.json {
+                    true => json_lines(batch, shard.part, attempt, log, output)?,
+                    false => self.text(batch, shard.part, attempt, log, output)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn text(
+        &self,
+        batch: &BatchState,
+        part: u32,
+        attempt: &AttemptState,
+        log: Option<&[u8]>,
+        output: &mut dyn Write,
+    ) -> Result<(), CliError> {
+        let paint = self.program.terminal.data;
+        let (stage, machine) = (clean(&batch.stage), clean(&attempt.machine));
+        let (all, date) = (batch.shards.len(), units::date(attempt.begun));
+        let number = attempt.attempt;
+        let head =
+            format!("{stage}, part {part} of {all}, attempt {number} on `{machine}`, {date}");
+        writeln!(output, "{}", paint.strong(&head))?;
+        let Some(log) = log else {
+            // It is still running, or was killed.
+            let folder = state::folder(self.cache.dir(), &batch.batch);
+            let printed = RealFs.read(&folder.join(format!("{}.log", part - 1)));
+            let printed = printed.unwrap_or_default();
+            let text = clean_lines(&String::from_utf8_lossy(&printed));
+            let text = if text.trim().is_empty() { "no log yet" } else { text.trim_end() };
+            writeln!(output, "{text}\n")?;
+            return Ok(());
+        };
+        let events = events(log);
+        let mut text = Vec::new();
+        let mut lines = Lines::replaying(&mut text, paint);
+        thinned(&events).try_for_each(|event| lines.event(event))?;
+        drop(lines);
+        output.write_all(&text)?;
+        writeln!(output)?;
+        Ok(())
+    }
+}
+
+fn events(log: &[u8]) -> Vec<Event> {
+    let lines = log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// Each event with its job.
+fn json_lines(
+    batch: &BatchState,
+    part: u32,
+    attempt: &AttemptState,
+    log: Option<&[u8]>,
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    let job = json!({
+        "stage": batch.stage, "run": batch.run, "part": part, "attempt": attempt.attempt,
+        "machine": attempt.machine, "begun": attempt.begun,
+    });
+    for event in events(log.unwrap_or_default()) {
+        writeln!(output, "{}", json!({ "job": job, "event": event }))?;
+    }
+    Ok(())
+}

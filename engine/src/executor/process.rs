@@ -1,0 +1,56 @@
+//! Processes that outlive the run that has started them.
+
+use cache::fs::{Fs, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// How a process is found again.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// It contains the process id.
+    pub file: Utf8PathBuf,
+    /// `NAME=VALUE` in its environment: another process may get the same id later.
+    pub variable: String,
+}
+
+/// The id of the process if it lives on this machine.
+pub fn living(mark: &Mark) -> Option<i32> {
+    let text = RealFs.read(&mark.file).ok()?;
+    let process: i32 = String::from_utf8_lossy(&text).trim().parse().ok()?;
+    let path = format!("/proc/{process}/environ");
+    // Empty for a process that has ended and was not waited for.
+    let environment = RealFs.read_system_file(Utf8Path::new(&path)).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| variable == mark.variable.as_bytes()).then_some(process)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_environment_and_only_while_it_lives() {
+        let folder = std::env::temp_dir().join(format!("throstle-mark-{}", std::process::id()));
+        let folder = Utf8PathBuf::from_path_buf(folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        let mark = |value: &str| Mark {
+            file: folder.join("job.pid"),
+            variable: format!("THROSTLE_JOB={value}"),
+        };
+        assert_eq!(living(&mark("a/1")), None, "no file");
+        let mut child = Command::new("sleep").arg("60").env("THROSTLE_JOB", "a/1").spawn().unwrap();
+        std::fs::write(folder.join("job.pid"), format!("{}\n", child.id())).unwrap();
+        // Until it has replaced the copy of this process, its environment is that of this one.
+        while living(&mark("a/1")).is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(living(&mark("a/1")), Some(child.id() as i32));
+        assert_eq!(living(&mark("a/10")), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(living(&mark("a/1")), None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,223 @@
+//! A run that nobody watches: a job on Slurm, or a process of its own on this machine.
+//!
+//! The job runs `throstle run`. Slurm starts it again as long as it ends because of its time limit or
+//! of a fault that may pass, so that batches follow one another without a person.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use cache::Digest;
+use cache::fs::{Fs, FsError, Open, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+use super::decide::Seen;
+use super::jobs::joined;
+use super::process::{Mark, living};
+use super::queue::Shards;
+use super::slurm;
+use crate::pipeline::{Adapter, ExecutorSpec, Slurm};
+
+/// The number of times that Slurm starts a run again.
+const MOST: u32 = 500;
+
+/// The record of a submission, in the folder of the jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    pub executor: String,
+    /// The number of the job, or of the process.
+    pub job: String,
+    /// True for a job on Slurm.
+    pub is_slurm: bool,
+    /// Seconds since 1970.
+    pub begun: i64,
+}
+
+/// The present state of a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Life {
+    Waiting { reason: String },
+    Running { node: String },
+    Ended,
+    Unknown { why: String },
+}
+
+/// The place and the name of the submitted runs of a pipeline.
+#[derive(Clone, Debug)]
+pub struct Unattended {
+    /// The folder of the jobs, in the cache.
+    folder: Utf8PathBuf,
+    name: String,
+}
+
+impl Unattended {
+    /// For a pipeline with its cache in this absolute folder.
+    pub fn new(cache: &Utf8Path, pipeline: &str) -> Unattended {
+        let digest = Digest::of(format!("{cache}\n{pipeline}").as_bytes()).to_string();
+        let name = format!("throstle-{}", digest.chars().take(16).collect::<String>());
+        Unattended { folder: cache.join("jobs"), name }
+    }
+
+    /// The name of the job.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The output of the run.
+    pub fn log(&self) -> Utf8PathBuf {
+        self.folder.join(format!("{}.log", self.name))
+    }
+
+    fn record(&self) -> Utf8PathBuf {
+        self.folder.join(format!("{}.json", self.name))
+    }
+
+    fn mark(&self) -> Mark {
+        let file = self.folder.join(format!("{}.pid", self.name));
+        Mark { file, variable: format!("THROSTLE_SUBMITTED={}", self.name) }
+    }
+
+    /// The last submission.
+    pub fn last(&self) -> Option<Submitted> {
+        serde_json::from_slice(&RealFs.read(&self.record()).ok()?).ok()
+    }
+
+    /// The state of a submission, with the jobs of its name if Slurm was asked.
+    pub fn life(&self, submitted: &Submitted, jobs: Option<Result<&Shards, &str>>) -> Life {
+        match (submitted.is_slurm, jobs) {
+            (false, _) => match living(&self.mark()) {
+                Some(_) => Life::Running { node: String::new() },
+                None => Life::Ended,
+            },
+            (true, Some(Ok(jobs))) => match jobs.values().next() {
+                Some(job) if job.seen == Seen::Running => Life::Running { node: job.node.clone() },
+                Some(job) => Life::Waiting { reason: job.reason.clone() },
+                None => Life::Ended,
+            },
+            (true, Some(Err(why))) => Life::Unknown { why: why.to_owned() },
+            (true, None) => Life::Unknown { why: "Slurm was not asked".to_owned() },
+        }
+    }
+
+    /// The process of an earlier submission that is still running.
+    pub fn process(&self) -> Option<i32> {
+        living(&self.mark())
+    }
+
+    /// Starts a run with this command line.
+    pub fn start(
+        &self,
+        spec: &ExecutorSpec,
+        command: &[String],
+        begun: i64,
+    ) -> Result<Submitted, String> {
+        let failed = |error: FsError| format!("cannot start a run: {}", error.whole());
+        RealFs.create_dir_all(&self.folder).map_err(failed)?;
+        let (job, is_slurm) = match &spec.adapter {
+            Adapter::Slurm(slurm) => {
+                let script = script(slurm, command);
+                (slurm::submit(&self.arguments(slurm), &script)?, true)
+            }
+            Adapter::Command(_) => (self.detach(command)?, false),
+        };
+        let submitted = Submitted { executor: spec.name.clone(), job, is_slurm, begun };
+        let text = serde_json::to_vec(&submitted).unwrap_or_default();
+        RealFs.write_durably(&self.record(), &text).map_err(failed)?;
+        Ok(submitted)
+    }
+
+    fn arguments(&self, slurm: &Slurm) -> Vec<String> {
+        let mut arguments = vec![
+            "--parsable".to_owned(),
+            format!("--job-name={}", self.name),
+            "--requeue".to_owned(),
+            "--open-mode=append".to_owned(),
+            format!("--signal=B:USR1@{}", slurm.warning_seconds.ceil()),
+            format!("--output={}", self.log()),
+        ];
+        let time = slurm.time_seconds.map(slurm::time);
+        for (flag, value) in
+            [("partition", &slurm.partition), ("account", &slurm.account), ("time", &time)]
+        {
+            arguments.extend(value.iter().map(|value| format!("--{flag}={value}")));
+        }
+        // The last one counts.
+        arguments.extend(slurm.submit_flags.iter().cloned());
+        arguments
+    }
+
+    /// A process in a session of its own: the end of a terminal does not end it.
+    fn detach(&self, command: &[String]) -> Result<String, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot start a run: {error}");
+        RealFs.open(&self.log(), Open::Create).map_err(|error| failed(&error.whole()))?;
+        let mark = self.mark();
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(r#"echo $$ >"$THROSTLE_PID"; exec "$@" >>"$THROSTLE_LOG" 2>&1"#);
+        shell.arg("sh").args(command);
+        shell.env("THROSTLE_PID", &mark.file).env("THROSTLE_LOG", self.log());
+        shell.envs(mark.variable.split_once('='));
+        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: `setsid` may be called between `fork` and `exec`, and touches no memory.
+        unsafe {
+            shell.pre_exec(|| {
+                libc::setsid();
+                Ok(())
+            });
+        }
+        let child = shell.spawn().map_err(|error| failed(&error))?;
+        Ok(child.id().to_string())
+    }
+}
+
+/// Runs the command, and lets Slurm start the job again if it could not finish. The warning becomes a
+/// request to stop; `scancel` sends SIGTERM without a warning, and ends the chain.
+fn script(slurm: &Slurm, command: &[String]) -> String {
+    let setup: String = slurm.setup.iter().map(|line| format!("{line}\n")).collect();
+    let command = joined(command);
+    format!(
+        r#"#!/bin/sh
+{setup}warned= cancelled=
+trap 'warned=1; kill -TERM $run' USR1
+trap 'cancelled=1' TERM
+{command} & run=$!
+while :; do
+  wait $run; code=$?
+  kill -0 $run 2>/dev/null || break
+done
+[ $code = 75 ] || exit $code
+[ -n "$cancelled" ] && [ -z "$warned" ] && exit 75
+[ "${{SLURM_RESTART_COUNT:-0}}" -lt {MOST} ] && scontrol requeue "$SLURM_JOB_ID"
+exit 75
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pipeline_and_each_cache_has_a_name_of_its_own() {
+        let name = |cache: &str, pipeline: &str| Unattended::new(cache.into(), pipeline).name;
+        assert_eq!(name("/p/.throstle", "voice"), name("/p/.throstle", "voice"));
+        assert_ne!(name("/p/.throstle", "voice"), name("/q/.throstle", "voice"));
+        assert_ne!(name("/p/.throstle", "voice"), name("/p/.throstle", "other"));
+    }
+
+    #[test]
+    fn the_job_of_a_run_takes_no_gpus_and_its_own_flags_last() {
+        let slurm = Slurm {
+            partition: Some("gpu".into()),
+            gres: Some("gpu:1".into()),
+            time_seconds: Some(3_600.0),
+            flags: vec!["--mem=500G".into()],
+            submit_flags: vec!["--partition=small".into()],
+            ..Slurm::default()
+        };
+        let arguments = Unattended::new("/p/.throstle".into(), "voice").arguments(&slurm);
+        assert!(!arguments.iter().any(|found| found.contains("gres") || found.contains("mem")));
+        assert!(arguments.contains(&"--time=60:00".to_owned()), "{arguments:?}");
+        assert_eq!(arguments.last().map(String::as_str), Some("--partition=small"));
+    }
+}
