@@ -16,6 +16,7 @@ mod overlay;
 mod page;
 mod provenance;
 mod quarantine;
+mod recordings;
 mod regression;
 mod runs;
 mod samples;
@@ -43,6 +44,7 @@ pub struct Report {
 struct Found<'a> {
     seen: &'a Seen<'a>,
     corpora: Vec<clips::Corpus>,
+    timelines: Vec<recordings::Timelines>,
     aside: Vec<quarantine::Aside<'a>>,
     trainings: Vec<overlay::Group>,
     runs: runs::Runs,
@@ -59,6 +61,7 @@ impl Report {
         let seen = Seen::look(pipeline, store, chosen.run.clone())?;
         let found = Found {
             corpora: clips::corpora(&seen)?,
+            timelines: recordings::timelines(&seen)?,
             aside: quarantine::aside(&seen)?,
             trainings: overlay::groups(&seen, &chosen)?,
             runs: runs::Runs::of(store, &chosen.all)?,

@@ -499,3 +499,46 @@ fn one_item_becomes_an_artifact_with_its_fields() {
     let error = bench.gather("dataset.item", &[("id", text("c"))], vec![clips()]).unwrap_err();
     assert_eq!(error.to_string(), "there is no item `c` among the 2 of `input`");
 }
+
+#[test]
+fn a_corpus_has_a_file_and_a_transcript_for_each_clip_and_tables_of_all() {
+    let mut bench = Bench::default();
+    let clip = |bench: &mut Bench, id: &str, text: &str, speaker: Option<&str>| {
+        let audio = bench.blob("audio/wav", id.as_bytes().to_vec());
+        let mut fields = vec![("audio", audio), ("text", Value::text(text))];
+        fields.extend(speaker.map(|speaker| ("speaker", Value::text(speaker))));
+        item(id, &fields)
+    };
+    let training = vec![
+        clip(&mut bench, "book/b", "Toinen.", Some("aino")),
+        clip(&mut bench, "book/a", "Ensimm\u{e4}inen.", None),
+        clip(&mut bench, "book_a", "Sama nimi.", None),
+        clip(&mut bench, "c", "a|b", None),
+    ];
+    let validation = vec![clip(&mut bench, "d", "Kolmas.", Some("../x"))];
+    let ports = vec![
+        ("input", vec![dataset("train", training)]),
+        ("validation", vec![dataset("valid", validation)]),
+    ];
+    let output = bench.gather_ports("dataset.corpus", &[], ports).unwrap();
+    let files = artifact(&output, "output");
+    let names: Vec<&str> = files.keys().copied().collect();
+    let expected = [
+        "_.._x/d.lab",
+        "_.._x/d.wav",
+        "aino/book_b.lab",
+        "aino/book_b.wav",
+        "metadata.csv",
+        "speaker/book_a.lab",
+        "speaker/book_a.wav",
+        "train.csv",
+        "valid.csv",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(shown(files["aino/book_b.lab"]), "Toinen.\n");
+    assert_eq!(shown(files["valid.csv"]), "file|text|speaker\n_.._x/d.wav|Kolmas.|../x\n");
+    let rows = "aino/book_b.wav|Toinen.|aino\nspeaker/book_a.wav|Ensimm\u{e4}inen.|speaker\n";
+    assert_eq!(shown(files["train.csv"]), format!("file|text|speaker\n{rows}"));
+    assert_eq!(shown(files["metadata.csv"]).lines().count(), 4);
+    assert_eq!(bench.set_aside(), ["input 2 not-written", "input 3 not-written"]);
+}

@@ -63,12 +63,14 @@ fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
     let lists: Vec<view::list::List> = found.corpora.iter().map(view::list::List::of).collect();
     album.give_up(lists.iter().map(view::list::List::bytes).sum());
     let samples = view::samples::section(&found.grids, &found.findings, album);
+    let recordings = view::recordings::section(&found.timelines, &found.aside, album);
     let aside = view::quarantine::section(&found.aside, album);
     let data = view::clips::section(&found.corpora, &lists, album);
     let sections = [
         Some(view::stages::section(found.seen)),
         view::runs::section(&found.runs),
         data,
+        recordings,
         aside,
         view::training::section(&found.trainings),
         samples,

@@ -5,7 +5,7 @@ use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&SPLIT, &FILTER, &MERGE, &ITEM, &PACK];
+pub const KINDS: &[&Kind] = &[&SPLIT, &FILTER, &MERGE, &ITEM, &CORPUS, &PACK];
 
 const GATHER: Kind = Kind { work: Work::Gather, ..Kind::BASE };
 
@@ -138,6 +138,45 @@ pub static ITEM: Kind = Kind {
     inputs: &[WHOLE],
     outputs: &[OutputPort { open: true, doc: "The fields of the item.", ..OutputPort::ARTIFACT }],
     parameters: &[Parameter { name: "id", doc: "The id of the item.", ..Parameter::BASE }],
+    ..GATHER
+};
+
+/// A clip as other programs read it.
+const WRITTEN: InputPort = InputPort {
+    reads: Fields::These(&[("audio", FieldType::Blob), ("text", FieldType::Text)]),
+    may_read: &[("speaker", FieldType::Text)],
+    reads_id: true,
+    ..InputPort::DATASET
+};
+
+pub static CORPUS: Kind = Kind {
+    name: "dataset.corpus",
+    summary: "Writes clips and their texts as a corpus that other pipelines and programs read.",
+    doc: "\
+`export = \"out/corpus\"` writes a folder with `SPEAKER/CLIP.wav` and `SPEAKER/CLIP.lab`, as
+`corpus.folder` reads them, and with `metadata.csv`, a table of `file|text|speaker`, as `corpus.table`
+reads it. With `validation` there are two more tables, `train.csv` and `valid.csv`. The name of a clip
+is its id, with `_` in place of `/`.
+
+A clip that cannot be written is quarantined: its text has a bar or a line break, or two clips would
+have one name.",
+    cost: Cost::Rates(Rates::LIGHT),
+    inputs: &[
+        InputPort { doc: "Clips with their texts.", ..WRITTEN },
+        InputPort { name: "validation", optional: true, doc: "Held-out clips.", ..WRITTEN },
+    ],
+    outputs: &[OutputPort {
+        doc: "The files of the corpus.",
+        gives: &[artifact::FILES],
+        open: true,
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[Parameter {
+        name: "speaker",
+        default: Default::Text("speaker"),
+        doc: "The speaker of clips that name none.",
+        ..Parameter::BASE
+    }],
     ..GATHER
 };
 

@@ -4,7 +4,7 @@ use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 
-pub const KINDS: &[&Kind] = &[&SUMMARY, &TENSORBOARD];
+pub const KINDS: &[&Kind] = &[&SUMMARY, &RECORDINGS, &TENSORBOARD];
 
 pub static SUMMARY: Kind = Kind {
     name: "report.summary",
@@ -34,6 +34,61 @@ pub static SUMMARY: Kind = Kind {
     outputs: &[OutputPort {
         writes: &[("summary", FieldType::Blob)],
         doc: "The report.",
+        gives: &[artifact::REPORT],
+        ..OutputPort::ARTIFACT
+    }],
+    ..Kind::BASE
+};
+
+pub static RECORDINGS: Kind = Kind {
+    name: "report.recordings",
+    summary: "Tells what has become of each second of long recordings.",
+    doc: "\
+For each recording: the seconds that are kept, those that each reason has quarantined, sound without a
+text, parts without a segment, and the parts of its text that were not heard. `throstle report` draws
+a timeline of each recording, with players for what was quarantined.
+
+`segments` are all segments, and `input` the stages behind in their order, the last one with the
+segments that are kept. A segment that one of them neither has nor has quarantined counts as left out
+there. Stages before `segments` may be listed in `input` too: their quarantined recordings are listed.
+
+The report stays small: spans of the same fate are one, and at most 200 segments and 200 parts of the
+text are listed for each recording. The seconds are those of all.",
+    work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
+    inputs: &[
+        InputPort {
+            name: "segments",
+            reads: Fields::These(&[
+                ("recording", FieldType::Text),
+                ("start", FieldType::Number),
+                ("seconds", FieldType::Number),
+            ]),
+            reads_id: true,
+            reads_rejects: true,
+            reads_name: true,
+            doc: "All segments, of `audio.segment`.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            reads_id: true,
+            reads_rejects: true,
+            reads_name: true,
+            many: true,
+            doc: "The stages behind, in their order.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "unheard",
+            reads: Fields::These(&[("unheard", FieldType::Blob)]),
+            optional: true,
+            doc: "The parts of the text that were not heard: `unheard` of `text.align`.",
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort {
+        writes: &[("report", FieldType::Blob)],
+        doc: "The report as JSON.",
         gives: &[artifact::REPORT],
         ..OutputPort::ARTIFACT
     }],

@@ -1,10 +1,10 @@
 //! The kinds of the family `text`.
 
 use crate::cost::{Cost, Rates};
-use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, PortType, Work};
+use crate::kind::{Expands, FieldType, Fields, InputPort, Kind, OutputPort, PortType, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&NORMALIZE, &ALIGN];
+pub const KINDS: &[&Kind] = &[&NORMALIZE, &SENTENCES, &ALIGN];
 
 /// The clips with texts.
 pub const TEXTS: InputPort = InputPort {
@@ -70,6 +70,68 @@ pub static NORMALIZE: Kind = Kind {
             parameter_type: ParameterType::Choice(&["keep", "fi", "gu"]),
             default: Default::Text("keep"),
             doc: "The language in which numbers are spelled out, or none.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static SENTENCES: Kind = Kind {
+    name: "text.sentences",
+    summary: "Splits long texts into sentences.",
+    doc: "\
+Each text becomes several items, one for each sentence. The id of a sentence is the id of its text, a
+slash, and ten letters from a hash of its words, so sentences keep their ids when others come, go or
+change. Of equal sentences of a text the second is `-2`.
+
+A sentence ends at `.`, `!`, `?`, `\u{2026}` or the sign of another script, with the quotes and brackets
+behind it, if a space follows and the next word does not begin with a small letter; signs such as
+`\u{3002}` need no space. An empty line ends a sentence, a single line break does not. These are no
+ends: the dots in `3.5`, `e.g.`, `Mr. Smith`, `J. R. R. Tolkien`, `U.S. law`, `3. 4. 1926`, and those
+of your own `abbreviations`. Words such as `etc.` and `Inc.` end a sentence if the next word begins
+with a capital.
+
+A sentence that is longer than `longest` is split at a comma, semicolon, colon or dash, else between
+two words; a note counts the parts. Thai, Lao and Burmese do not mark sentences as others do, so they
+are split at their spaces in this way. A text with neither ends nor spaces is quarantined with the
+name of its script.",
+    expands: Some(Expands { bytes_per_child: 90.0 }),
+    cost: Cost::Rates(Rates::LIGHT),
+    inputs: &[InputPort {
+        reads: Fields::Named { parameter: "field", also: &[] },
+        doc: "Items with long texts.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("text", FieldType::Text),
+            ("text_start", FieldType::Number),
+            ("text_end", FieldType::Number),
+        ],
+        doc: "The sentences, with one space for each run of spaces and line breaks. `text_start` \
+              and `text_end` are the first byte in the original text and the byte behind the last.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "field",
+            default: Default::Text("text"),
+            doc: "The field with the text: a text, or a file in UTF-8 such as the `script` of \
+                  `corpus.recordings`.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "longest",
+            parameter_type: ParameterType::Integer { min: 10, max: 1_000_000 },
+            default: Default::Integer(400),
+            doc: "The most characters of a sentence.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "abbreviations",
+            parameter_type: ParameterType::List(&ParameterType::Text),
+            default: Default::Texts(&[]),
+            doc: "More words with a dot that end no sentence, such as `\"Kap.\"`.",
             ..Parameter::BASE
         },
     ],

@@ -1,5 +1,6 @@
 //! Operations on whole data sets: splitting, filtering, merging and packing.
 
+mod corpus;
 pub mod filter;
 mod hash;
 pub mod merge;

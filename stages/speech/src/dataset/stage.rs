@@ -9,6 +9,7 @@ use stage_core::{
     PortInput, PortOutput, Setup, Stage, StageError,
 };
 
+use super::corpus;
 use super::filter::{Condition, Failure, Test};
 use super::merge::{self, Prefix};
 use super::pack;
@@ -21,6 +22,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         stage(&kinds::FILTER, open_filter),
         stage(&kinds::MERGE, open_merge),
         stage(&kinds::ITEM, open_item),
+        stage(&kinds::CORPUS, corpus::open),
         stage(&kinds::PACK, pack::stage::open),
     ]
 }

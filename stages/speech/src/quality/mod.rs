@@ -15,7 +15,6 @@ pub mod measure;
 mod pair;
 pub mod pitch;
 mod regression;
-mod similarity;
 mod stage;
 pub mod transcript;
 

@@ -12,13 +12,13 @@ use super::compare::{Comparison, compare};
 use super::frames;
 use super::measure::{Quality, quality};
 use super::pitch::Range;
-use super::similarity::{cosine, embedding};
 use super::transcript::{self, Errors, errors};
 use super::{choose, fit, gain, pair, regression};
 use crate::audio::decode::Options;
 use crate::audio::source::Source;
 use crate::numbers::rounded;
 use crate::plain::{stage, unknown_choice};
+use crate::speaker::{cosine, embedding};
 use crate::text::normalize;
 use crate::text::written;
 

@@ -1,5 +1,7 @@
 //! Reports on the outputs of a pipeline.
 
+mod fates;
+mod recordings;
 mod stage;
 pub mod summary;
 mod tensorboard;

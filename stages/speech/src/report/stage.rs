@@ -13,7 +13,11 @@ use super::summary::{Entry, Sum, Summary};
 use crate::plain::{JSON, stage};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::SUMMARY, open), super::tensorboard::stage()]
+    vec![
+        stage(&kinds::SUMMARY, open),
+        stage(&kinds::RECORDINGS, super::recordings::open),
+        super::tensorboard::stage(),
+    ]
 }
 
 struct SummaryJob;

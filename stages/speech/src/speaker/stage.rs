@@ -9,12 +9,17 @@ use stage_core::{
     Reject, Setup, Stage, StageError,
 };
 
+use super::matching;
 use super::select::{By, select};
 use super::stats::{self, Clip, Speaker, UNNAMED};
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::STATS, open_stats), stage(&kinds::SELECT, open_select)]
+    vec![
+        stage(&kinds::STATS, open_stats),
+        stage(&kinds::SELECT, open_select),
+        stage(&kinds::MATCH, matching::open),
+    ]
 }
 
 fn clip(item: &Item) -> Clip<'_> {

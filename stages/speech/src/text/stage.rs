@@ -17,12 +17,17 @@ use super::audit::{self, Audit, Clip};
 use super::characters::Kind;
 use super::normalize::{self, Joiners, Normalized};
 use super::reader::Reader;
+use super::split;
 use super::vocabulary::Vocabulary;
 use super::written;
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::NORMALIZE, open_normalize), stage(&AUDIT, open_audit)]
+    vec![
+        stage(&kinds::NORMALIZE, open_normalize),
+        stage(&kinds::SENTENCES, split::open),
+        stage(&AUDIT, open_audit),
+    ]
 }
 
 struct Normalize(normalize::Options);

@@ -1,9 +1,21 @@
 //! Speaker embeddings, as other programs write them.
 
-/// Reads a JSON list of numbers; the error continues "the embedding in ...".
+use stage_formats::npy;
+
+/// The first bytes of a NumPy file.
+const NUMPY: &[u8] = b"\x93NUMPY";
+
+/// Reads a NumPy array of floats, or a JSON list of numbers; the error continues "the embedding in
+/// ...".
 pub fn embedding(bytes: &[u8]) -> Result<Vec<f64>, String> {
-    let numbers: Vec<f64> = serde_json::from_slice(bytes)
-        .map_err(|error| format!("is no JSON list of numbers: {error}"))?;
+    let numbers: Vec<f64> = match bytes.starts_with(NUMPY) {
+        true => {
+            let array = npy::read_floats(bytes).map_err(|error| format!("is damaged: {error}"))?;
+            array.values.into_iter().map(f64::from).collect()
+        }
+        false => serde_json::from_slice(bytes)
+            .map_err(|error| format!("is no JSON list of numbers: {error}"))?,
+    };
     if numbers.is_empty() { Err("is an empty list".to_owned()) } else { Ok(numbers) }
 }
 
@@ -19,6 +31,7 @@ pub fn cosine(one: &[f64], other: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -42,5 +55,16 @@ mod tests {
         for bytes in [&b"[]"[..], b"[[1.0]]", b"[1, null]", b"{\"x\": 1}", b"1.0", b"\xff"] {
             assert!(embedding(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn numpy_arrays_of_any_shape_are_embeddings() {
+        let write = |shape: Vec<u64>, values: Vec<f32>| {
+            npy::write_floats(&npy::FloatArray { shape, values }).unwrap()
+        };
+        let array = write(vec![1, 3], vec![0.5, -1.0, 20.0]);
+        assert_eq!(embedding(&array), Ok(vec![0.5, -1.0, 20.0]));
+        assert!(embedding(&write(vec![0], vec![])).unwrap_err().contains("empty"));
+        assert!(embedding(&array[..40]).unwrap_err().contains("damaged"));
     }
 }
