@@ -20,9 +20,12 @@ demo: build
 	@target/release/throstle run pipelines/demo
 	@target/release/throstle run pipelines/demo/vits.toml
 	@target/release/throstle run pipelines/demo/xtts.toml
+	@python3 pipelines/long-recordings/make_data.py
+	@target/release/throstle run pipelines/long-recordings
 	@echo "three new sentences are in pipelines/demo/out/spoken; beside it lie the recordings"
 	@echo "(wavs), their tokens, what is heard of these (heard), the summary, and what a model of"
 	@echo "other kinds make of the same clips (vits, xtts)"
+	@echo "pipelines/long-recordings/out/corpus has clips of two longer recordings in an invented speech"
 
 # The end-to-end tests start the programs, so those are built first.
 test:

@@ -10,12 +10,12 @@ use engine::plan::Planned;
 use engine::store::Store;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use stage_core::event::Status;
+use stage_core::event::{Event, Status};
 use stage_core::{
     Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
     OutputPort, Reject, Setup, Stage, StageError,
 };
-use stage_speech::audio::{Clip, wav};
+use stage_speech::audio::{Clip, Samples, wav};
 use throstle_tests::{Lab, Ran};
 
 const MANIFEST: &str = r#"
@@ -285,6 +285,52 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     let items = world.items("segments");
     assert!(!items.is_empty() && items.iter().all(|item| item.id.starts_with("good/")));
     assert!(items.iter().all(|item| item.fields.blob("cues").is_some()));
+}
+
+/// Behind the segments: telephone speech and stereo with a speaker on each side are no clips.
+const CHECKED: &str = r#"
+[stage.checked]
+use = "audio.check"
+input = "segments"
+min_bandwidth = 5000
+min_correlation = 0.3
+quarantine = 1.0
+"#;
+
+/// Each sample several times: the same speech at a higher rate.
+fn held(samples: &[i16], times: usize) -> Vec<i16> {
+    samples.iter().flat_map(|sample| std::iter::repeat_n(*sample, times)).collect()
+}
+
+#[test]
+fn telephone_speech_and_two_speakers_in_stereo_are_named_segment_by_segment() {
+    let mut world = World::new();
+    world.lab().write("pipeline.toml", &format!("{MANIFEST}{CHECKED}"));
+    let write = |clip: Clip| wav::write(clip).unwrap().0;
+    let one = held(&speech(11, 30.0), 4);
+    let other = held(&speech(12, 30.0), 4);
+    world.write("good.wav", write(Clip::mono(16_000, one.clone())));
+    world.write("phone.wav", write(Clip::mono(8_000, held(&speech(13, 30.0), 2))));
+    let stereo = |left: &[i16], right: &[i16]| {
+        let samples = left.iter().zip(right).flat_map(|(one, other)| [*one, *other]).collect();
+        write(Clip { rate: 16_000, channels: 2, samples: Samples::Pcm(samples) })
+    };
+    world.write("interview.wav", stereo(&one, &other));
+    world.write("both.wav", stereo(&one, &one));
+    let ran = world.run();
+    let of = |recording: &str, part: &str| {
+        let is_told = |event: &&Event| {
+            matches!(event, Event::ItemQuarantined { item, reason, .. }
+                if item.starts_with(recording) && reason.contains(part))
+        };
+        ran.events.iter().filter(is_told).count()
+    };
+    assert!(of("phone/", "bandwidth") >= 2, "{:?}", ran.set_aside());
+    assert!(of("interview/", "correlation of the channels") >= 2, "{:?}", ran.set_aside());
+    let kept = world.items("checked");
+    let from = |name: &str| kept.iter().filter(|item| item.id.starts_with(name)).count();
+    assert!(from("good/") > 2 && from("both/") > 2);
+    assert_eq!((from("phone/"), from("interview/")), (0, 0));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod guides;
+mod long;
 mod models;
 mod notebook;
 mod readme;
+mod recogniser;
 mod recordings;
 mod templates;

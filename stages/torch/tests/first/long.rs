@@ -1,0 +1,262 @@
+//! Long recordings with planted faults: the recipe, an edit, its timelines, and the recipes of voices
+//! behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use throstle_tests::browser::{Browser, Look};
+use throstle_tests::guide::root;
+use throstle_tests::{Project, RanProgram};
+
+use crate::{models, recogniser};
+
+const PHONE: Look = Look { width: 400, height: 844, dark: false };
+
+/// The recordings, texts and recogniser of the recipe, in a folder of a project.
+fn make(project: &Project, folder: &str, more: &[&str]) {
+    let program = root().join("pipelines/long-recordings/make_data.py");
+    let made = Command::new("python3")
+        .arg(program)
+        .arg("--to")
+        .arg(project.file(folder))
+        .args(more)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+fn book(more: &[&str]) -> Project {
+    let project = Project::default();
+    project.printed(&["init", "book", "--template", "long-recordings"]);
+    make(&project, "book", more);
+    project
+}
+
+fn run(project: &Project, arguments: &[&str]) -> RanProgram {
+    let ran = RanProgram::of(project.output(&[&["run", "book", "--json"], arguments].concat()));
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    ran
+}
+
+/// The project after its first run, which happens once per test program.
+fn done() -> Project {
+    static DONE: OnceLock<Project> = OnceLock::new();
+    let first = DONE.get_or_init(|| {
+        let project = book(&[]);
+        run(&project, &[]);
+        project
+    });
+    Project::copy_of(Path::new(first.path()), &[])
+}
+
+/// The items of a stage as JSON.
+fn items(project: &Project, stage: &str, more: &[&str]) -> Vec<Value> {
+    let told =
+        project.printed(&[&["items", stage, "-m", "book", "--format", "jsonl"], more].concat());
+    told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A sentence of the truth.
+struct Said {
+    recording: String,
+    middle: f64,
+    fault: Option<String>,
+    text: String,
+}
+
+fn truth(project: &Project) -> Vec<Said> {
+    let truth: BTreeMap<String, Vec<Value>> =
+        serde_json::from_str(&project.text("book/truth.json")).unwrap();
+    let said = |recording: &String, part: &Value| Said {
+        recording: recording.clone(),
+        middle: (part["start"].as_f64().unwrap() + part["end"].as_f64().unwrap()) / 2.0,
+        fault: part["fault"].as_str().map(str::to_owned),
+        text: part["text"].as_str().unwrap().to_owned(),
+    };
+    truth.iter().flat_map(|(name, parts)| parts.iter().map(move |part| said(name, part))).collect()
+}
+
+/// The sentences of each clip that is kept, by the truth.
+fn kept(project: &Project) -> Vec<(String, Vec<Said>)> {
+    let segments: BTreeMap<String, (String, f64, f64)> = items(project, "segments", &[])
+        .into_iter()
+        .map(|item| {
+            let number = |name: &str| item[name].as_f64().unwrap();
+            let id = item["id"].as_str().unwrap().to_owned();
+            let recording = item["recording"].as_str().unwrap().to_owned();
+            (id, (recording, number("start"), number("start") + number("seconds")))
+        })
+        .collect();
+    let mut clips: Vec<(String, Vec<Said>)> = Vec::new();
+    for item in items(project, "clips", &[]) {
+        let (recording, start, end) = &segments[item["id"].as_str().unwrap()];
+        let inside =
+            |said: &Said| said.recording == *recording && (*start..*end).contains(&said.middle);
+        let sentences = truth(project).into_iter().filter(inside).collect();
+        clips.push((item["text"].as_str().unwrap().to_owned(), sentences));
+    }
+    clips
+}
+
+/// Each clip has what is said in it as its text, and no fault. The share of good sentences that are
+/// in a clip.
+fn assert_good(project: &Project) -> f64 {
+    let mut good = 0;
+    for (text, sentences) in kept(project) {
+        let faults: Vec<&str> = sentences.iter().filter_map(|said| said.fault.as_deref()).collect();
+        // A pause before or after the words belongs to no word.
+        let is_harmless = |fault: &&str| ["silence", "not-read"].contains(fault);
+        assert!(faults.iter().all(is_harmless), "`{text}` has {faults:?}");
+        let read = sentences.iter().filter(|said| said.fault.is_none());
+        let expected: Vec<&str> = read.map(|said| &*said.text).collect();
+        assert_eq!(text, expected.join(" "));
+        good += expected.len();
+    }
+    let all = truth(project).iter().filter(|said| said.fault.is_none()).count();
+    good as f64 / all as f64
+}
+
+#[test]
+fn good_sentences_become_clips_and_planted_faults_do_not() {
+    let project = done();
+    run(&project, &[]).assert_nothing_done();
+    let share = assert_good(&project);
+    assert!(share >= 0.6, "{share} of the good sentences");
+    // What nobody reads is told.
+    let unheard = project.text("book/out/unheard.json");
+    let unread: Vec<String> = truth(&project)
+        .into_iter()
+        .filter(|said| said.fault.as_deref() == Some("not-read"))
+        .map(|said| said.text)
+        .collect();
+    assert!(!unread.is_empty());
+    for text in unread {
+        assert!(unheard.contains(text.trim_end_matches('.')), "{text} is not in {unheard}");
+    }
+}
+
+#[test]
+fn an_edit_of_a_recording_redoes_the_segments_that_it_touches() {
+    let project = done();
+    let all = items(&project, "segments", &[]).len() as u64;
+    let wav = project.read("book/data/chapter2.wav");
+    // Four seconds are cut out of the middle.
+    let (middle, less) = ((wav.len() / 2) & !1, 4 * 16_000 * 2);
+    let mut samples = wav[44..middle].to_vec();
+    samples.extend(&wav[middle + less..]);
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut writer =
+        hound::WavWriter::create(project.file("book/data/chapter2.wav"), spec).unwrap();
+    for sample in samples.as_chunks::<2>().0 {
+        writer.write_sample(i16::from_le_bytes(*sample)).unwrap();
+    }
+    writer.finalize().unwrap();
+    let ran = run(&project, &[]);
+    let executed = ran.executed();
+    assert_eq!((executed["pauses"], executed["segments"], executed["aligned"]), (1, 1, 1));
+    assert!(executed["heard"] <= 4 && all > 20, "{executed:?} of {all}");
+}
+
+#[test]
+fn the_report_draws_a_timeline_of_each_recording_on_a_phone_too() {
+    let project = done();
+    project.printed(&["report", "book"]);
+    let mut browser = Browser::open(&project.file("book/report.html"));
+    browser.look(PHONE);
+    let count = |browser: &mut Browser, what: &str| {
+        let found =
+            browser.evaluate(&format!("document.querySelectorAll('#recordings {what}').length"));
+        found.as_u64().unwrap()
+    };
+    assert_eq!(count(&mut browser, ".timeline"), 2);
+    for fate in ["kept", "rejected", "no-text"] {
+        assert!(count(&mut browser, &format!("path.{fate}")) > 0, "nothing is {fate}");
+    }
+    assert!(count(&mut browser, ".player") >= 5);
+    let overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.evaluate(overflow), 0);
+    let narrowest = "Math.min(...[...document.querySelectorAll('.timeline svg')]
+        .map((row) => row.getBoundingClientRect().width))";
+    assert!(browser.evaluate(narrowest).as_f64().unwrap() > 250.0);
+    browser.evaluate("document.querySelector('#recordings .player button').click()");
+    browser.evaluate("new Promise(done => setTimeout(done, 200))");
+    assert_eq!(browser.complaints(), [""; 0]);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recordings.png");
+    std::fs::write(folder, browser.screenshot()).unwrap();
+}
+
+/// The recipe of a voice, its lines that name the corpus, and their new values.
+type Continued = (&'static str, &'static [(&'static str, &'static str)]);
+
+#[test]
+fn each_recipe_of_a_voice_reads_the_corpus_once_its_path_is_changed() {
+    const VOICES: [Continued; 3] = [
+        ("finnish-fish", &[("folder = \"data\"", "folder = \"../book/out/corpus\"")]),
+        (
+            "amharic-xtts",
+            &[("table = \"data/metadata.csv\"", "table = \"../book/out/corpus/metadata.csv\"")],
+        ),
+        (
+            "gujarati-mms",
+            &[
+                ("table = \"data/train/metadata.csv\"", "table = \"../book/out/corpus/train.csv\""),
+                ("table = \"data/valid/metadata.csv\"", "table = \"../book/out/corpus/valid.csv\""),
+            ],
+        ),
+    ];
+    let project = done();
+    let clips: BTreeSet<String> =
+        items(&project, "clips", &[]).iter().map(|item| item["text"].to_string()).collect();
+    for (template, lines) in VOICES {
+        project.printed(&["init", template, "--template", template]);
+        let manifest = format!("{template}/pipeline.toml");
+        for (before, now) in lines {
+            project.replace(&manifest, before, now);
+        }
+        let models = |name: &str| project.file(&format!("{template}/models/{name}"));
+        match template {
+            "finnish-fish" => models::write_fish(&models("openaudio-s1-mini")),
+            "amharic-xtts" => models::write_xtts(&models("xtts-v2")),
+            _ => models::write_vits(&models("mms-tts-guj")),
+        }
+        project.printed(&["check", template]);
+        let plan = project.printed(&["plan", template]);
+        assert!(plan.contains("stages have work"), "{plan}");
+        let sources = if template == "gujarati-mms" { &["train", "valid"][..] } else { &["clips"] };
+        let mut found = BTreeSet::new();
+        for source in sources {
+            project.printed(&["run", template, source]);
+            let arguments = ["items", source, "-m", template, "--format", "jsonl"];
+            for line in project.printed(&arguments).lines() {
+                let item: Value = serde_json::from_str(line).unwrap();
+                found.insert(item["text"].to_string());
+            }
+        }
+        assert_eq!(found, clips, "{template}");
+    }
+}
+
+#[test]
+#[ignore = "soak: make soak runs it"]
+fn soak_a_recogniser_that_the_test_trains_finds_the_words_of_other_recordings() {
+    let project = book(&["--seed", "7"]);
+    let lessons = ["--recordings", "2", "--minutes", "10", "--every", "100000", "--seed", "11"];
+    make(&project, "lessons", &lessons);
+    let model = project.file("book/models/recogniser");
+    let loss = recogniser::train(&project, "lessons", &model, 600);
+    let error = recogniser::error_rate(&project, "book", &model);
+    println!("loss {loss:.3}, letters wrong {:.1} %", 100.0 * error);
+    assert!(error < 0.15, "{error}");
+    run(&project, &[]);
+    let share = assert_good(&project);
+    println!("{:.0} % of the good sentences are in clips", 100.0 * share);
+    assert!(share >= 0.5, "{share}");
+}
