@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
 pub mod models;
+pub mod spoken;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
