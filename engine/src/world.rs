@@ -208,7 +208,7 @@ impl<'a> Watch<'a> {
             (Err(error), _) | (_, Err(error)) if error.is_not_found() => {
                 self.note_absent(folder);
                 let reason = format!("there is no folder `{folder}`");
-                return Ok(Err(Reject::new("missing-folder", reason)));
+                return Ok(Err(Reject::new(NO_FOLDER, reason)));
             }
             (Err(error), _) | (_, Err(error)) => {
                 return self.note_failure(folder, error.into()).map(Err);
@@ -289,6 +289,9 @@ impl<'a> Watch<'a> {
 /// The names in a folder.
 type Entries = Vec<(String, FileKind)>;
 
+/// The code of a folder that does not exist.
+const NO_FOLDER: &str = "missing-folder";
+
 /// The content of a missing file.
 const ABSENT: Digest = Digest::from_bytes([0; 32]);
 
@@ -342,11 +345,20 @@ impl World for Watch<'_> {
     }
 
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError> {
+        let missing = || StageError::failed(format!("there is no folder `{folder}`"));
+        self.list_if_any(folder)?.ok_or_else(missing)
+    }
+
+    fn list_if_any(&mut self, folder: &Utf8Path) -> Result<Option<Listing>, StageError> {
         let mut found = Listing::default();
-        let listed = self.list_into(folder, Utf8Path::new(""), &mut found)?;
-        listed.map_err(|reject| StageError::failed(reject.reason))?;
-        found.files.sort();
-        Ok(found)
+        match self.list_into(folder, Utf8Path::new(""), &mut found)? {
+            Ok(()) => {
+                found.files.sort();
+                Ok(Some(found))
+            }
+            Err(reject) if reject.code == NO_FOLDER => Ok(None),
+            Err(reject) => Err(StageError::failed(reject.reason)),
+        }
     }
 
     fn exists(&mut self, path: &Utf8Path) -> bool {

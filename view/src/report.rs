@@ -16,6 +16,7 @@ mod overlay;
 mod page;
 mod provenance;
 mod quarantine;
+mod rated;
 mod recordings;
 mod regression;
 mod runs;
@@ -51,6 +52,7 @@ struct Found<'a> {
     grids: Vec<samples::Grid>,
     findings: Vec<regression::Finding>,
     comparisons: Vec<gain::Comparison>,
+    ratings: Vec<rated::Test>,
     cost: cost::Cost,
     provenance: provenance::Provenance,
 }
@@ -68,6 +70,7 @@ impl Report {
             grids: samples::grids(&seen)?,
             findings: regression::findings(&seen)?,
             comparisons: gain::comparisons(&seen)?,
+            ratings: rated::tests(&seen)?,
             cost: cost::Cost::of(&seen).map_err(ReadError::Cache)?,
             provenance: provenance::Provenance::of(&seen),
             seen: &seen,

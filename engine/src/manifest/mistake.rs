@@ -142,6 +142,7 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
         }
         ParameterType::File => Wanted::new("the path of a file"),
         ParameterType::SourcePath => Wanted::new("the path of a file or folder"),
+        ParameterType::OptionalFolder => Wanted::new("the path of a folder"),
         ParameterType::List(_) => Wanted::with("a list", "put it in brackets: `[…]`"),
         ParameterType::Map(_) => Wanted::with("a table", "write `{ name = value }`"),
         ParameterType::Record(fields) => {

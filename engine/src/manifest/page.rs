@@ -273,6 +273,7 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
         ParameterType::Size => "size".to_owned(),
         ParameterType::File => "file".to_owned(),
         ParameterType::SourcePath => "file or folder".to_owned(),
+        ParameterType::OptionalFolder => "folder".to_owned(),
         ParameterType::List(inner) => format!("list of {}", type_name(inner, unit)),
         ParameterType::Map(inner) => format!("table of {}", type_name(inner, unit)),
         ParameterType::Record(fields) => {

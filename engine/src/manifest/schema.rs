@@ -378,9 +378,10 @@ fn definition(name: &str) -> Value {
 
 fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
     match parameter_type {
-        ParameterType::Text | ParameterType::File | ParameterType::SourcePath => {
-            json!({ "type": "string" })
-        }
+        ParameterType::Text
+        | ParameterType::File
+        | ParameterType::SourcePath
+        | ParameterType::OptionalFolder => json!({ "type": "string" }),
         ParameterType::Choice(names) => json!({ "enum": names }),
         ParameterType::Integer { min, max } => {
             let mut schema = json!({ "type": "integer" });

@@ -130,6 +130,10 @@ impl<'a> Checks<'a> {
                 self.check_path(text, file, node, problems);
                 Some(ParameterValue::Text(text.clone()))
             }
+            (ParameterType::OptionalFolder, Value::Text(text)) => {
+                self.check_name_of_path(text, node, problems);
+                Some(ParameterValue::Text(text.clone()))
+            }
             (ParameterType::Any, Value::Text(text)) => Some(ParameterValue::Text(text.clone())),
             (ParameterType::Any, Value::Integer(number)) => Some(ParameterValue::Integer(*number)),
             (ParameterType::Any, Value::Number(number)) if number.is_finite() => {
@@ -261,14 +265,22 @@ impl<'a> Checks<'a> {
         problems.add(Problem::new("missing_secret", node.span, message).help(help));
     }
 
-    /// Reports a path that does not exist.
-    pub fn check_path(&self, path: &str, file: bool, node: &Node, problems: &mut Collector) {
+    /// Reports a path that cannot be one, and notes any other as read.
+    fn check_name_of_path(&self, path: &str, node: &Node, problems: &mut Collector) -> bool {
         if path.is_empty() || path.chars().any(char::is_control) {
             let message = "the path is empty or contains a control character";
             problems.add(Problem::new("bad_name", node.span, message));
-            return;
+            return false;
         }
         self.read.borrow_mut().push((Utf8PathBuf::from(path), node.span));
+        true
+    }
+
+    /// Reports a path that does not exist.
+    pub fn check_path(&self, path: &str, file: bool, node: &Node, problems: &mut Collector) {
+        if !self.check_name_of_path(path, node, problems) {
+            return;
+        }
         match (self.files)(&self.base.join(path)) {
             FileKind::Missing => {
                 let help = match path.starts_with('~') {
@@ -297,7 +309,7 @@ impl<'a> Checks<'a> {
 /// True if any text is a value of the type.
 fn is_text(wanted: &ParameterType) -> bool {
     use ParameterType::*;
-    matches!(wanted, Text | Choice(_) | File | SourcePath | Expression(_))
+    matches!(wanted, Text | Choice(_) | File | SourcePath | OptionalFolder | Expression(_))
 }
 
 /// A mistake in an expression, marked where it is unless the text is written with escapes.

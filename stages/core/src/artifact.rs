@@ -13,6 +13,8 @@ pub const EVENTS: &str = "events";
 pub const SHARDS: &str = "shards";
 /// Files of other projects.
 pub const FILES: &str = "files";
+/// The ranks of voices by people who listened, as JSON.
+pub const RATED: &str = "ratings";
 /// The fields of one item.
 pub const ITEM: &str = "item";
 
@@ -26,5 +28,6 @@ pub const ALL: &[(&str, &str)] = &[
     (EVENTS, "an event file of TensorBoard"),
     (SHARDS, "a data set in files of other projects"),
     (FILES, "files of other projects"),
+    (RATED, "the ranks of voices by people who listened, as JSON"),
     (ITEM, "the fields of one item"),
 ];

@@ -2,21 +2,25 @@
 //! model family are here.
 
 pub mod audio;
+mod change;
 pub mod choice;
 pub mod command;
 pub mod corpus;
 pub mod dataset;
 pub mod python;
 pub mod quality;
+pub mod rate;
 pub mod report;
 pub mod speaker;
 pub mod text;
 pub mod train;
+pub mod voice;
 
 use std::collections::BTreeMap;
 
+pub use change::ON_CHANGE;
+
 use crate::kind::Kind;
-use crate::parameter::{Default, Parameter, ParameterType, Role};
 
 /// The kinds of this crate.
 pub const KINDS: &[&[&Kind]] = &[
@@ -26,23 +30,12 @@ pub const KINDS: &[&[&Kind]] = &[
     dataset::KINDS,
     speaker::KINDS,
     quality::KINDS,
+    rate::KINDS,
+    voice::KINDS,
     report::KINDS,
     command::KINDS,
     python::KINDS,
 ];
-
-/// The parameter of every training kind for a finished model with changed inputs. It enters no key
-/// itself; the parent that it leads to does.
-pub const ON_CHANGE: Parameter = Parameter {
-    name: "on_change",
-    parameter_type: ParameterType::Choice(&["retrain", "continue"]),
-    default: Default::Text("retrain"),
-    role: Role::Execution,
-    doc: "The reaction to changed inputs or parameters of a finished stage: `retrain` starts from \
-        scratch, `continue` continues from the last model, and the key of that model becomes part \
-        of the new key.",
-    ..Parameter::BASE
-};
 
 /// All kinds that a manifest may use, by name.
 #[derive(Clone)]

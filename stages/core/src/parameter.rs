@@ -59,6 +59,8 @@ pub enum ParameterType {
     File,
     /// A file or folder that a source reads.
     SourcePath,
+    /// A folder that a source reads, and that may be missing.
+    OptionalFolder,
     List(&'static ParameterType),
     /// User-chosen names with values of one type.
     Map(&'static ParameterType),
@@ -109,9 +111,10 @@ impl Parameter {
     /// The files and folders that a value of this parameter names, each under a name of its own.
     pub fn paths<'a>(&self, value: &'a ParameterValue) -> Vec<(String, &'a str)> {
         match (self.parameter_type, value) {
-            (ParameterType::File | ParameterType::SourcePath, ParameterValue::Text(path)) => {
-                vec![(self.name.to_owned(), path)]
-            }
+            (
+                ParameterType::File | ParameterType::SourcePath | ParameterType::OptionalFolder,
+                ParameterValue::Text(path),
+            ) => vec![(self.name.to_owned(), path)],
             (ParameterType::Map(ParameterType::File), ParameterValue::Map(files)) => {
                 let name = |name: &String| format!("{}.{name}", self.name);
                 let path = |(own, value): (&String, &'a ParameterValue)| match value {

@@ -405,6 +405,11 @@ pub trait World {
     /// The entries below a folder.
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError>;
 
+    /// The entries below a folder; None if there is no such folder.
+    fn list_if_any(&mut self, folder: &Utf8Path) -> Result<Option<Listing>, StageError> {
+        self.list(folder).map(Some)
+    }
+
     /// Tests if there is such a file.
     fn exists(&mut self, path: &Utf8Path) -> bool;
 

@@ -1,5 +1,5 @@
 //! Stages in plain Rust: corpora, audio, texts, data sets, speakers, tokens, models, the quality of
-//! syntheses, reports, commands and Python programs.
+//! syntheses, listening tests, voices, reports, commands and Python programs.
 //!
 //! Each family consists of plain functions on bytes and values, and thin stages around them that
 //! read parameters and fields. [`stages`] lists them.
@@ -14,10 +14,12 @@ mod numbers;
 mod plain;
 pub mod python;
 pub mod quality;
+pub mod rate;
 pub mod report;
 pub mod speaker;
 pub mod statistics;
 pub mod text;
+pub mod voice;
 pub mod vq;
 
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         vq::stages(),
         model::stages(),
         quality::stages(),
+        rate::stages(),
+        voice::stages(),
         report::stages(),
         command::stages(),
         python::stages(),

@@ -75,6 +75,7 @@ fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
         view::training::section(&found.trainings),
         samples,
         view::gain::section(&found.comparisons),
+        view::rated::section(&found.ratings),
         Some(view::cost::section(&found.cost)),
         Some(view::provenance::section(&found.provenance)),
     ];

@@ -8,6 +8,7 @@ pub mod overview;
 pub mod player;
 pub mod provenance;
 pub mod quarantine;
+pub mod rated;
 pub mod recordings;
 pub mod runs;
 pub mod samples;

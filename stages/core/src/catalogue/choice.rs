@@ -7,19 +7,19 @@ use crate::expression::{self, Form};
 use crate::kind::{Derived, FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Unit};
 
-type Named = &'static [(&'static str, FieldType)];
+pub type Named = &'static [(&'static str, FieldType)];
 
 /// The fields by which `model.audition` names an item's model and sentence.
 const PLACE: Named = &[("checkpoint", FieldType::Text), ("sentence", FieldType::Text)];
 
-const BASE_NAME: Parameter = Parameter {
+pub const BASE_NAME: Parameter = Parameter {
     name: "base_name",
     default: Default::Text("base"),
     doc: "The `checkpoint` of the sentences that the untuned model has spoken.",
     ..Parameter::BASE
 };
 
-const CONFIDENCE: Parameter = Parameter {
+pub const CONFIDENCE: Parameter = Parameter {
     name: "confidence",
     parameter_type: ParameterType::Number { min: 0.5, max: 0.999 },
     default: Default::Number(0.9),
@@ -28,7 +28,7 @@ const CONFIDENCE: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-const BOOTSTRAP: Parameter = Parameter {
+pub const BOOTSTRAP: Parameter = Parameter {
     name: "bootstrap",
     parameter_type: ParameterType::Integer { min: 100, max: 100_000 },
     default: Default::Integer(2_000),
@@ -55,8 +55,63 @@ const PREFERENCE: &[Parameter] = &[
     },
 ];
 
+pub const REQUIRE: Parameter = Parameter {
+    name: "require",
+    parameter_type: ParameterType::List(&ParameterType::Expression(Form::Requirement)),
+    default: Default::Texts(&[]),
+    doc: "Requirements; all of them have to be met.",
+    ..Parameter::BASE
+};
+
+pub const PREFER: Parameter = Parameter {
+    name: "prefer",
+    parameter_type: ParameterType::List(&ParameterType::Record(PREFERENCE)),
+    default: Default::Texts(&[]),
+    doc: "The preferred measures, the most important first. Without any, the earliest \
+          checkpoint that meets the requirements is chosen.",
+    ..Parameter::BASE
+};
+
+pub const LEAST: Parameter = Parameter {
+    name: "least",
+    parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+    default: Default::Integer(50),
+    unit: Unit::Count,
+    doc: "The smallest number of sentences to choose by; fewer are an error.",
+    ..Parameter::BASE
+};
+
+pub const HOLD: Parameter = Parameter {
+    name: "hold",
+    parameter_type: ParameterType::Number { min: 0.0, max: 0.9 },
+    default: Default::Number(0.5),
+    doc: "The share of sentences that are only reported on.",
+    ..Parameter::BASE
+};
+
+pub const TIE: Parameter = Parameter {
+    name: "tie",
+    parameter_type: ParameterType::Choice(&["earlier", "exact"]),
+    default: Default::Text("earlier"),
+    doc: "`earlier`: of checkpoints with overlapping quality (the interval of their \
+          difference has 0) the earliest is chosen; `exact`: only of those with equal \
+          figures.",
+    ..Parameter::BASE
+};
+
+pub const RATED: InputPort = InputPort {
+    name: "rated",
+    optional: true,
+    doc: "Ranks of the same candidates by people, of `rate.result`: of those that meet the \
+          requirements the one that people prefer is chosen, and `prefer` decides between those \
+          that people do not tell apart. Without votes, `prefer` decides alone.",
+    takes: &[artifact::RATED],
+    reads: Fields::These(&[("report", FieldType::Blob)]),
+    ..InputPort::ARTIFACT
+};
+
 /// The fields of expressions in these parameters.
-fn fields_in(parameters: &Parameters, names: &[&str]) -> Vec<(String, FieldType)> {
+pub fn fields_in(parameters: &Parameters, names: &[&str]) -> Vec<(String, FieldType)> {
     fn texts(value: &ParameterValue) -> Vec<&str> {
         match value {
             ParameterValue::Text(text) => vec![text],
@@ -91,6 +146,9 @@ once: more checkpoints do not make it easier to pass by chance.
 out if another one is better in one measure and worse in none; then the measures decide in their
 order. If nothing tells two apart, the one with fewer steps is chosen: it has kept more of the base.
 
+With `rated`, the ranks of people come first: measures gate, ears rank. Checkpoints that were not in
+the listening test are out as soon as there are votes.
+
 A checkpoint without one of the figures for one of the sentences is out; if the base lacks one, the
 stage fails. A missing figure never counts as 0.
 
@@ -121,6 +179,7 @@ has the figures of the chosen checkpoint for these. With `hold = 0`, show other 
             doc: "The untuned model, as the result if no checkpoint meets the requirements.",
             ..InputPort::ARTIFACT
         },
+        RATED,
     ],
     outputs: &[
         OutputPort {
@@ -139,48 +198,14 @@ has the figures of the chosen checkpoint for these. With `hold = 0`, show other 
         },
     ],
     parameters: &[
-        Parameter {
-            name: "require",
-            parameter_type: ParameterType::List(&ParameterType::Expression(Form::Requirement)),
-            default: Default::Texts(&[]),
-            doc: "Requirements; all of them have to be met.",
-            ..Parameter::BASE
-        },
-        Parameter {
-            name: "prefer",
-            parameter_type: ParameterType::List(&ParameterType::Record(PREFERENCE)),
-            default: Default::Texts(&[]),
-            doc: "The preferred measures, the most important first. Without any, the earliest \
-                  checkpoint that meets the requirements is chosen.",
-            ..Parameter::BASE
-        },
+        REQUIRE,
+        PREFER,
         BASE_NAME,
         CONFIDENCE,
         BOOTSTRAP,
-        Parameter {
-            name: "least",
-            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
-            default: Default::Integer(50),
-            unit: Unit::Count,
-            doc: "The smallest number of sentences to choose by; fewer are an error.",
-            ..Parameter::BASE
-        },
-        Parameter {
-            name: "hold",
-            parameter_type: ParameterType::Number { min: 0.0, max: 0.9 },
-            default: Default::Number(0.5),
-            doc: "The share of sentences that are only reported on.",
-            ..Parameter::BASE
-        },
-        Parameter {
-            name: "tie",
-            parameter_type: ParameterType::Choice(&["earlier", "exact"]),
-            default: Default::Text("earlier"),
-            doc: "`earlier`: of checkpoints with overlapping quality (the interval of their \
-                  difference has 0) the earliest is chosen; `exact`: only of those with equal \
-                  figures.",
-            ..Parameter::BASE
-        },
+        LEAST,
+        HOLD,
+        TIE,
         Parameter {
             name: "none",
             parameter_type: ParameterType::Choice(&["base", "fail"]),

@@ -137,7 +137,12 @@ pub static ITEM: Kind = Kind {
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[OutputPort { open: true, doc: "The fields of the item.", ..OutputPort::ARTIFACT }],
-    parameters: &[Parameter { name: "id", doc: "The id of the item.", ..Parameter::BASE }],
+    parameters: &[Parameter {
+        name: "id",
+        default: Default::Absent,
+        doc: "The id of the item. Default: the only one.",
+        ..Parameter::BASE
+    }],
     ..GATHER
 };
 

@@ -1,7 +1,7 @@
 //! The parameters that every training stage has.
 
+use super::change::ON_CHANGE;
 use crate::artifact::WEIGHTS;
-use crate::catalogue::ON_CHANGE;
 use crate::course::{self, SAVE_EVERY, VALIDATE_EVERY};
 use crate::kind::{FieldType, Mistake, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Parameters, Role, Unit};

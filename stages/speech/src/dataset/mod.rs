@@ -14,3 +14,8 @@ pub use stage::stages;
 pub(crate) fn is_held(purpose: &str, name: &str, share: f64) -> bool {
     hash::position(hash::stable(purpose, &[name])) < share
 }
+
+/// Sorts names by a hash: those that are selected stay the same whatever other names there are.
+pub(crate) fn stable_order(purpose: &str, names: &mut [&str]) {
+    names.sort_by_key(|name| hash::stable(purpose, &[name]));
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stage_core::catalogue::dataset as kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, ParameterValue,
-    PortInput, PortOutput, Setup, Stage, StageError,
+    Parameters, PortInput, PortOutput, Setup, Stage, StageError,
 };
 
 use super::corpus;
@@ -222,20 +222,29 @@ impl GatherJob for Merge {
     }
 }
 
-struct One(String);
+/// The id of the item; without one, the only item.
+struct One(Option<String>);
 
 fn open_item(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Gather(Box::new(One(setup.parameters.text("id")?.to_owned()))))
+    let id = setup.parameters.if_set("id", Parameters::text)?;
+    Ok(Job::Gather(Box::new(One(id.map(str::to_owned)))))
 }
 
 impl GatherJob for One {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
-        let item = items.iter().find(|item| *item.id == *self.0).ok_or_else(|| {
-            StageError::with_help(
-                format!("there is no item `{}` among the {} of `input`", self.0, items.len()),
-                "`throstle items STAGE` lists the ids of a stage",
-            )
+        let found = match &self.0 {
+            Some(id) => items.iter().find(|item| *item.id == **id),
+            None => items.first().filter(|_| items.len() == 1),
+        };
+        let item = found.ok_or_else(|| {
+            let message = match &self.0 {
+                Some(id) => {
+                    format!("there is no item `{id}` among the {} of `input`", items.len())
+                }
+                None => format!("`input` has {} items, and `id` names none", items.len()),
+            };
+            StageError::with_help(message, "`throstle items STAGE` lists the ids of a stage")
         })?;
         let artifact = PortOutput::Artifact(NewItem::kept(item).values);
         Ok(GatherOutput::default().with("output", artifact))

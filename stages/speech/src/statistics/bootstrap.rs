@@ -1,6 +1,6 @@
 //! The bootstrap over whole sentences (Efron 1979), with percentile intervals.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::random::Random;
 use crate::numbers::quantile;
@@ -26,7 +26,7 @@ impl Draws {
 }
 
 /// A number with the bounds between which it is at a confidence.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub value: f64,
     pub low: f64,

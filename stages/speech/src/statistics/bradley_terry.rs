@@ -34,6 +34,11 @@ impl Votes {
         self.wins[other][one] += 0.5;
     }
 
+    /// Adds votes of this weight.
+    pub fn add(&mut self, winner: usize, loser: usize, weight: f64) {
+        self.wins[winner][loser] += weight;
+    }
+
     pub fn count(&self) -> f64 {
         self.wins.iter().flatten().sum()
     }

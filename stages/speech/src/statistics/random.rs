@@ -20,6 +20,17 @@ impl Random {
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
+
+    /// Above 0 and below 1.
+    fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Of the standard normal distribution (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let (radius, angle) = (self.unit(), self.unit());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
 }
 
 #[cfg(test)]
@@ -35,6 +46,18 @@ mod tests {
         let reference =
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!(found, reference);
+    }
+
+    #[test]
+    fn normal_numbers_have_the_mean_0_and_the_deviation_1() {
+        let mut random = Random::new(7);
+        let drawn: Vec<f64> = (0..100_000).map(|_| random.normal()).collect();
+        let mean = drawn.iter().sum::<f64>() / 1e5;
+        let square = drawn.iter().map(|one| one * one).sum::<f64>() / 1e5;
+        let beyond = drawn.iter().filter(|one| one.abs() > 1.645).count();
+        // Five standard errors.
+        assert!(mean.abs() < 0.016 && (square - 1.0).abs() < 0.023, "{mean} {square}");
+        assert!(beyond.abs_diff(10_000) < 475, "{beyond}");
     }
 
     #[test]

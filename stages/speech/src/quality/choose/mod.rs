@@ -18,7 +18,7 @@ use stage_core::{
 };
 
 use self::candidate::{Candidate, candidates};
-pub use self::options::Options;
+pub use self::options::{Options, Words};
 use self::prefer::preferred;
 use self::report::Report;
 use crate::dataset::is_held;
@@ -90,7 +90,12 @@ fn check_count(own: &Table<'_>, fresh: &Table<'_>, options: &Options) -> Result<
 }
 
 impl GatherJob for Options {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        self.hear(&input, context)?;
         let checkpoints = input.items("checkpoints")?;
         let choice = choose(input.items("input")?, checkpoints, self)?;
         let chosen = choice.chosen.map(|at| &choice.candidates[at]);
@@ -101,14 +106,36 @@ impl GatherJob for Options {
         };
         let kept =
             model.iter().map(|(name, value)| (name.to_string(), NewValue::Kept(value.clone())));
+        let model = PortOutput::Artifact(kept.collect());
+        choice.output(name, ("model", model))
+    }
+}
+
+impl Choice {
+    /// The error that has the reasons why no candidate is chosen.
+    pub fn refused(&self) -> StageError {
+        let out = self.candidates.iter().filter_map(|candidate| {
+            Some(format!("`{}`: {}", candidate.id, candidate.out.as_deref()?))
+        });
+        let reasons = out.collect::<Vec<_>>().join("; ");
+        StageError::with_help(
+            format!("no candidate meets the requirements: {reasons}"),
+            "train for longer or on other clips, or ask for less in `require`",
+        )
+    }
+
+    /// The report and the name of the chosen one, beside what was chosen.
+    pub fn output(
+        &self,
+        name: &str,
+        (port, chosen): (&str, PortOutput),
+    ) -> Result<GatherOutput, StageError> {
         let report = PortOutput::Artifact(vec![
-            ("report".to_owned(), NewValue::bytes(JSON, to_json(&choice.report)?)),
+            ("report".to_owned(), NewValue::bytes(JSON, to_json(&self.report)?)),
             ("chosen".to_owned(), NewValue::Text(name.to_owned())),
         ]);
-        let output = GatherOutput::default()
-            .with("model", PortOutput::Artifact(kept.collect()))
-            .with("report", report);
-        let told = choice.report.warnings.iter().cloned();
+        let output = GatherOutput::default().with(port, chosen).with("report", report);
+        let told = self.report.warnings.iter().cloned();
         let notes = std::iter::once(format!("chose `{name}`")).chain(told);
         Ok(GatherOutput { notes: notes.map(|note| (note, 1)).collect(), ..output })
     }
@@ -121,22 +148,17 @@ impl Options {
         choice: &Choice,
         base: Option<&'a Fields>,
     ) -> Result<&'a Fields, StageError> {
-        let out = choice.candidates.iter().filter_map(|candidate| {
-            Some(format!("`{}`: {}", candidate.id, candidate.out.as_deref()?))
-        });
-        let reasons = out.collect::<Vec<_>>().join("; ");
-        let message = format!("no candidate meets the requirements: {reasons}");
         match (base, self.falls_back) {
             (Some(base), true) => Ok(base),
             (None, true) => Err(StageError::with_help(
-                format!("{message}; and `none = \"base\"` has no model on the port `base`"),
+                format!(
+                    "{}; and `none = \"base\"` has no model on the port `base`",
+                    choice.refused()
+                ),
                 "name the untuned model: `base = \"…\"`; where the checkpoints are adapters, \
                  nothing takes their place: write `none = \"fail\"`",
             )),
-            (_, false) => Err(StageError::with_help(
-                message,
-                "train for longer or on other clips, or ask for less in `require`",
-            )),
+            (_, false) => Err(choice.refused()),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The parameters of `quality.choose`.
 
-use stage_core::{Parameters, StageError};
+use stage_core::{Context, GatherInput, Parameters, StageError};
 
 use super::prefer::Preference;
 use super::require::Rule;
 use crate::plain::unknown_choice;
+use crate::rate::Rated;
 
 /// The parameters of a choice.
 #[derive(Debug, Clone)]
@@ -21,13 +22,31 @@ pub struct Options {
     pub ties: bool,
     pub falls_back: bool,
     pub seed: u64,
+    /// What people prefer, if they were asked.
+    pub rated: Option<Rated>,
+    pub words: Words,
 }
 
+/// The words for candidates in messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Words {
+    /// The reason why the first of equal candidates is chosen.
+    pub first: &'static str,
+}
+
+const CHECKPOINTS: Words = Words { first: "is earlier" };
+
 impl Options {
+    /// The parameters of `quality.choose`.
     pub fn read(parameters: &Parameters) -> Result<Options, StageError> {
+        Options::of(parameters, parameters.text("base_name")?, CHECKPOINTS)
+    }
+
+    /// The parameters of any choice, with the name of the base.
+    pub fn of(parameters: &Parameters, base: &str, words: Words) -> Result<Options, StageError> {
         let whole = |name: &str| parameters.integer(name).map(|number| number.max(0) as usize);
         Ok(Options {
-            base: parameters.text("base_name")?.to_owned(),
+            base: base.to_owned(),
             require: Rule::read(&parameters.texts("require")?)?,
             prefer: Preference::read(parameters.list("prefer")?)?,
             confidence: parameters.number("confidence")?,
@@ -45,6 +64,30 @@ impl Options {
                 other => return Err(unknown_choice("none", other)),
             },
             seed: parameters.integer("seed")? as u64,
+            rated: None,
+            words,
         })
+    }
+
+    /// Reads the ranks by people on the port `rated`.
+    pub fn hear(
+        &mut self,
+        input: &GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let Some(fields) = input.artifact("rated") else { return Ok(()) };
+        let report = fields
+            .blob("report")
+            .ok_or_else(|| StageError::failed("the ratings on `rated` have no report"))?;
+        let rated = serde_json::from_slice(&context.read(report)?).map_err(|error| {
+            StageError::failed(format!("the ratings on `rated` cannot be read: {error}"))
+        })?;
+        self.rated = Some(rated);
+        Ok(())
+    }
+
+    /// The ranks by people, if there are votes.
+    pub fn heard(&self) -> Option<&Rated> {
+        self.rated.as_ref().filter(|rated| rated.votes > 0)
     }
 }

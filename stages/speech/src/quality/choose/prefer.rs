@@ -6,6 +6,7 @@ use stage_core::{ParameterValue, Parameters, StageError};
 use super::candidate::Candidate;
 use super::options::Options;
 use crate::plain::unknown_choice;
+use crate::rate::Rated;
 use crate::statistics::aggregate::{Measured, all};
 use crate::statistics::bootstrap::Draws;
 use crate::statistics::simultaneous::bounds;
@@ -51,7 +52,30 @@ struct Scores {
     beats: Vec<Vec<bool>>,
 }
 
+/// What people prefer.
+const EARS: &str = "what people prefer";
+
 impl Scores {
+    /// The strengths by people, of candidates that all were rated.
+    fn of_people(rated: &Rated, ids: &[&str]) -> Scores {
+        let strength = |id: &str| {
+            let voice = rated.voices.iter().find(|voice| voice.id == id);
+            voice.map_or(f64::NAN, |voice| voice.strength.value)
+        };
+        let beats = |one: &str, other: &str| {
+            rated.pairs.iter().any(|pair| {
+                let difference = pair.difference;
+                (pair.one == one && pair.other == other && difference.low > 0.0)
+                    || (pair.one == other && pair.other == one && difference.high < 0.0)
+            })
+        };
+        let row = |one: &&str| ids.iter().map(|other| beats(one, other)).collect();
+        Scores {
+            values: ids.iter().map(|id| strength(id)).collect(),
+            beats: ids.iter().map(row).collect(),
+        }
+    }
+
     fn of(
         preference: &Preference,
         measured: &[Measured],
@@ -103,71 +127,118 @@ impl Scores {
     }
 }
 
+/// The candidates that can be ordered, and by what.
+struct Field {
+    /// Positions among all candidates, in the order of steps.
+    places: Vec<usize>,
+    ids: Vec<String>,
+    /// What people prefer, if they were asked, then the preferred measures, with their names.
+    scores: Vec<(String, Scores)>,
+    is_rated: bool,
+}
+
+impl Field {
+    /// Leaves out candidates that lack a figure, or that nobody has listened to.
+    fn of(
+        candidates: &mut [Candidate],
+        table: &Table<'_>,
+        draws: &Draws,
+        options: &Options,
+    ) -> Field {
+        let sentences = table.sentences.len();
+        let is_rated = |rated: &Rated, id: &str| rated.voices.iter().any(|voice| voice.id == *id);
+        let mut measured: Vec<(usize, Vec<Measured>)> = Vec::new();
+        for (at, candidate) in candidates.iter_mut().enumerate() {
+            if !candidate.is_in() {
+                continue;
+            }
+            if options.heard().is_some_and(|rated| !is_rated(rated, &candidate.id)) {
+                candidate.leave("it was not in the listening test");
+                continue;
+            }
+            let of = |one: &Preference| Measured::of(&one.measure, &candidate.id, table);
+            match options.prefer.iter().map(of).collect::<Result<Vec<_>, _>>() {
+                Ok(own) if own.iter().all(|one| one.total(sentences).is_finite()) => {
+                    measured.push((at, own));
+                }
+                Ok(_) => candidate.leave("a preferred measure gives no finite number"),
+                Err(missing) => candidate.leave(missing.to_string()),
+            }
+        }
+        let ids: Vec<String> = measured.iter().map(|(at, _)| candidates[*at].id.clone()).collect();
+        let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let of_people = options.heard().map(|rated| Scores::of_people(rated, &names));
+        let mut scores: Vec<(String, Scores)> =
+            of_people.into_iter().map(|scores| (EARS.to_owned(), scores)).collect();
+        for (number, preference) in options.prefer.iter().enumerate() {
+            let own: Vec<Measured> = measured.iter().map(|(_, own)| own[number].clone()).collect();
+            let scored = Scores::of(preference, &own, draws, sentences, options);
+            scores.push((format!("`{}`", preference.text), scored));
+        }
+        let places = measured.into_iter().map(|(at, _)| at).collect();
+        Field { places, ids, scores, is_rated: options.heard().is_some() }
+    }
+
+    /// Better in one measure, and worse in none.
+    fn dominates(&self, one: usize, other: usize) -> bool {
+        let any = |one: usize, other: usize| {
+            self.scores.iter().any(|(_, scores)| scores.beats[one][other])
+        };
+        any(one, other) && !any(other, one)
+    }
+
+    fn beaten_by(&self, one: usize, among: &[usize]) -> Option<usize> {
+        among.iter().copied().find(|other| self.dominates(*other, one))
+    }
+
+    /// The reason for which one is behind another that dominates it.
+    fn behind(&self, one: usize, other: usize) -> String {
+        let people = self.scores.first().filter(|_| self.is_rated);
+        let id = &self.ids[other];
+        match people.is_some_and(|(_, scores)| scores.beats[other][one]) {
+            true => format!("people prefer `{id}`"),
+            false => format!("`{id}` is better in one measure and in none worse"),
+        }
+    }
+}
+
 /// The position of the preferred candidate: of those that meet the requirements the ones that no
-/// other beats (the Pareto front), then by each measure in order, then the earliest.
+/// other beats (the Pareto front), then by what people prefer and by each measure in order, then the
+/// earliest.
 pub fn preferred(
     candidates: &mut [Candidate],
     table: &Table<'_>,
     draws: &Draws,
     options: &Options,
 ) -> Result<Option<usize>, StageError> {
-    let mut measured: Vec<(usize, Vec<Measured>)> = Vec::new();
-    for (at, candidate) in candidates.iter_mut().enumerate() {
-        if !candidate.is_in() {
-            continue;
-        }
-        let of = |preference: &Preference| Measured::of(&preference.measure, &candidate.id, table);
-        match options.prefer.iter().map(of).collect::<Result<Vec<_>, _>>() {
-            Ok(own) if own.iter().all(|one| one.total(table.sentences.len()).is_finite()) => {
-                measured.push((at, own));
-            }
-            Ok(_) => candidate.leave("a preferred measure gives no finite number"),
-            Err(missing) => candidate.leave(missing.to_string()),
-        }
-    }
-    let of = |number: usize, preference: &Preference| {
-        let own: Vec<Measured> = measured.iter().map(|(_, own)| own[number].clone()).collect();
-        Scores::of(preference, &own, draws, table.sentences.len(), options)
-    };
-    let scores: Vec<Scores> =
-        options.prefer.iter().enumerate().map(|(number, one)| of(number, one)).collect();
-    let ids: Vec<String> = measured.iter().map(|(at, _)| candidates[*at].id.clone()).collect();
-    let mut among: Vec<usize> = (0..measured.len()).collect();
+    let field = Field::of(candidates, table, draws, options);
+    let (ids, mut among) = (&field.ids, (0..field.ids.len()).collect::<Vec<usize>>());
     let mut leave = |among: &mut Vec<usize>, kept: Vec<usize>, reason: &dyn Fn(usize) -> String| {
         among.iter().filter(|one| !kept.contains(one)).for_each(|one| {
-            candidates[measured[*one].0].leave(reason(*one));
+            candidates[field.places[*one]].leave(reason(*one));
         });
         *among = kept;
     };
-
-    let beaten_by = |one: usize, among: &[usize]| {
-        among.iter().copied().find(|other| dominates(&scores, *other, one))
-    };
-    let front: Vec<usize> =
-        among.iter().copied().filter(|one| beaten_by(*one, &among).is_none()).collect();
+    let is_free = |one: &usize| field.beaten_by(*one, &among).is_none();
+    let front: Vec<usize> = among.iter().copied().filter(is_free).collect();
     // Intervals are no order: if each is beaten by another one, all stay.
     if !front.is_empty() {
         let others = among.clone();
-        leave(&mut among, front, &|one| match beaten_by(one, &others) {
-            Some(other) => format!("`{}` is better in one measure and in none worse", ids[other]),
-            None => String::new(),
+        leave(&mut among, front, &|one| {
+            let other = field.beaten_by(one, &others);
+            other.map(|other| field.behind(one, other)).unwrap_or_default()
         });
     }
-    for (preference, scores) in options.prefer.iter().zip(&scores) {
+    for (name, scores) in &field.scores {
         let Some(best) = scores.best(&among) else { break };
         let kept = among.iter().copied().filter(|one| !scores.beats[best][*one]).collect();
-        leave(&mut among, kept, &|_| format!("`{}` is better in `{}`", ids[best], preference.text));
+        leave(&mut among, kept, &|_| format!("`{}` is better in {name}", ids[best]));
     }
     // In the order of steps.
     let chosen = among.first().copied();
     leave(&mut among, chosen.into_iter().collect(), &|_| {
-        format!("no measure tells it from `{}`, which is earlier", ids[chosen.unwrap_or_default()])
+        let first = options.words.first;
+        format!("no measure tells it from `{}`, which {first}", ids[chosen.unwrap_or_default()])
     });
-    Ok(chosen.map(|one| measured[one].0))
-}
-
-/// Better in one measure, and worse in none.
-fn dominates(scores: &[Scores], one: usize, other: usize) -> bool {
-    scores.iter().any(|scores| scores.beats[one][other])
-        && !scores.iter().any(|scores| scores.beats[other][one])
+    Ok(chosen.map(|one| field.places[one]))
 }

@@ -10,7 +10,7 @@ use super::candidate::{Candidate, Line};
 use super::options::Options;
 use super::require::broken_base;
 use crate::quality::beside::{Measure, Measures, beside};
-use crate::statistics::bootstrap::Draws;
+use crate::statistics::bootstrap::{Draws, Interval};
 use crate::statistics::table::Table;
 
 /// Figures of a recogniser, which hears words and no voice.
@@ -44,11 +44,20 @@ pub struct Model {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
     pub requirements: Vec<Line>,
+    /// Its rank by people, and its strength beside the mean of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rated: Option<Heard>,
     /// Over the sentences of the choice.
     pub measures: Measures,
     /// The same over the sentences that took no part in it; of the chosen one alone.
     #[serde(skip_serializing_if = "Measures::is_empty")]
     pub fresh: Measures,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Heard {
+    pub rank: usize,
+    pub strength: Interval,
 }
 
 impl Report {
@@ -87,6 +96,7 @@ impl Report {
                 held_out: candidate.held_out,
                 out: candidate.out.clone(),
                 requirements: candidate.lines.clone(),
+                rated: heard(&candidate.id, options),
                 // Without a figure it is out, and the reason names it.
                 measures: whole(own, draws, &candidate.id).unwrap_or_default(),
                 fresh: on_fresh,
@@ -110,6 +120,11 @@ impl Report {
     }
 }
 
+fn heard(id: &str, options: &Options) -> Option<Heard> {
+    let voice = options.heard()?.voices.iter().find(|voice| voice.id == id)?;
+    Some(Heard { rank: voice.rank, strength: voice.strength })
+}
+
 /// Everything that is required or preferred, once.
 fn measures(options: &Options) -> Vec<Measure> {
     let required = options.require.iter().flat_map(|rule| rule.comparisons());
@@ -129,12 +144,17 @@ fn warnings(options: &Options, fresh: usize) -> Vec<String> {
     let fields: BTreeSet<String> =
         texts.flat_map(|text| expression::fields(text).into_keys()).collect();
     let mut warnings = Vec::new();
-    if !fields.is_empty() && fields.iter().all(|field| HEARD.contains(&field.as_str())) {
+    let is_deaf = options.heard().is_none();
+    if is_deaf && !fields.is_empty() && fields.iter().all(|field| HEARD.contains(&field.as_str())) {
         warnings.push(
             "only a recogniser chose, which also understands a voice at one pitch: require \
              `median(f0_range)` too"
                 .to_owned(),
         );
+    }
+    if let Some(rated) = &options.rated {
+        warnings.push(format!("listening test: {}", rated.summary));
+        warnings.extend(rated.warnings.iter().cloned());
     }
     if fresh == 0 {
         warnings.push(

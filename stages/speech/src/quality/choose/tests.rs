@@ -34,6 +34,8 @@ fn options(require: &[&str], prefer: &[(&str, bool)]) -> Options {
         ties: true,
         falls_back: true,
         seed: 1,
+        rated: None,
+        words: Words { first: "is earlier" },
     }
 }
 

@@ -1,0 +1,30 @@
+//! Voices compared by people who listen: the pairs of a blind test, the order in which a rater hears
+//! them, the file of their votes, and the ranks that follow.
+//!
+//! What a rater sees and hears is left to the program that plays the pairs.
+
+mod care;
+mod loudness;
+mod pairs;
+mod ranks;
+mod report;
+mod result;
+pub mod sheet;
+mod source;
+pub mod votes;
+
+use std::sync::Arc;
+
+use stage_core::Stage;
+use stage_core::catalogue::rate as kinds;
+
+use crate::plain::stage;
+pub(crate) use report::Report as Rated;
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![
+        stage(&kinds::PAIRS, pairs::open),
+        stage(&kinds::VOTES, source::open),
+        stage(&kinds::RESULT, result::open),
+    ]
+}

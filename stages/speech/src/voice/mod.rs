@@ -1,0 +1,15 @@
+//! Speakers and reference clips, compared by what a model speaks with them.
+
+mod audition;
+mod choose;
+
+use std::sync::Arc;
+
+use stage_core::Stage;
+use stage_core::catalogue::voice as kinds;
+
+use crate::plain::stage;
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::AUDITION, audition::open), stage(&kinds::CHOOSE, choose::open)]
+}
