@@ -6,10 +6,12 @@ use clap_complete::Shell;
 
 use super::templates::{self, Template};
 
+mod rate;
 mod remote;
 mod submit;
 mod voice;
 
+pub use rate::Rate;
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
 pub use submit::Submit;
 pub use voice::{Card, Say, Serve, VoiceOptions};
@@ -114,6 +116,13 @@ pub enum Command {
     /// is a web page for typing texts and listening. Only programs on this machine can connect;
     /// with `--listen`, others can too, with the printed token. Ctrl-C stops the server.
     Serve(Serve),
+    /// Compare voices by listening: a blind test in the browser.
+    ///
+    /// Plays the pairs of a stage `rate.pairs` without naming the voices: `1` and `2` play, the arrow
+    /// keys choose, `u` takes the last vote back. Each vote is stored in `ratings/STAGE/NAME.jsonl`,
+    /// beside the manifest, before the next pair is shown; the same command continues an unfinished
+    /// test. Only this machine can connect, with the printed token. Ctrl-C ends it.
+    Rate(Rate),
     /// Write the card of a model for a hub: licences, origin, parameters, measures.
     ///
     /// Licences are those of all assets that the model derives from. The contents come from the

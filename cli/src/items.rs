@@ -52,7 +52,7 @@ pub fn items(
             help.unwrap_or_else(|| "list all of them without `--fields`".to_owned()),
         )
     })?;
-    let store = store(program, &project, &cache)?;
+    let store = open_store(program, &project, &cache)?;
     let set = Set { store: &store, rows: &listing.rows, fields: &listing.fields };
     if let Some(folder) = &arguments.to {
         return deliver(program, arguments, &set, folder);
@@ -135,7 +135,7 @@ pub fn cat(
     };
     let value = one_value(item, arguments.field.as_deref())?;
     let bytes = match value {
-        Value::Blob(blob) => store(program, &project, &cache)?.read(&blob.digest)?,
+        Value::Blob(blob) => open_store(program, &project, &cache)?.read(&blob.digest)?,
         Value::Text(text) => format!("{text}\n").into(),
         Value::Number(number) => format!("{number}\n").into(),
     };
@@ -177,7 +177,20 @@ fn one_value<'a>(item: &'a Item, field: Option<&str>) -> Result<&'a Value, CliEr
     }
 }
 
-fn store(program: &Program, project: &Project, cache: &Cache) -> Result<Store, CliError> {
+/// The items that a stage outputs now, or else gave last.
+pub fn stage_items(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<Vec<Item>, CliError> {
+    let record = outcome(program, project, cache, spec)?;
+    let port = spec.kind.outputs.first().map_or("", |port| port.name);
+    rows(program, project, cache, &record, spec, port)
+}
+
+/// The store of a project, with its remote.
+pub fn open_store(program: &Program, project: &Project, cache: &Cache) -> Result<Store, CliError> {
     let index = Arc::new(StatIndex::load(cache)?);
     let remote = program.engine_for(project, cache, None, false)?.remote;
     Ok(Store::with_remote(cache.clone(), &project.pipeline.base, index, remote))
@@ -315,7 +328,9 @@ fn rows(
             "name another output",
         )),
         Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
-        Some(PortValue::Dataset { root, .. }) => Ok(store(program, project, cache)?.items(root)?),
+        Some(PortValue::Dataset { root, .. }) => {
+            Ok(open_store(program, project, cache)?.items(root)?)
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod outlet;
 mod output;
 mod plan;
 mod project;
+mod rate;
 mod remote;
 mod remote_choice;
 mod replay;
@@ -159,6 +160,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Report(arguments) => report::report(program, arguments, output),
         Command::Say(arguments) => say::say(program, arguments, output),
         Command::Serve(arguments) => serve::serve(program, arguments, output),
+        Command::Rate(arguments) => rate::rate(program, arguments, output),
         Command::Card(arguments) => card::write(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),

@@ -18,6 +18,7 @@ pub mod live;
 pub mod local;
 pub mod paint;
 pub mod plan;
+pub mod rate;
 pub mod report;
 pub mod summary;
 pub mod table;

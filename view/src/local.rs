@@ -32,26 +32,22 @@ impl Page {
              connect-src 'self'; media-src blob:; base-uri 'none'; form-action 'none'; \
              frame-ancestors 'none'"
         );
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    title { (parts.title) }
-                    style { (PreEscaped(STYLE)) (PreEscaped(parts.style)) }
-                }
-                body {
-                    main {
-                        header.title { p.kicker { "throstle" } h1 { (parts.title) } }
-                        (parts.body)
-                    }
-                    script nonce=(nonce) { (PreEscaped(script)) }
-                }
-            }
-        };
-        Page { html: page.into_string(), rules }
+        Page { html: document(&parts, &script, &nonce, html! {}, html! {}), rules }
+    }
+
+    /// A page as a file that needs no server; its script finds this JSON in the element `data`.
+    pub fn file(parts: Parts, data: &serde_json::Value) -> String {
+        let script = format!("{COMMON}{}", parts.script);
+        // A text inside the data cannot know the digest of all of it.
+        let data = data.to_string().replace('<', "\\u003c");
+        let nonce = Digest::of(format!("{script}{data}").as_bytes()).short();
+        let rules = format!(
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; \
+             connect-src 'none'; media-src blob:; base-uri 'none'; form-action 'none'"
+        );
+        let head = html! { meta http-equiv="Content-Security-Policy" content=(rules); };
+        let behind = html! { script #data type="application/json" { (PreEscaped(data)) } };
+        document(&parts, &script, &nonce, head, behind)
     }
 
     pub fn html(&self) -> &str {
@@ -62,6 +58,32 @@ impl Page {
     pub fn rules(&self) -> &str {
         &self.rules
     }
+}
+
+/// The whole document; `behind` goes before the script.
+fn document(parts: &Parts, script: &str, nonce: &str, head: Markup, behind: Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                (head)
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (parts.title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(parts.style)) }
+            }
+            body {
+                main {
+                    header.title { p.kicker { "throstle" } h1 { (parts.title) } }
+                    (parts.body)
+                }
+                (behind)
+                script nonce=(nonce) { (PreEscaped(script)) }
+            }
+        }
+    };
+    page.into_string()
 }
 
 #[cfg(test)]
