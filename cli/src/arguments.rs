@@ -6,11 +6,14 @@ use clap_complete::Shell;
 
 use super::templates::{self, Template};
 
+mod common;
 mod rate;
 mod remote;
 mod submit;
 mod voice;
 
+use common::duration;
+pub use common::{ManifestArgument, ManifestOption, Settings};
 pub use rate::Rate;
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
 pub use submit::Submit;
@@ -184,37 +187,6 @@ pub enum Command {
     /// Inspect and clean up the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
-}
-
-/// The manifest as the first argument.
-#[derive(Args, Clone, Debug)]
-pub struct ManifestArgument {
-    /// The manifest, or the folder that contains it as `pipeline.toml`.
-    #[arg(value_name = "FILE|DIR", default_value = ".")]
-    pub manifest: Utf8PathBuf,
-}
-
-/// The manifest where the first argument is something else.
-#[derive(Args, Clone, Debug)]
-pub struct ManifestOption {
-    /// The manifest, or the folder that contains it as `pipeline.toml`.
-    #[arg(short, long, value_name = "FILE|DIR", default_value = ".")]
-    pub manifest: Utf8PathBuf,
-}
-
-#[derive(Args, Clone, Debug, Default)]
-pub struct Settings {
-    /// The folder of the cache. Default: `.throstle` beside the manifest.
-    #[arg(long, value_name = "DIR")]
-    pub cache: Option<Utf8PathBuf>,
-    /// Override a value of the manifest, such as `stage.voice.rate=22050` or `params.rate=22050`.
-    /// Can be repeated.
-    #[arg(long, value_name = "A.B=C")]
-    pub set: Vec<String>,
-    /// The folder that machines share, such as `file:///shared/cache`; overrides `url` in
-    /// `[remote]`. `none`: no remote.
-    #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
-    pub remote: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -680,11 +652,6 @@ pub struct CachePin {
     pub run: u64,
     #[command(flatten)]
     pub location: CacheLocation,
-}
-
-fn duration(text: &str) -> Result<f64, String> {
-    engine::manifest::duration(text)
-        .ok_or_else(|| "expected a time such as `90s` or `11h30m`".into())
 }
 
 fn size(text: &str) -> Result<u64, String> {

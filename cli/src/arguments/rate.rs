@@ -3,7 +3,7 @@
 use camino::Utf8PathBuf;
 use clap::{ArgGroup, Args};
 
-use super::{ManifestOption, Settings};
+use super::common::{ManifestOption, Settings};
 
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("way").required(true).args(["rater", "pack", "read"])))]

@@ -3,7 +3,7 @@
 use camino::Utf8PathBuf;
 use clap::{Args, Subcommand};
 
-use super::{ManifestArgument, ManifestOption, Settings, duration};
+use super::common::{ManifestArgument, ManifestOption, Settings, duration};
 
 #[derive(Args, Debug)]
 pub struct Push {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{ManifestArgument, Settings};
+use super::common::{ManifestArgument, Settings};
 
 #[derive(Args, Debug)]
 pub struct Submit {

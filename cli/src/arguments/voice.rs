@@ -3,7 +3,7 @@
 use camino::Utf8PathBuf;
 use clap::Args;
 
-use super::{ManifestOption, Settings};
+use super::common::{ManifestOption, Settings};
 
 /// Additions to a voice.
 #[derive(Args, Clone, Debug, Default)]
