@@ -4,6 +4,8 @@
 #   slurm.sh FOLDER up          start munge, the controller and the nodes n1, n2, n3
 #   slurm.sh FOLDER kill NODE   kill the node and its jobs
 #   slurm.sh FOLDER cut NODE    suspend the daemon of the node; its jobs continue
+#   slurm.sh FOLDER freeze NODE suspend the daemon of the node and its jobs
+#   slurm.sh FOLDER thaw NODE   resume the jobs of a frozen node, not its daemon
 #   slurm.sh FOLDER mend NODE   resume the daemon, or start it again
 #   slurm.sh FOLDER lose        kill the controller, and start it again without its saved state
 #   slurm.sh FOLDER down        end everything that was started
@@ -132,6 +134,18 @@ kill)
   done
   ;;
 cut) kill -STOP "$(pid "$3")" ;;
+freeze)
+  kill -STOP "$(pid "$3")"
+  for supervisor in $(supervisors "$3"); do
+    # The supervisor itself is first, so that it sees no other end.
+    for process in $(descendants "$supervisor" | tac); do kill -STOP "$process" || true; done
+  done
+  ;;
+thaw)
+  for supervisor in $(supervisors "$3"); do
+    for process in $(descendants "$supervisor"); do kill -CONT "$process" || true; done
+  done
+  ;;
 mend) if number=$(pid "$3"); then kill -CONT "$number"; else start_node "$3"; fi ;;
 lose)
   number=$(pid slurmctld) && kill -KILL "$number"
