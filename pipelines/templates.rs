@@ -43,9 +43,14 @@
             Some("put the weights into its `models/mms-tts-fin` and the recordings into its `data`")
         )
     },
-    recipe!(
-        "long-recordings",
-        "Clips with texts from audiobooks or podcasts with subtitles or a script",
-        Some("put a recogniser into its `models/recogniser` and the recordings into its `data`")
-    ),
+    Template {
+        beside: &[("corrections.csv", include_bytes!("long-recordings/corrections.csv"))],
+        ..recipe!(
+            "long-recordings",
+            "Clips with texts from audiobooks or podcasts with subtitles or a script",
+            Some(
+                "put a recogniser into its `models/recogniser` and the recordings into its `data`"
+            )
+        )
+    },
 ]

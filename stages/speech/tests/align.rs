@@ -332,6 +332,54 @@ fn align_long(count: usize) {
 }
 
 #[test]
+fn the_text_of_a_person_is_aligned_in_its_segment_and_dropped_ones_are_set_aside_after_it() {
+    let text = sentences(30, 12);
+    let mut spoken = Spoken::new(31, 0.02);
+    text.iter().for_each(|sentence| spoken.say(sentence));
+    // The script has other words in place of the third sentence.
+    let wrong = [&text[..2], &sentences(32, 1), &text[3..]].concat();
+    let mut bench = Bench::default();
+    let heard = emitted(&mut bench, "one", &spoken, &wrong.join(" "));
+    let gather = |bench: &mut Bench, heard: &[Item]| {
+        let output = bench.gather("text.align", &[], vec![dataset("heard", heard.to_vec())]);
+        items(&output.unwrap(), "output").to_vec()
+    };
+    let value = |item: &stage_core::NewItem, field: &str| {
+        item.values.iter().find(|(own, _)| own == field).map(|(_, value)| value.clone())
+    };
+    let before = gather(&mut bench, &heard);
+    let mut marked = heard.clone();
+    marked[2].fields.set("corrected", Value::text(text[2].as_str()));
+    marked[7].fields.set("dropped", Value::text("a cough"));
+    bench.aside.clear();
+    let made = gather(&mut bench, &marked);
+    assert_eq!(bench.set_aside(), ["input 7 dropped"]);
+    let ids: Vec<&str> = made.iter().map(|item| item.id.as_str()).collect();
+    assert_eq!(ids.len(), 11, "{ids:?}");
+    let own = made.iter().find(|item| item.id == "one/02").unwrap();
+    assert_eq!(value(own, "text"), Some(NewValue::Text(text[2].clone())));
+    let Some(NewValue::Number(worst)) = value(own, "align_worst") else { panic!() };
+    assert!(worst > -1.0, "{worst}");
+    // Every word is where it is said.
+    let Some(NewValue::Bytes { bytes, .. }) = value(own, "words") else { panic!() };
+    let words: Vec<(f64, f64, String)> = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(words.len(), spoken.words[2].len());
+    for ((from, to, _), (frames, _)) in words.iter().zip(&spoken.words[2]) {
+        let middle = (frames.start + frames.end) as f64 / 2.0 * HOP;
+        assert!((from..to).contains(&&middle), "{middle} is not in {from} to {to}");
+    }
+    // The others are as before, the neighbours of the dropped one too.
+    for item in made.iter().filter(|item| item.id != "one/02") {
+        assert!(before.contains(item), "{}", item.id);
+    }
+    // A text that does not fit at all is still the text of a person.
+    marked[2].fields.set("corrected", Value::text("words ".repeat(200).trim_end()));
+    let made = gather(&mut bench, &marked);
+    let own = made.iter().find(|item| item.id == "one/02").unwrap();
+    assert_eq!(value(own, "align_worst"), Some(NewValue::Number(-100.0)));
+}
+
+#[test]
 #[ignore = "soak: make soak runs it"]
 fn soak_an_hour_is_aligned_by_its_anchors() {
     align_long(1_100);

@@ -227,34 +227,55 @@ changes everywhere, so keep lossless ones if you edit them.",
     ..SOURCE
 };
 
+/// The value of `drops` for which `text.align` quarantines dropped segments.
+pub const MARK: &str = "mark";
+
 pub static CORRECTIONS: Kind = Kind {
     name: "corpus.corrections",
-    summary: "Applies a table of corrected texts to segments.",
+    version: 2,
+    summary: "Applies a table of corrections to segments: texts, drops, and other cuts.",
     doc: "\
-A line has the id of a segment in the column `segment` and its new text in `text`, or `drop` in
-`action`; further columns are remarks. The line belongs to the sound of the segment, whose hash its
-id ends with: it stays valid when the recording is edited elsewhere, and lines of several people can
-be put together. Two different lines for one segment are an error.
+`throstle review` writes the table while you listen. A line has the id of a segment in the column
+`segment` and an `action`: `text` replaces the text by that of the column `text`, `drop` removes the
+segment, `split` cuts it after the seconds in `at`, and `join` appends the next segment of the
+recording, which has the name in `with`. Further columns are remarks.
 
-Put it behind `text.align` with `segments`, so that the sound is that of `audio.segment`. Only stages
-that read texts run again.",
-    work: Work::Item,
+A line belongs to the sound of the segment, whose hash its id ends with: it stays valid when the
+recording is edited elsewhere, and lines of several people can be put together. Parts of a split and
+joined segments have such names too, and lines of their own. Two different lines for one segment are
+an error that names both; lines that fit no segment are counted in the notes.
+
+Put it behind `audio.segment`, so that only new sounds are recognised, with `drops = \"mark\"`, and let
+`text.align` read its segments. The field `corrected` has the text of a person: `text.align` uses it
+instead of the script, and `quality.align` lets it pass. For clips that have texts, put it behind their
+source. A part of such a clip is left out until it has a text of its own in the table.",
+    work: Work::Gather,
     inputs: &[InputPort {
-        reads: Fields::These(&[("audio", FieldType::Blob)]),
-        doc: "Segments with their texts.",
+        reads: Fields::All,
+        doc: "Segments or clips with their `audio`. A join needs `recording`, `start` and `seconds`.",
         ..InputPort::DATASET
     }],
     outputs: &[OutputPort {
-        writes: &[("text", FieldType::Text)],
-        doc: "The segments with the corrected texts. Dropped ones are quarantined.",
+        writes: &[("audio", FieldType::Blob), ("text", FieldType::Text)],
+        doc: "The segments with their corrections. `corrected` is the text of a person.",
         ..OutputPort::DATASET
     }],
-    parameters: &[Parameter {
-        name: "table",
-        parameter_type: ParameterType::File,
-        default: Default::Absent,
-        doc: "The table, a CSV file in UTF-8.",
-        ..Parameter::BASE
-    }],
+    parameters: &[
+        Parameter {
+            name: "table",
+            parameter_type: ParameterType::File,
+            default: Default::Absent,
+            doc: "The table, a CSV file in UTF-8.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "drops",
+            parameter_type: ParameterType::Choice(&["quarantine", MARK]),
+            default: Default::Text("quarantine"),
+            doc: "`mark`: dropped segments go on with the field `dropped`, and `text.align` \
+                  quarantines them after it has aligned their neighbours.",
+            ..Parameter::BASE
+        },
+    ],
     ..SOURCE
 };

@@ -351,7 +351,9 @@ pub static ALIGN: Kind = Kind {
 Reads the measures of `text.align`. A missing or wrong word shows in the worst ten frames of the
 path, and a clipped beginning or end in the first or last letter. The reason names the value and its
 limit. Good limits depend on the recogniser: look at the values of a few segments with
-`throstle items` first.",
+`throstle items` first.
+
+A segment with the text of a person (the field `corrected` of `corpus.corrections`) passes.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::These(&[
@@ -359,6 +361,7 @@ limit. Good limits depend on the recogniser: look at the values of a few segment
             ("align_edge", FieldType::Number),
             ("letters_per_second", FieldType::Number),
         ]),
+        may_read: &[("corrected", FieldType::Text)],
         doc: "Segments of `text.align`.",
         ..InputPort::DATASET
     }],

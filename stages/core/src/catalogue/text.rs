@@ -154,6 +154,9 @@ a text, or if one of its ends is within a word. `unheard` lists parts of the tex
 has. Letters that the recogniser does not know, such as digits, count as any sound: spell numbers
 out in the text where you can.
 
+A segment with the field `corrected`, which `corpus.corrections` gives, has that text; its words are
+aligned within the segment. One with `dropped` is quarantined after its neighbours are aligned.
+
 A recording is aligned again when its segments or its text change; others are remembered.",
     work: Work::Gather,
     cost: Cost::Rates(Rates {

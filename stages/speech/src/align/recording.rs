@@ -130,6 +130,35 @@ pub fn align(
     }
 }
 
+/// The measures of a text that no path fits.
+const NO_PATH: f64 = -100.0;
+
+/// Aligns a segment with the text that a person has heard in it: all of it is said there.
+pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, said: &str) -> Aligned {
+    let text = Text { text: said.to_owned(), times: Vec::new() };
+    let script = Script::new(said, alphabet, false);
+    let emissions = Emissions { symbols: alphabet.symbols.len(), blank: alphabet.blank, values };
+    let last = script.targets.len();
+    let path = match script.words.is_empty() {
+        true => None,
+        false => Aligner::new(emissions, &script.targets, None).path(&|_| (0, last)),
+    };
+    let aligned = path.map(|path| {
+        told(emissions, std::slice::from_ref(segment), (&text, &script), &path)
+            .segments
+            .swap_remove(0)
+    });
+    match aligned.filter(|aligned| aligned.reject.is_none()) {
+        Some(aligned) => Aligned { text: text.text, ..aligned },
+        None => {
+            let letters = said.chars().filter(|letter| letter.is_alphanumeric()).count();
+            let letters_per_second = letters as f64 / segment.seconds.max(1e-9);
+            let (mean, worst) = (NO_PATH, NO_PATH);
+            Aligned { text: text.text, mean, worst, letters_per_second, ..Aligned::default() }
+        }
+    }
+}
+
 fn search(
     emissions: Emissions,
     alphabet: &Alphabet,

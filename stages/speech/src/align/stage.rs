@@ -15,7 +15,8 @@ use stage_core::{
 use stage_families::wav2vec2::Alphabet;
 use stage_formats::npy;
 
-use super::recording::{Aligned, Options, Outcome, Segment, Text, Unheard, align};
+use super::recording::{Aligned, Options, Outcome, Segment, Text, Unheard, align, align_text};
+use crate::corpus::corrections::{CORRECTED, DROPPED};
 use crate::corpus::cues::Cue;
 use crate::plain::{JSON, stage, to_json};
 
@@ -163,8 +164,21 @@ impl GatherJob for Align {
 }
 
 impl Align {
-    /// The outcome of a recording, remembered for as long as nothing of it changes.
+    /// The outcome of a recording with the corrections of its segments.
     fn recording(
+        &self,
+        segments: &[Placed],
+        context: &mut dyn Context,
+    ) -> Result<(Outcome, Text), StageError> {
+        let (mut outcome, text) = self.by_text(segments, context)?;
+        for (segment, aligned) in segments.iter().zip(&mut outcome.segments) {
+            correct(segment, aligned, context)?;
+        }
+        Ok((outcome, text))
+    }
+
+    /// The outcome of a recording, remembered for as long as nothing of it changes.
+    fn by_text(
         &self,
         segments: &[Placed],
         context: &mut dyn Context,
@@ -213,38 +227,62 @@ impl Align {
         text: &Text,
         context: &mut dyn Context,
     ) -> Result<Outcome, StageError> {
-        let alphabet: Alphabet =
-            match segments.first().and_then(|one| one.item.fields.text("alphabet")) {
-                Some(alphabet) => serde_json::from_str(alphabet).map_err(|error| {
-                    StageError::failed(format!("`alphabet` is damaged: {error}"))
-                })?,
-                None => {
-                    return Err(StageError::failed(
-                        "segments have no `alphabet`, which `asr.emit` gives",
-                    ));
-                }
-            };
-        let symbols = alphabet.symbols.len();
-        let (mut values, mut placed) = (Vec::new(), Vec::new());
-        for segment in segments {
-            let id = &segment.item.id;
-            let damaged =
-                |what: String| StageError::failed(format!("the emissions of `{id}`: {what}"));
-            let array = npy::read_halves(&context.read(&segment.emissions)?)
-                .map_err(|error| damaged(error.to_string()))?;
-            let [frames, columns] = array.shape[..] else {
-                return Err(damaged("not two dimensions".to_owned()));
-            };
-            if columns != symbols as u64 || alphabet.blank >= symbols {
-                return Err(damaged(format!("{columns} symbols where the alphabet has {symbols}")));
-            }
-            values.extend(array.values);
-            let frames = frames as usize;
-            let Placed { start, seconds, hop, .. } = *segment;
-            placed.push(Segment { frames, start, seconds, hop });
-        }
-        Ok(align(&values, &alphabet, &placed, text, &self.0))
+        let (alphabet, values, segments) = heard(segments, context)?;
+        Ok(align(&values, &alphabet, &segments, text, &self.0))
     }
+}
+
+/// A text of a person replaces that of the script. A dropped segment is quarantined only here, since
+/// its neighbours cannot be aligned without it.
+fn correct(
+    segment: &Placed,
+    aligned: &mut Aligned,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
+    if let Some(why) = segment.item.fields.text(DROPPED) {
+        aligned.reject = Some(Reject::new(DROPPED, why));
+        return Ok(());
+    }
+    let Some(text) = segment.item.fields.text(CORRECTED) else { return Ok(()) };
+    let (alphabet, values, placed) = heard(std::slice::from_ref(segment), context)?;
+    if let [placed] = &placed[..] {
+        *aligned = align_text(&values, &alphabet, placed, text);
+    }
+    Ok(())
+}
+
+/// The alphabet, and the emissions of segments in a row with their places.
+fn heard(
+    segments: &[Placed],
+    context: &mut dyn Context,
+) -> Result<(Alphabet, Vec<f32>, Vec<Segment>), StageError> {
+    let alphabet: Alphabet = match segments.first().and_then(|one| one.item.fields.text("alphabet"))
+    {
+        Some(alphabet) => serde_json::from_str(alphabet)
+            .map_err(|error| StageError::failed(format!("`alphabet` is damaged: {error}")))?,
+        None => {
+            return Err(StageError::failed("segments have no `alphabet`, which `asr.emit` gives"));
+        }
+    };
+    let symbols = alphabet.symbols.len();
+    let (mut values, mut placed) = (Vec::new(), Vec::new());
+    for segment in segments {
+        let id = &segment.item.id;
+        let damaged = |what: String| StageError::failed(format!("the emissions of `{id}`: {what}"));
+        let array = npy::read_halves(&context.read(&segment.emissions)?)
+            .map_err(|error| damaged(error.to_string()))?;
+        let [frames, columns] = array.shape[..] else {
+            return Err(damaged("not two dimensions".to_owned()));
+        };
+        if columns != symbols as u64 || alphabet.blank >= symbols {
+            return Err(damaged(format!("{columns} symbols where the alphabet has {symbols}")));
+        }
+        values.extend(array.values);
+        let frames = frames as usize;
+        let Placed { start, seconds, hop, .. } = *segment;
+        placed.push(Segment { frames, start, seconds, hop });
+    }
+    Ok((alphabet, values, placed))
 }
 
 fn read_text(segments: &[Placed], context: &mut dyn Context) -> Result<Text, StageError> {

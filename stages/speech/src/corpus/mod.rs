@@ -5,7 +5,7 @@
 //! meaningless is a [`CorpusError`].
 
 pub mod columns;
-mod corrections;
+pub mod corrections;
 pub mod cues;
 mod error;
 pub mod folder;

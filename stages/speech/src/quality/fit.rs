@@ -2,6 +2,8 @@
 
 use stage_core::{Context, Item, ItemJob, Job, Output, Reject, Setup, StageError};
 
+use crate::corpus::corrections::CORRECTED;
+
 /// The measures of a segment, and their limits.
 struct Fit {
     min_worst: f64,
@@ -32,6 +34,11 @@ impl ItemJob for Fit {
 
 impl Fit {
     fn judge(&self, item: &Item) -> Result<Output, Reject> {
+        if item.fields.text(CORRECTED).is_some() {
+            let mut output = Output::default();
+            output.note("texts of a person", 1);
+            return Ok(output);
+        }
         let measure = |name: &str| {
             item.fields.number(name).filter(|value| !value.is_nan()).ok_or_else(|| {
                 let reason = format!("it has no `{name}`, which `text.align` gives");
@@ -69,6 +76,20 @@ mod tests {
         let fields = names.into_iter().zip(values.map(Value::Number)).collect();
         let fit = Fit { min_worst: -1.5, edge_letter: 0.3, slowest: 4.0, fastest: 25.0 };
         fit.judge(&Item::new("a", fields)).map_err(|reject| reject.reason)
+    }
+
+    #[test]
+    fn the_text_of_a_person_passes_with_any_measures() {
+        let fit = Fit { min_worst: -1.5, edge_letter: 0.3, slowest: 4.0, fastest: 25.0 };
+        let fields = [
+            ("align_worst", Value::Number(-9.0)),
+            ("align_edge", Value::Number(0.0)),
+            ("letters_per_second", Value::Number(90.0)),
+        ];
+        let mut item = Item::new("a", fields.into_iter().collect());
+        assert!(fit.judge(&item).is_err());
+        item.fields.set(CORRECTED, Value::text("Yes."));
+        assert_eq!(fit.judge(&item).unwrap().notes, [("texts of a person".to_owned(), 1)]);
     }
 
     #[test]

@@ -166,6 +166,41 @@ fn an_edit_of_a_recording_redoes_the_segments_that_it_touches() {
 }
 
 #[test]
+fn a_corrected_text_makes_a_clip_of_a_quarantined_segment_and_nothing_is_heard_again() {
+    let project = done();
+    let places: BTreeMap<String, Value> = items(&project, "segments", &[])
+        .into_iter()
+        .map(|item| (item["id"].as_str().unwrap().to_owned(), item))
+        .collect();
+    // A segment with one sentence, of which the text has another word.
+    let truth = truth(&project);
+    let rejected = items(&project, "fitting", &["--quarantined"]);
+    let (id, said) = rejected
+        .iter()
+        .find_map(|item| {
+            let id = item["id"].as_str().unwrap();
+            let number = |name: &str| places[id][name].as_f64().unwrap();
+            let times = number("start")..number("start") + number("seconds");
+            let is_inside = |said: &&Said| {
+                places[id]["recording"] == *said.recording && times.contains(&said.middle)
+            };
+            let inside: Vec<&Said> = truth.iter().filter(is_inside).collect();
+            let is_wrong = |said: &Said| said.fault.as_deref() == Some("wrong-word");
+            (inside.len() == 1 && is_wrong(inside[0])).then(|| (id.to_owned(), inside[0]))
+        })
+        .unwrap();
+    let line = format!("segment,action,text,at,with\n{id},text,{},,\n", said.text);
+    project.write("book/corrections.csv", line);
+    let ran = run(&project, &[]);
+    let executed = ran.executed();
+    assert_eq!((executed["corrected"], executed["aligned"], executed["fitting"]), (1, 1, 1));
+    assert!(!executed.contains_key("heard_at") && !executed.contains_key("heard"), "{executed:?}");
+    let clips = items(&project, "clips", &[]);
+    let clip = clips.iter().find(|clip| clip["id"] == id.as_str()).unwrap();
+    assert_eq!(clip["text"], said.text.as_str());
+}
+
+#[test]
 fn the_report_draws_a_timeline_of_each_recording_on_a_phone_too() {
     let project = done();
     project.printed(&["report", "book"]);

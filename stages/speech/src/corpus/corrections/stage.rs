@@ -1,0 +1,279 @@
+//! `corpus.corrections`: applies the table of a person to segments.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::catalogue::corpus as kinds;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{
+    Blob, Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, Output,
+    PortOutput, Reject, Setup, StageError, Value,
+};
+
+use super::apply::{Corrected, Scissors, Segment, Trouble, apply};
+use super::sound::{self, Piece};
+use super::table::{Correction, Table};
+use super::{CORRECTED, DROPPED, name};
+use crate::audio::wav;
+
+const WHY: &str = "the table of corrections drops it";
+/// What is known of the sound of a whole segment, and not of its parts.
+const OF_THE_WHOLE: [&str; 12] = [
+    "text",
+    "words",
+    "transcript",
+    "emissions",
+    "alphabet",
+    "hop",
+    "align_mean",
+    "align_worst",
+    "align_edge",
+    "letters_per_second",
+    CORRECTED,
+    DROPPED,
+];
+
+struct Corrections {
+    table: Table,
+    /// Dropped segments go on with a mark.
+    marks: bool,
+}
+
+pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    let table = match setup.files.get("table") {
+        Some(blob) => Table::read(&context.read(blob)?).map_err(StageError::failed)?,
+        None => Table::default(),
+    };
+    let marks = setup.parameters.text("drops")? == kinds::MARK;
+    Ok(Job::Gather(Box::new(Corrections { table, marks })))
+}
+
+/// An item, or a part of one, or several joined.
+#[derive(Clone)]
+struct Part {
+    /// The item that it has its fields from.
+    at: usize,
+    recording: Option<Arc<str>>,
+    name: String,
+    start: f64,
+    seconds: f64,
+    audio: Option<Arc<Blob>>,
+    is_new: bool,
+}
+
+impl Part {
+    fn of(at: usize, item: &Item) -> Part {
+        let number = |name: &str| item.fields.number(name).filter(|number| number.is_finite());
+        let audio = item.fields.blob("audio").cloned();
+        let place = (item.fields.get("recording"), number("start"), number("seconds"));
+        let (recording, start, seconds) = match place {
+            (Some(Value::Text(recording)), Some(start), Some(seconds)) => {
+                (Some(recording.clone()), start, seconds)
+            }
+            _ => (None, 0.0, 0.0),
+        };
+        let name = audio.as_ref().map(|audio| name(&audio.digest)).unwrap_or_default();
+        Part { at, recording, name, start, seconds, audio, is_new: false }
+    }
+
+    fn with(&self, (audio, seconds): (Arc<Blob>, f64), start: f64) -> Part {
+        let name = name(&audio.digest);
+        Part { name, start, seconds, audio: Some(audio), is_new: true, ..self.clone() }
+    }
+}
+
+impl Segment for Part {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn place(&self) -> Option<(&str, f64, f64)> {
+        let recording = self.recording.as_deref()?;
+        Some((recording, self.start, self.start + self.seconds))
+    }
+}
+
+struct Cutter<'c>(&'c mut dyn Context);
+
+impl Scissors<Part> for Cutter<'_> {
+    type Fault = StageError;
+
+    fn split(&mut self, part: &Part, at: f64) -> Result<Option<[Part; 2]>, StageError> {
+        let Some(audio) = &part.audio else { return Ok(None) };
+        let mut sink = HashSink::default();
+        sink.digest("split", &audio.digest);
+        sink.number("at", at);
+        let made = self.made(&sink.finish(), |context| {
+            let parts = sound::split(&context.read(audio)?, at).map_err(StageError::failed)?;
+            Ok(parts.map(Vec::from).unwrap_or_default())
+        })?;
+        let parts = <[_; 2]>::try_from(made).ok();
+        Ok(parts.map(|[first, second]| {
+            let behind = part.start + first.1;
+            [part.with(first, part.start), part.with(second, behind)]
+        }))
+    }
+
+    fn join(&mut self, one: &Part, other: &Part) -> Result<Option<Part>, StageError> {
+        let (Some(first), Some(second)) = (&one.audio, &other.audio) else { return Ok(None) };
+        let mut sink = HashSink::default();
+        sink.digest("join", &first.digest);
+        sink.digest("with", &second.digest);
+        let made = self.made(&sink.finish(), |context| {
+            let (first, second) = (context.read(first)?, context.read(second)?);
+            let joined = sound::join(&first, &second).map_err(StageError::failed)?;
+            Ok(joined.into_iter().collect())
+        })?;
+        Ok(made.into_iter().next().map(|joined| one.with(joined, one.start)))
+    }
+}
+
+impl Cutter<'_> {
+    /// Sounds with their lengths, remembered for the next run.
+    fn made(
+        &mut self,
+        key: &Digest,
+        make: impl FnOnce(&mut dyn Context) -> Result<Vec<Piece>, StageError>,
+    ) -> Result<Vec<(Arc<Blob>, f64)>, StageError> {
+        let fields = |at: usize| (format!("audio{at}"), format!("seconds{at}"));
+        let known = match self.0.recall(key)? {
+            Some(known) => known,
+            None => {
+                let mut output = Output::default();
+                for (at, piece) in make(self.0)?.into_iter().enumerate() {
+                    let (audio, seconds) = fields(at);
+                    output = output
+                        .with(audio, NewValue::bytes(wav::KIND, piece.bytes))
+                        .with(seconds, NewValue::Number(piece.seconds));
+                }
+                self.0.remember(key, output)?
+            }
+        };
+        let found = (0..).map(fields).map_while(|(audio, seconds)| {
+            Some((known.blob(&audio)?.clone(), known.number(&seconds)?))
+        });
+        Ok(found.collect())
+    }
+}
+
+/// The number of each outcome, for the notes.
+#[derive(Default)]
+struct Counts {
+    corrected: u64,
+    dropped: u64,
+    cut: u64,
+    without_text: u64,
+}
+
+impl GatherJob for Corrections {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let parts = items.iter().enumerate().map(|(at, item)| Part::of(at, item)).collect();
+        let applied = apply(&self.table, parts, &mut Cutter(context));
+        let applied = applied.map_err(|trouble| match trouble {
+            Trouble::Scissors(error) => error,
+            Trouble::Circle(_) => StageError::failed(trouble.to_string()),
+        })?;
+        let mut counts = Counts::default();
+        let (mut kept, mut rejects) = (Vec::new(), Vec::new());
+        let mut ids: HashSet<String> =
+            applied.segments.iter().filter(|one| !one.segment.is_new).map(id_of(items)).collect();
+        for one in &applied.segments {
+            match self.output(items, one, &mut ids, &mut counts) {
+                Some(item) => kept.push(item),
+                // A part is no item that could be set aside.
+                None if one.segment.is_new => {}
+                None => rejects.push((one.segment.at, Reject::new(DROPPED, WHY))),
+            }
+        }
+        rejects.sort_by_key(|(at, _)| *at);
+        context.set_aside("input", rejects)?;
+        let mut output = GatherOutput::default().with("output", PortOutput::Dataset(kept));
+        let unused = applied.unused.len() as u64;
+        for (note, count) in [
+            ("corrected texts", counts.corrected),
+            ("dropped segments", counts.dropped),
+            ("segments with other cuts", counts.cut),
+            ("parts without a text, left out", counts.without_text),
+            ("lines of corrections without a segment", unused),
+        ] {
+            if count > 0 {
+                output.notes.push((note.to_owned(), count));
+            }
+        }
+        Ok(output)
+    }
+}
+
+fn id_of<'a>(items: &'a [Item]) -> impl Fn(&Corrected<Part>) -> String + use<'a> {
+    |one| items[one.segment.at].id.to_string()
+}
+
+impl Corrections {
+    /// The item of a segment; None if it is dropped.
+    fn output(
+        &self,
+        items: &[Item],
+        one: &Corrected<Part>,
+        ids: &mut HashSet<String>,
+        counts: &mut Counts,
+    ) -> Option<NewItem> {
+        let Corrected { segment: part, correction } = one;
+        let item = &items[part.at];
+        let mut new = match part.is_new {
+            true => {
+                counts.cut += 1;
+                cut(item, part, ids)?
+            }
+            false => NewItem::kept(item),
+        };
+        match correction {
+            Some(Correction::Text(text)) => {
+                counts.corrected += 1;
+                new = new
+                    .with("text", NewValue::Text(text.clone()))
+                    .with(CORRECTED, NewValue::Text(text.clone()));
+            }
+            Some(Correction::Drop) => {
+                counts.dropped += 1;
+                if !self.marks {
+                    return None;
+                }
+                new = new.with(DROPPED, NewValue::Text(WHY.to_owned()));
+            }
+            _ if part.is_new && item.fields.get("text").is_some() => {
+                counts.without_text += 1;
+                return None;
+            }
+            _ => {}
+        }
+        Some(new)
+    }
+}
+
+/// A part as an item, with an id that no other one has.
+fn cut(item: &Item, part: &Part, ids: &mut HashSet<String>) -> Option<NewItem> {
+    let own = item.fields.blob("audio").map(|audio| name(&audio.digest));
+    // The id of a segment is its recording and the name of its sound.
+    let is_own = |last: &str| own.as_ref().is_some_and(|own| last.starts_with(own.as_str()));
+    let above = match item.id.rsplit_once('/') {
+        Some((above, last)) if is_own(last) => above,
+        _ => &*item.id,
+    };
+    let mut numbers = (2..).map(|number| format!("{above}/{}-{number}", part.name));
+    let plain = format!("{above}/{}", part.name);
+    let id = std::iter::once(plain).chain(&mut numbers).find(|id| !ids.contains(id))?;
+    ids.insert(id.clone());
+    let mut new = NewItem { id, ..NewItem::kept(item) };
+    new.values.retain(|(name, _)| !OF_THE_WHOLE.contains(&name.as_str()));
+    new = new.with("audio", NewValue::Kept(Value::Blob(part.audio.clone()?)));
+    if part.recording.is_some() {
+        new = new.with("start", NewValue::Number(part.start));
+    }
+    Some(new.with("seconds", NewValue::Number(part.seconds)))
+}

@@ -1,0 +1,310 @@
+//! The table of corrections: a line for each segment, in CSV, sorted by the names of segments.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use csv::StringRecord;
+
+const SEGMENT: &str = "segment";
+const ACTION: &str = "action";
+const TEXT: &str = "text";
+const AT: &str = "at";
+const WITH: &str = "with";
+/// The columns of a new table. Others are remarks.
+const COLUMNS: [&str; 5] = [SEGMENT, ACTION, TEXT, AT, WITH];
+/// Lines that git leaves in a file when two people changed the same place.
+const CONFLICT: [&str; 3] = ["<<<<<<<", "=======", ">>>>>>>"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Correction {
+    /// The text that is said.
+    Text(String),
+    Drop,
+    /// Two segments instead, cut after this time in seconds.
+    Split {
+        at: f64,
+    },
+    /// One segment with the next one of the recording, which has this name if one is given.
+    Join {
+        with: Option<String>,
+    },
+}
+
+impl fmt::Display for Correction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Correction::Text(text) => write!(formatter, "text {text:?}"),
+            Correction::Drop => write!(formatter, "`drop`"),
+            Correction::Split { at } => write!(formatter, "`split` at {at} s"),
+            Correction::Join { with: Some(with) } => write!(formatter, "`join` with `{with}`"),
+            Correction::Join { with: None } => write!(formatter, "`join` with the next one"),
+        }
+    }
+}
+
+impl Correction {
+    fn action(&self) -> &'static str {
+        match self {
+            Correction::Text(_) => "text",
+            Correction::Drop => "drop",
+            Correction::Split { .. } => "split",
+            Correction::Join { .. } => "join",
+        }
+    }
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub correction: Correction,
+    /// The id of the segment as it is written, maybe with its recording in front.
+    pub segment: String,
+    /// The line of the file; 0 for a new one.
+    pub number: u64,
+    /// The cells of columns that are remarks, by the place of the column.
+    remarks: BTreeMap<usize, String>,
+}
+
+/// Corrections by the name of the segment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    columns: Vec<String>,
+    lines: BTreeMap<String, Line>,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table { columns: COLUMNS.map(str::to_owned).to_vec(), lines: BTreeMap::new() }
+    }
+}
+
+impl Table {
+    /// Reads a table.
+    ///
+    /// # Errors
+    ///
+    /// The line, and what is wrong with it. Two different lines for one segment are an error, which
+    /// names both.
+    pub fn read(bytes: &[u8]) -> Result<Table, String> {
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        let mut reader =
+            csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(bytes);
+        let damaged = |error: csv::Error| format!("the table of corrections: {error}");
+        let mut columns: Vec<String> =
+            reader.headers().map_err(damaged)?.iter().map(str::to_owned).collect();
+        if columns.iter().all(String::is_empty) {
+            return Ok(Table::default());
+        }
+        if !columns.iter().any(|column| column == SEGMENT) {
+            return Err(format!("the table of corrections has no column `{SEGMENT}`"));
+        }
+        let missing = COLUMNS.iter().filter(|own| !columns.iter().any(|column| column == *own));
+        let missing: Vec<String> = missing.map(|own| (*own).to_owned()).collect();
+        columns.extend(missing);
+        let mut table = Table { columns, lines: BTreeMap::new() };
+        for record in reader.records() {
+            let record = record.map_err(damaged)?;
+            let number = record.position().map_or(0, csv::Position::line);
+            let line = table.line_of(&record, number)?;
+            table.add(line)?;
+        }
+        Ok(table)
+    }
+
+    fn line_of(&self, record: &StringRecord, number: u64) -> Result<Line, String> {
+        let cell = |name: &str| {
+            let at = self.columns.iter().position(|column| column == name);
+            at.and_then(|at| record.get(at)).unwrap_or_default()
+        };
+        let segment = cell(SEGMENT).to_owned();
+        let told = |what: String| Err(format!("line {number} of the corrections {what}"));
+        if CONFLICT.iter().any(|mark| record.get(0).unwrap_or_default().starts_with(mark)) {
+            return told(
+                "is a conflict mark of git: keep the right lines and remove it".to_owned(),
+            );
+        }
+        if name_of(&segment).is_empty() {
+            return told("names no segment".to_owned());
+        }
+        let correction = match (cell(ACTION), cell(TEXT)) {
+            ("drop", _) => Correction::Drop,
+            ("split", _) => match cell(AT).parse::<f64>() {
+                Ok(at) if at.is_finite() && at > 0.0 => Correction::Split { at },
+                _ => return told(format!("splits at `{}`, expected seconds in `at`", cell(AT))),
+            },
+            ("join", _) => {
+                let with = Some(name_of(cell(WITH))).filter(|with| !with.is_empty());
+                Correction::Join { with }
+            }
+            ("" | "text", "") => return told("has neither a text nor an action".to_owned()),
+            ("" | "text", text) => Correction::Text(text.to_owned()),
+            (other, _) => {
+                let known = "expected `text`, `drop`, `split` or `join`";
+                return told(format!("has the action `{other}`, {known}"));
+            }
+        };
+        let cells = record.iter().enumerate().filter(|(at, _)| self.is_remark(*at));
+        let remarks = cells.map(|(at, cell)| (at, cell.to_owned())).collect();
+        Ok(Line { correction, segment, number, remarks })
+    }
+
+    fn is_remark(&self, column: usize) -> bool {
+        self.columns.get(column).is_some_and(|name| !COLUMNS.contains(&name.as_str()))
+    }
+
+    fn add(&mut self, line: Line) -> Result<(), String> {
+        let name = name_of(&line.segment);
+        match self.lines.get(&name) {
+            Some(known) if known.correction != line.correction => Err(format!(
+                "lines {} and {} of the corrections differ for `{name}`: {}, and {}; keep one of \
+                 them",
+                known.number, line.number, known.correction, line.correction
+            )),
+            // Two people may have made the same correction.
+            Some(_) => Ok(()),
+            None => {
+                self.lines.insert(name, line);
+                Ok(())
+            }
+        }
+    }
+
+    /// The table as a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer of CSV.
+    pub fn write(&self) -> Result<Vec<u8>, String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let failed = |error: csv::Error| format!("the table of corrections: {error}");
+        writer.write_record(&self.columns).map_err(failed)?;
+        for line in self.lines.values() {
+            let cells = self.columns.iter().enumerate().map(|(at, column)| {
+                let remark = || line.remarks.get(&at).cloned().unwrap_or_default();
+                cell(line, column).unwrap_or_else(remark)
+            });
+            writer.write_record(cells).map_err(failed)?;
+        }
+        writer.into_inner().map_err(|error| error.to_string())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Correction> {
+        self.lines.get(name).map(|line| &line.correction)
+    }
+
+    /// The correction of a segment, with its name as it is stored here.
+    pub fn line(&self, name: &str) -> Option<(&str, &Correction)> {
+        let (name, line) = self.lines.get_key_value(name)?;
+        Some((name, &line.correction))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub fn lines(&self) -> impl ExactSizeIterator<Item = (&str, &Line)> {
+        self.lines.iter().map(|(name, line)| (name.as_str(), line))
+    }
+
+    /// Corrects a segment, by its id. Its remarks stay. Returns its line from before.
+    pub fn set(&mut self, segment: &str, correction: Correction) -> Option<Line> {
+        let name = name_of(segment);
+        let before = self.lines.get(&name).cloned();
+        let remarks = before.as_ref().map(|line| line.remarks.clone()).unwrap_or_default();
+        let segment = match segment.rsplit_once('/') {
+            Some((recording, _)) => format!("{recording}/{name}"),
+            None => name.clone(),
+        };
+        self.lines.insert(name, Line { correction, segment, number: 0, remarks });
+        before
+    }
+
+    /// Puts a line in the place of another one, or removes it. Returns the one from before.
+    pub fn put(&mut self, name: &str, line: Option<Line>) -> Option<Line> {
+        match line {
+            Some(line) => self.lines.insert(name.to_owned(), line),
+            None => self.lines.remove(name),
+        }
+    }
+}
+
+/// The cell of a column that the table knows.
+fn cell(line: &Line, column: &str) -> Option<String> {
+    let correction = &line.correction;
+    Some(match (column, correction) {
+        (SEGMENT, _) => line.segment.clone(),
+        (ACTION, _) => correction.action().to_owned(),
+        (TEXT, Correction::Text(text)) => text.clone(),
+        (AT, Correction::Split { at }) => at.to_string(),
+        (WITH, Correction::Join { with }) => with.clone().unwrap_or_default(),
+        (TEXT | AT | WITH, _) => String::new(),
+        _ => return None,
+    })
+}
+
+/// The name of a segment by its sound: its id without the recording, and without the number that
+/// tells equal sounds apart.
+pub fn name_of(id: &str) -> String {
+    let name = id.rsplit('/').next().unwrap_or_default();
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match name.rsplit_once('-') {
+        Some((sound, number)) if !sound.is_empty() && is_number(number) => sound.to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read(text: &str) -> Table {
+        Table::read(text.as_bytes()).unwrap()
+    }
+
+    fn refused(lines: &str) -> String {
+        Table::read(format!("segment,action,text,at,with\n{lines}").as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn a_table_survives_being_read_and_written() {
+        let text = "segment,action,text,at,with\n\
+            r/aaaa,text,\"Yes, \"\"indeed\"\".\",,\n\
+            r/bbbb,drop,,,\n\
+            r/cccc,split,,1.25,\n\
+            r/dddd,join,,,eeee\n";
+        assert_eq!(String::from_utf8(read(text).write().unwrap()).unwrap(), text);
+        assert_eq!(read("").write().unwrap(), b"segment,action,text,at,with\n");
+        assert_eq!(Table::default(), read("segment,action,text,at,with\n"));
+    }
+
+    #[test]
+    fn lines_are_sorted_by_name_and_remarks_stay() {
+        let mut table = read("who,segment,text\nann,z/aaaa,No.\nbob,a/bbbb,Yes.\n");
+        assert_eq!(table.get("aaaa"), Some(&Correction::Text("No.".to_owned())));
+        table.set("a/bbbb-2", Correction::Drop);
+        table.set("x/abab", Correction::Join { with: None });
+        let written = String::from_utf8(table.write().unwrap()).unwrap();
+        let expected = "who,segment,text,action,at,with\nann,z/aaaa,No.,text,,\n\
+            ,x/abab,,join,,\nbob,a/bbbb,,drop,,\n";
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        assert!(refused("a,,x,,\nb,,,,\n").contains("line 3 of the corrections has neither"));
+        assert!(refused("a,sing,x,,\n").contains("has the action `sing`"));
+        assert!(refused("a,split,,later,\n").contains("splits at `later`"));
+        assert!(refused("a,split,,-1,\n").contains("splits at `-1`"));
+        assert!(refused(",drop,,,\n").contains("line 2 of the corrections names no segment"));
+        assert!(
+            refused("<<<<<<< HEAD\na,drop,,,\n").contains("line 2 of the corrections is a conf")
+        );
+        let two = refused("a,,x,,\nb,drop,,,\nr/a,,y,,\n");
+        assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
+        assert!(two.contains("text \"x\", and text \"y\""), "{two}");
+        assert!(Table::read(b"clip,text\na,b\n").unwrap_err().contains("no column `segment`"));
+        // Two people may have made the same correction.
+        assert_eq!(read("segment,text\na,x\nr/a,x\n").lines().len(), 1);
+    }
+}
