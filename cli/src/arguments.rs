@@ -9,6 +9,7 @@ use super::templates::{self, Template};
 mod common;
 mod rate;
 mod remote;
+mod review;
 mod submit;
 mod voice;
 
@@ -16,6 +17,7 @@ use common::duration;
 pub use common::{ManifestArgument, ManifestOption, Settings};
 pub use rate::Rate;
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
+pub use review::Review;
 pub use submit::Submit;
 pub use voice::{Card, Say, Serve, VoiceOptions};
 
@@ -126,6 +128,13 @@ pub enum Command {
     /// beside the manifest, before the next pair is shown; the same command continues an unfinished
     /// test. Only this machine can connect, with the printed token. Ctrl-C ends it.
     Rate(Rate),
+    /// Listen to doubtful clips on a local page, and correct them with the keyboard.
+    ///
+    /// Lists the clips of a stage, the most doubtful first, and plays them with their words, waveform
+    /// and spectrogram. Corrected texts, drops, splits and joins go at once into the table of the
+    /// stage `corpus.corrections`, and the next run does only what they change. The page is for this
+    /// machine and needs the printed address. Ctrl-C ends the review.
+    Review(Review),
     /// Write the card of a model for a hub: licences, origin, parameters, measures.
     ///
     /// Licences are those of all assets that the model derives from. The contents come from the

@@ -197,7 +197,7 @@ pub fn open_store(program: &Program, project: &Project, cache: &Cache) -> Result
 }
 
 /// Parses `stage` or `stage.port`.
-fn output_port<'a>(
+pub fn output_port<'a>(
     project: &'a Project,
     name: &str,
 ) -> Result<(&'a StageSpec, &'static str), CliError> {
@@ -218,7 +218,7 @@ fn output_port<'a>(
 }
 
 /// The current output of the stage, or else its last one.
-fn outcome(
+pub fn outcome(
     program: &Program,
     project: &Project,
     cache: &Cache,
@@ -279,7 +279,7 @@ fn set_aside(
 }
 
 /// The outcome of a stage that is up to date.
-fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliError> {
+pub fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliError> {
     match (stage.verdict, &stage.known.keyed) {
         (Verdict::Fresh, Some(keyed)) => {
             let record = history::outcome_of(cache, &keyed.digest)?;
@@ -292,7 +292,7 @@ fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliE
 }
 
 /// The run that last brought the stage to an outcome, and that outcome.
-fn earlier(
+pub fn earlier(
     project: &Project,
     cache: &Cache,
     spec: &StageSpec,

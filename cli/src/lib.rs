@@ -35,6 +35,7 @@ mod remote_choice;
 mod replay;
 mod report;
 mod retry;
+mod review;
 mod run;
 mod say;
 mod serve;
@@ -161,6 +162,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Say(arguments) => say::say(program, arguments, output),
         Command::Serve(arguments) => serve::serve(program, arguments, output),
         Command::Rate(arguments) => rate::rate(program, arguments, output),
+        Command::Review(arguments) => review::review(program, arguments, output),
         Command::Card(arguments) => card::write(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),

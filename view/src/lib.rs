@@ -20,6 +20,7 @@ pub mod paint;
 pub mod plan;
 pub mod rate;
 pub mod report;
+pub mod review;
 pub mod summary;
 pub mod table;
 pub mod voices;
