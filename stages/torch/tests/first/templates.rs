@@ -55,6 +55,28 @@ impl Journey {
         names
     }
 
+    /// These models are in one table, with paired differences and their intervals, and the page
+    /// shows a row for each.
+    fn assert_compares(&self, names: &[&str]) {
+        let gain: serde_json::Value =
+            serde_json::from_slice(&self.project.read("voice/out/gain.json")).unwrap();
+        let models = gain["models"].as_array().unwrap();
+        let found: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
+        assert_eq!(found, names);
+        for model in models {
+            let figure = &model["measures"]["mean(longest_silence)"]["difference"];
+            let (low, high) = (figure["low"].as_f64().unwrap(), figure["high"].as_f64().unwrap());
+            let value = figure["value"].as_f64().unwrap();
+            assert!(low <= value && value <= high, "{figure}");
+            assert!(model["id"] != "base" || (low, high) == (0.0, 0.0), "{figure}");
+        }
+        self.project.printed(&self.arguments(&["report"]));
+        let mut browser = Browser::open(&self.project.file("voice/report.html"));
+        let rows = "[...document.querySelectorAll('#gain tbody tr')]\
+            .map(row => row.querySelector('th, td').innerText.trim())";
+        assert_eq!(browser.evaluate(rows), serde_json::json!(names));
+    }
+
     /// The page has no errors, plays something, and shows all of these.
     fn assert_report_shows(&self, parts: &[&str]) {
         self.project.printed(&self.arguments(&["report"]));
@@ -120,13 +142,7 @@ fn fish_speech_speaks_finnish() {
     // As the extraction of the original leaves them: beside the clips, in 64-bit integers.
     let tokens = journey.project.read("voice/out/tokens/eero/eero_01.npy");
     assert!(String::from_utf8_lossy(&tokens[..64]).contains("'descr': '<i8'"));
-    // Three models in one table, on the page and as JSON.
-    let gain: serde_json::Value =
-        serde_json::from_slice(&journey.project.read("voice/out/gain.json")).unwrap();
-    let models = gain["models"].as_array().unwrap().iter().map(|model| model["id"].as_str());
-    assert_eq!(models.collect::<Vec<_>>(), [Some("base"), Some("finnish"), Some("merged")]);
-    let figure = &gain["models"][2]["measures"]["mean(longest_silence)"]["difference"];
-    assert!(figure["low"].as_f64() <= figure["high"].as_f64(), "{figure}");
+    journey.assert_compares(&["base", "finnish", "merged"]);
     journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models beside base, 2 sentences"]);
 }
 
@@ -141,6 +157,7 @@ fn mms_speaks_gujarati() {
     assert_eq!(journey.travel("heard"), ["001.wav", "002.wav", "003.wav"]);
     assert!(!journey.project.names("voice/out/auditions").is_empty());
     assert!(journey.project.names("voice/out/voice").contains(&"vocab.json".to_owned()));
+    journey.assert_compares(&["base", "trained"]);
     journey.assert_report_shows(&["CC-BY-NC-4.0", "Held-out loss", "models beside base"]);
 }
 
