@@ -16,6 +16,7 @@ mod error;
 mod export;
 mod graph;
 mod guard;
+mod hub;
 mod init;
 mod interrupt;
 mod items;

@@ -31,6 +31,7 @@ use super::arguments::{self, Settings};
 use super::deliver;
 use super::error::{CliError, Exit, diagnostic};
 use super::jobs;
+use super::hub;
 use super::project::{Program, Project};
 use super::remote::require_usable;
 
@@ -190,6 +191,9 @@ pub fn plan(
     output.write_all(text.render().as_bytes())?;
     let jobs = jobs::planned(&project.pipeline, &estimate);
     output.write_all(jobs::planned_text(&jobs, program.terminal.data).as_bytes())?;
+    for line in hub::to_come(&project, &targets) {
+        writeln!(output, "{}", program.terminal.data.fold(&line, 2))?;
+    }
     for line in allowances(&project, &cache)? {
         writeln!(output, "{}", program.terminal.data.fold(&line, 2))?;
     }

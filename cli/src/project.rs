@@ -17,6 +17,7 @@ use view::escape::clean;
 
 use super::arguments::{CacheLocation, Settings};
 use super::error::CliError;
+use super::hub;
 use super::output::Output;
 use super::remote_choice::chosen;
 use super::terminal::Terminal;
@@ -88,7 +89,7 @@ impl Program {
             kind => kind,
         };
         let mut project = load_with(&self.catalogue, manifest, settings, &kind)?;
-        project.pipeline.absent = absent.into_inner();
+        project.pipeline.absent.extend(absent.into_inner());
         Ok(project)
     }
 
@@ -203,6 +204,7 @@ fn load_with(
     let loaded = manifest::load(&text, &file, catalogue, &options, file_kind).map_err(Box::new)?;
     let mut pipeline = loaded.pipeline;
     pipeline.remote = chosen(settings, pipeline.remote.take())?;
+    hub::settle(&mut pipeline, &cache_folder);
     Ok(Project { pipeline, warnings: loaded.warnings, cache_folder })
 }
 

@@ -21,6 +21,7 @@ use view::{Reporter, Reporters};
 
 use super::arguments::Run;
 use super::error::{CliError, Exit};
+use super::hub;
 use super::interrupt::{self, Shared};
 use super::outlet::Outlet;
 use super::project::{Program, Project};
@@ -54,9 +55,10 @@ fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, C
 
 fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let start = program.began;
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let mut project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
+    hub::bring(program, &mut project, &targets)?;
     let cache = program.open(&project)?;
     let engine = program.engine_for(&project, &cache, arguments.threads, arguments.verify)?;
     let stop = StopFlag::default();

@@ -14,6 +14,7 @@ use view::escape::clean;
 use super::arguments;
 use super::deliver::absolute;
 use super::error::{CliError, Exit};
+use super::hub;
 use super::jobs::submitted_line;
 use super::plan::make;
 use super::project::{Program, Project, manifest_file};
@@ -24,9 +25,11 @@ pub fn submit(
     arguments: &arguments::Submit,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let mut project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
+    // Not in the job, which may have a GPU.
+    hub::bring(program, &mut project, &targets)?;
     let spec = executor(&project.pipeline, arguments.on.as_deref())?;
     let cache = program.open(&project)?;
     let engine = program.engine_for(&project, &cache, None, false)?;

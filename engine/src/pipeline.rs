@@ -4,6 +4,7 @@
 //! edges only.
 
 mod executor;
+mod hub;
 mod tolerance;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use remote::{Address, Settings};
 use stage_core::{FieldType, Kind, Parameter, Parameters};
 
 pub use executor::{Adapter, ExecutorSpec, Slurm};
+pub use hub::{HubModel, SCHEME};
 pub use tolerance::Tolerance;
 
 /// The port that the items of an item stage arrive on.
@@ -36,7 +38,7 @@ pub struct Pipeline {
     pub remote: Option<RemoteSpec>,
     pub executors: BTreeMap<String, ExecutorSpec>,
     pub written: Written,
-    /// Missing paths of stages and assets; only a plan may have any.
+    /// Missing paths of stages and assets; only a plan may have any, and models that no target needs.
     pub absent: BTreeSet<Utf8PathBuf>,
 }
 
@@ -147,6 +149,10 @@ pub struct Asset {
     /// The path as written; relative to the manifest unless absolute.
     pub path: Utf8PathBuf,
     pub license: Option<String>,
+    /// The model of the Hugging Face Hub that it is.
+    pub hub: Option<HubModel>,
+    /// Its commit, if it is on this machine.
+    pub commit: Option<String>,
 }
 
 /// The work of a stage once its parameters are known.
@@ -256,6 +262,12 @@ impl StageSpec {
     /// The family of the model that the stage trains or uses, as its kind declares it.
     pub fn family(&self) -> Option<&'static dyn stage_families::Family> {
         self.kind.cost.family().and_then(stage_families::find)
+    }
+
+    /// Tests if an input of the stage is this asset.
+    pub fn uses_asset(&self, name: &str) -> bool {
+        let mut references = self.inputs.values().flat_map(|input| &input.references);
+        references.any(|reference| matches!(reference, Reference::Asset(asset) if asset == name))
     }
 
     pub fn upstream(&self) -> impl Iterator<Item = StageId> + '_ {

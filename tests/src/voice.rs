@@ -103,7 +103,7 @@ static LEARN: Kind = Kind {
     work: Work::Train,
     inputs: &[
         InputPort { reads: FieldSet::These(&[("text", FieldType::Text)]), ..InputPort::DATASET },
-        InputPort { name: "base", optional: true, ..InputPort::ARTIFACT },
+        InputPort { name: "base", optional: true, reads: FieldSet::All, ..InputPort::ARTIFACT },
     ],
     outputs: &[
         OutputPort { writes: &[("weights", FieldType::Blob)], ..OutputPort::ARTIFACT },

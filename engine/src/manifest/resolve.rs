@@ -23,7 +23,8 @@ use super::target::Targets;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
 use crate::pipeline::{
-    Asset, ITEMS, Input, KnownFields, Pipeline, Reference, StageId, StageSpec, Written,
+    Asset, HubModel, ITEMS, Input, KnownFields, Pipeline, Reference, SCHEME, StageId, StageSpec,
+    Written,
 };
 
 pub fn resolve(
@@ -107,6 +108,7 @@ fn assets(
     problems: &mut Collector,
 ) -> BTreeMap<String, Asset> {
     let path_parameter = plain("path", ParameterType::SourcePath, Unit::None);
+    let hub_parameter = plain("path", ParameterType::Text, Unit::None);
     let license_parameter = plain("license", ParameterType::Text, Unit::None);
     let mut assets = BTreeMap::new();
     for asset in written {
@@ -116,10 +118,20 @@ fn assets(
             Some(ParameterValue::Text(text)) => Some(text),
             _ => None,
         };
-        let path = asset.path.and_then(|node| checks.value(&path_parameter, &node, problems));
-        if let Some(ParameterValue::Text(path)) = path {
-            assets.insert(asset.name.value, Asset { path: Utf8PathBuf::from(path), license });
+        let Some(node) = asset.path else { continue };
+        let is_hub = node.text().is_some_and(|text| text.starts_with(SCHEME));
+        let parameter = if is_hub { &hub_parameter } else { &path_parameter };
+        let Some(ParameterValue::Text(path)) = checks.value(parameter, &node, problems) else {
+            continue;
+        };
+        let hub = HubModel::parse(&path);
+        if is_hub && hub.is_none() {
+            let message = format!("`{path}` names no model");
+            let help = "write `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`";
+            problems.add(Problem::new("bad_name", node.span, message).help(help));
         }
+        let path = Utf8PathBuf::from(path);
+        assets.insert(asset.name.value, Asset { path, license, hub, commit: None });
     }
     assets
 }

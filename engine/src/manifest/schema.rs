@@ -71,7 +71,10 @@ fn sections() -> Value {
                 "required": ["path"],
                 "additionalProperties": false,
                 "properties": {
-                    "path": { "description": "Relative to the manifest.", "type": "string" },
+                    "path": {
+                        "description": "Relative to the manifest, or a model of the Hugging Face Hub: `hf://OWNER/NAME@REVISION`.",
+                        "type": "string",
+                    },
                     "license": {
                         "description": "Travels to all that derives from it.",
                         "type": "string",

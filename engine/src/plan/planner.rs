@@ -432,7 +432,10 @@ impl<'a> Planner<'a> {
             if self.is_absent(&asset.path) {
                 continue;
             }
-            let fields = self.look_at(&asset.path, sink)?;
+            let mut fields = self.look_at(&asset.path, sink)?;
+            if let Some(commit) = &asset.commit {
+                fields.set(COMMIT, Value::text(commit.as_str()));
+            }
             self.assets.insert(name.clone(), fields);
         }
         for spec in self.pipeline.stages.iter().filter(|spec| wanted.contains(&spec.id)) {
@@ -505,6 +508,9 @@ impl<'a> Planner<'a> {
         saved
     }
 }
+
+/// The field with the commit of a model of the Hugging Face Hub: no file has this name.
+const COMMIT: &str = "/commit";
 
 fn asset_name(path: &Utf8PathBuf, entry: &StatEntry) -> String {
     let relative = entry.path.strip_prefix(path.as_str()).unwrap_or(&entry.path);

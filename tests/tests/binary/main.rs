@@ -5,6 +5,7 @@ mod archives;
 mod beginning;
 mod escapes;
 mod estimates;
+mod hub;
 mod killed;
 mod leftovers;
 mod moved;

@@ -1,0 +1,120 @@
+//! Models of `hf://`, which the program `hf` fetches. A script takes its place.
+
+use std::process::Output;
+
+use throstle_tests::{Project, RanProgram, command, voice};
+
+const FIRST: &str = "1111111111111111111111111111111111111111";
+const SECOND: &str = "2222222222222222222222222222222222222222";
+
+/// Takes the place of `hf`: the commit of `main` is in the file `main`, a file `broken` makes it fail.
+const FAKE: &str = r#"#!/bin/sh
+echo "$@" >> "$FAKE_HUB/calls"
+test ! -e "$FAKE_HUB/broken" || { echo "the network is down" >&2; exit 1; }
+revision=${3#--revision=}
+test "$revision" != main || revision=$(cat "$FAKE_HUB/main")
+folder=$FAKE_HUB/snapshots/$revision
+mkdir -p "$folder"
+printf 'the weights' > "$folder/model.bin"
+echo "$folder"
+"#;
+
+fn project(path: &str) -> Project {
+    let project = voice::project(3);
+    project.replace("pipeline.toml", "path = \"base.bin\"", &format!("path = \"{path}\""));
+    project.write("bin/hf", FAKE);
+    std::fs::set_permissions(
+        project.file("bin/hf"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    project.write("hub/main", FIRST);
+    project
+}
+
+fn throstle(project: &Project, arguments: &[&str]) -> Output {
+    let path = format!("{}:{}", project.file("bin").display(), std::env::var("PATH").unwrap());
+    let mut command = command("small_world", project.path(), arguments);
+    command.env("PATH", path).env("FAKE_HUB", project.file("hub")).output().unwrap()
+}
+
+fn run(project: &Project) -> RanProgram {
+    RanProgram::of(throstle(project, &["run", ".", "--json"]))
+}
+
+fn calls(project: &Project) -> Vec<String> {
+    let calls = std::fs::read_to_string(project.file("hub/calls")).unwrap_or_default();
+    calls.lines().map(str::to_owned).collect()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn a_model_comes_down_once_and_stays_at_its_commit() {
+    let project = project("hf://some/model");
+    let plan = told(&throstle(&project, &["plan", "."]));
+    assert!(plan.contains("`hf://some/model@main` comes down first (size unknown)"), "{plan}");
+    assert_eq!(calls(&project), [""; 0], "a plan fetches nothing");
+    let ran = run(&project);
+    assert_eq!((ran.code, ran.executed()["model"]), (Some(0), 1));
+    assert_eq!(calls(&project), ["download some/model --revision=main"]);
+    project.write("hub/main", SECOND);
+    run(&project).assert_nothing_done();
+    let plan = told(&throstle(&project, &["plan", "."]));
+    assert!(!plan.contains("comes down"), "{plan}");
+    // Somebody has emptied the folder of `hf`: the same commit comes again.
+    std::fs::remove_dir_all(project.file("hub/snapshots")).unwrap();
+    let plan = told(&throstle(&project, &["plan", "."]));
+    assert!(plan.contains("comes down first (11 B)"), "{plan}");
+    run(&project).assert_nothing_done();
+    let again = format!("download some/model --revision={FIRST}");
+    assert_eq!(calls(&project), ["download some/model --revision=main", &again]);
+}
+
+#[test]
+fn another_commit_is_another_model() {
+    let project = project(&format!("hf://some/model@{FIRST}"));
+    assert_eq!(run(&project).executed()["model"], 1);
+    project.replace("pipeline.toml", FIRST, SECOND);
+    assert_eq!(run(&project).executed()["model"], 1);
+    project.replace("pipeline.toml", SECOND, FIRST);
+    run(&project).assert_nothing_done();
+}
+
+#[test]
+fn a_transfer_that_breaks_off_is_resumed_by_the_next_run() {
+    let project = project("hf://some/model");
+    project.write("hub/broken", "");
+    let output = throstle(&project, &["run", "."]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let text = told(&output);
+    assert!(
+        text.contains("the network is down") && text.contains("the next run resumes"),
+        "{text}"
+    );
+    project.remove("hub/broken");
+    assert_eq!(run(&project).code, Some(0));
+    assert_eq!(calls(&project).len(), 2);
+}
+
+#[test]
+fn without_the_program_a_message_says_how_to_install_it() {
+    let project = project("hf://some/model");
+    project.remove("bin/hf");
+    let mut command = command("small_world", project.path(), &["run", "."]);
+    let output = command.env("PATH", project.file("bin")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("pip install -U huggingface_hub"), "{}", told(&output));
+    assert!(!project.file(".throstle/hub").exists());
+}
+
+#[test]
+fn a_name_that_is_none_is_a_mistake_in_the_manifest() {
+    let project = project("hf://model");
+    let output = throstle(&project, &["check", "."]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("hf://OWNER/NAME@REVISION"), "{}", told(&output));
+    assert_eq!(calls(&project), [""; 0]);
+}
