@@ -284,6 +284,11 @@ fn collect(
     let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let older_than = arguments.older_than.map(|seconds| seconds as i64);
     let garbage = remote.garbage(older_than).map_err(failed)?;
+    for name in &garbage.odd {
+        let name = clean(name);
+        program
+            .warn(&format!("`{name}` is not a file: `throstle remote verify --repair` removes it"));
+    }
     for name in &garbage.unused {
         writeln!(output, "{}", clean(name))?;
     }

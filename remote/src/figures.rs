@@ -39,6 +39,11 @@ impl Remote {
         Ok(all)
     }
 
+    /// The names of entries that are no files.
+    pub(crate) fn odd(&self) -> Result<Vec<String>, Trouble> {
+        self.place.odd().map_err(|refusal| self.give_up(refusal))
+    }
+
     pub fn figures(&self) -> Result<Figures, Trouble> {
         let mut figures = Figures::default();
         let mut packs = HashSet::new();

@@ -6,6 +6,7 @@ use cache::fs::{FileKind, Fs, FsError, Open, RealFs, beside};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::ErrorKind;
 
+use crate::layout;
 use crate::place::{Listed, Place, Refusal};
 
 #[derive(Debug)]
@@ -87,6 +88,32 @@ impl Folder {
         Ok(appeared)
     }
 
+    /// Tests if there is something else than a file.
+    fn is_odd(&self, name: &str) -> bool {
+        RealFs.metadata(&self.path(name)).is_ok_and(|about| !about.is_file())
+    }
+
+    fn odd_in(&self, folder: &str, found: &mut Vec<String>) -> Result<(), Refusal> {
+        let entries = match RealFs.read_dir(&self.path(folder)) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            other => other?,
+        };
+        for entry in entries {
+            let name = match folder {
+                "" => entry.name.clone(),
+                folder => format!("{folder}/{}", entry.name),
+            };
+            match entry.kind {
+                FileKind::Dir if layout::is_folder(&name) => self.odd_in(&name, found)?,
+                FileKind::File => {}
+                FileKind::Symlink if !self.is_odd(&name) => {}
+                _ if layout::is_own(&name) => found.push(name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn list_in(&self, folder: &str, found: &mut Vec<Listed>) -> Result<(), Refusal> {
         let entries = match RealFs.read_dir(&self.path(folder)) {
             Err(error) if error.is_not_found() => return Ok(()),
@@ -128,6 +155,7 @@ impl Place for Folder {
                 // An empty answer may only mean that the share is not mounted.
                 return self.require_folder().map(|()| None);
             }
+            Err(_) if self.is_odd(name) => return Ok(Some(Bytes::new())),
             // Such as a file in the place of the folder.
             Err(error) => {
                 self.require_folder()?;
@@ -180,8 +208,18 @@ impl Place for Folder {
         Ok(found)
     }
 
+    fn odd(&self) -> Result<Vec<String>, Refusal> {
+        self.require_folder()?;
+        let mut found = Vec::new();
+        self.odd_in("", &mut found)?;
+        Ok(found)
+    }
+
     fn remove(&self, name: &str) -> Result<(), Refusal> {
-        match RealFs.remove_file(&self.path(name)) {
+        let path = self.path(name);
+        let is_folder = RealFs.symlink_metadata(&path).is_ok_and(|about| about.is_dir());
+        let removed = if is_folder { RealFs.remove_dir(&path) } else { RealFs.remove_file(&path) };
+        match removed {
             Err(error) if error.is_not_found() => Ok(()),
             other => Ok(other?),
         }

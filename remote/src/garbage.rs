@@ -15,6 +15,8 @@ pub struct Collected {
     /// The names of unused files.
     pub unused: Vec<String>,
     pub bytes: u64,
+    /// The names of entries that are no files. They stay.
+    pub odd: Vec<String>,
 }
 
 /// Younger files may belong to a push that is still running.
@@ -106,7 +108,7 @@ impl Remote {
         };
         let mut unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();
         unused.sort_by_key(|name| rank(name));
-        Ok(Collected { unused, bytes })
+        Ok(Collected { unused, bytes, odd: self.odd()? })
     }
 
     pub fn remove(&self, collected: &Collected) -> Result<(), Trouble> {

@@ -69,6 +69,24 @@ pub fn log(name: &str) -> String {
     format!("{LOGS}/{name}")
 }
 
+/// Tests if a folder of this name is a part of a remote.
+pub fn is_folder(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('/').collect();
+    let is_digest = |part: &str| part.parse::<Digest>().is_ok();
+    match parts[..] {
+        [PACKS | RESULTS | OBJECTS | KNOWN | LOGS | CHECKPOINTS] => true,
+        [PACKS | KNOWN | CHECKPOINTS, id] => is_digest(id),
+        [OBJECTS, start] => start.len() == 2,
+        _ => false,
+    }
+}
+
+/// Tests if a remote has its own files or folders under this name.
+pub fn is_own(name: &str) -> bool {
+    let first = name.split('/').next().unwrap_or_default();
+    name == MARK || is_folder(first)
+}
+
 /// A file that is being written, or that was when a push broke off.
 pub fn is_unfinished(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|last| last.starts_with(".throstle-"))
@@ -114,6 +132,14 @@ mod tests {
         for number in ["7", "00000000007", "-000000007", "+000000007", "0000000007/x"] {
             assert_eq!(checkpoint_of(&format!("ckpt/{digest}/{number}")), None, "{number}");
         }
+        for folder in [pack(&digest), scope(&digest), checkpoints(&digest), "objects/ab".to_owned()]
+        {
+            assert!(is_folder(&folder) && is_own(&folder), "{folder}");
+        }
+        for file in [result(&digest), index(&digest), object(&digest), log("a-1-b.jsonl")] {
+            assert!(!is_folder(&file) && is_own(&file), "{file}");
+        }
+        assert!(!is_own("notes/todo") && is_own(MARK));
         assert!(is_log("voice-17-ab.jsonl"));
         for name in ["../x.jsonl", "a/b.jsonl", ".jsonl", "x.txt", "a\nb.jsonl"] {
             assert!(!is_log(name), "{name}");

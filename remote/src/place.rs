@@ -39,7 +39,19 @@ pub trait Place: Debug + Send + Sync {
     /// Everything in this folder and those below it.
     fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal>;
 
+    /// The names of entries in the place of files that are none, such as folders and pipes. They read
+    /// as empty files, and are not listed.
+    fn odd(&self) -> Result<Vec<String>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    /// Removes a file, or an odd entry without contents.
     fn remove(&self, name: &str) -> Result<(), Refusal>;
+
+    /// The number of requests that may be under way. Latency limits them, not the number of processors.
+    fn at_once(&self) -> usize {
+        16
+    }
 
     /// False for a place that nobody can write to through it.
     fn is_writable(&self) -> bool {

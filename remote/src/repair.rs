@@ -12,7 +12,7 @@ use crate::index::PackIndex;
 use crate::known::without_ignored;
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
-use crate::place::Listed;
+use crate::place::{Listed, Refusal};
 use crate::remote::Remote;
 use crate::verify::Verified;
 
@@ -57,6 +57,15 @@ impl Remote {
         self.cache.commit()?;
         self.save_outcomes(&all, &indexes, &packs, &mut repaired)?;
         self.remove_damaged(&all, &wrong, &packs, &mut repaired)?;
+        for name in self.odd()?.into_iter().filter(|name| wrong.contains(name.as_str())) {
+            match self.place.remove(&name) {
+                Ok(()) => repaired.removed.push(name),
+                // Such as a folder with contents, which are not ours.
+                Err(Refusal(why)) => {
+                    self.tell_wrong(&name, &format!("it cannot be removed: {why}"))
+                }
+            }
+        }
         self.look_again()?;
         Ok(repaired)
     }

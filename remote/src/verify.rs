@@ -12,6 +12,9 @@ use crate::outcome::{self, Outcome};
 use crate::place::Listed;
 use crate::remote::Remote;
 
+/// The reason why an odd entry is wrong.
+const NOT_A_FILE: &str = "it is not a file";
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The number of files that were read.
@@ -44,8 +47,10 @@ impl Remote {
             .values()
             .flat_map(|index| index.volumes().map(|(number, _)| layout::volume(&index.id, number)));
         let expected = volumes.chain(large.keys().map(layout::object));
-        let missing = expected.filter(|name| !names.contains(name.as_str()));
+        let odd = self.odd()?;
+        let missing = expected.filter(|name| !names.contains(name.as_str()) && !odd.contains(name));
         verified.wrong.extend(missing.map(|name| (name, "it is missing".to_owned())));
+        verified.wrong.extend(odd.into_iter().map(|name| (name, NOT_A_FILE.to_owned())));
         Ok(verified)
     }
 

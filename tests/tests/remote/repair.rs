@@ -96,3 +96,57 @@ fn a_repair_keeps_what_only_the_remote_has() {
     assert_eq!(ran.executed(), BTreeMap::new());
     assert_eq!(third.files("out"), project.files("out"));
 }
+
+/// Puts folders and pipes in the place of files; returns their names.
+fn make_odd(shared: &Shared) -> Vec<String> {
+    let is_index = |path: &PathBuf| path.ends_with("INDEX");
+    let index = shared.files("packs").into_iter().find(is_index).unwrap();
+    let result = shared.files("results").remove(0);
+    std::fs::remove_file(&index).unwrap();
+    std::fs::create_dir(&index).unwrap();
+    std::fs::remove_file(&result).unwrap();
+    let pipe = shared.path().join("objects/pipe");
+    for path in [&result, &pipe] {
+        let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+    }
+    [index, result, pipe].iter().map(|path| name_in(shared, path)).collect()
+}
+
+#[test]
+fn what_is_no_file_is_named_and_the_rest_is_read() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let names = make_odd(&shared);
+    let damaged = shared.files("results").into_iter().find(|path| path.is_file()).unwrap();
+    std::fs::write(&damaged, "damaged").unwrap();
+    let told = found(&project, &shared);
+    for name in &names {
+        assert!(told.contains(&format!("`{name}`: it is not a file")), "{told}");
+    }
+    let name = name_in(&shared, &damaged);
+    assert!(told.contains(&format!("`{name}`: it is damaged")), "{told}");
+    let gc = project.output(&["remote", "gc", "--remote", &shared.url()]);
+    let told = String::from_utf8_lossy(&gc.stderr).into_owned();
+    assert!(gc.status.success(), "{told}");
+    assert!(names.iter().all(|name| told.contains(&format!("`{name}` is not a file"))), "{told}");
+}
+
+#[test]
+fn a_repair_removes_what_is_no_file_but_no_folder_with_contents() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    make_odd(&shared);
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    project.printed(&[&verify[..], &["--repair"]].concat());
+    assert!(project.printed(&verify).contains("nothing is damaged"));
+    let other = another(&project);
+    assert_eq!(run(&other, &shared).executed(), BTreeMap::new());
+    let folder = shared.path().join("results/folder");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("mine"), "mine").unwrap();
+    let output = project.output(&[&verify[..], &["--repair"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("results/folder") && told.contains("cannot be removed"), "{told}");
+    assert!(folder.join("mine").exists());
+}
