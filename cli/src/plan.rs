@@ -30,8 +30,8 @@ use view::table::Table;
 use super::arguments::{self, Settings};
 use super::deliver;
 use super::error::{CliError, Exit, diagnostic};
-use super::jobs;
 use super::hub;
+use super::jobs;
 use super::project::{Program, Project};
 use super::remote::require_usable;
 

@@ -32,6 +32,8 @@ pub mod retry;
 pub mod run;
 pub mod runlog;
 mod settled;
+#[cfg(test)]
+mod simulation;
 pub mod spending;
 pub mod store;
 pub mod sweep;

@@ -16,6 +16,8 @@ use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 
 pub use self::pusher::Pusher;
+#[cfg(test)]
+pub(crate) use self::training::put;
 pub use self::training::{Mirror, adopt};
 use crate::archive::is_newer;
 use crate::gc::{self, Limits};

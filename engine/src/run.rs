@@ -2,7 +2,7 @@
 
 pub(crate) mod arrived;
 mod aside;
-mod away;
+pub(crate) mod away;
 mod batch;
 mod board;
 mod commit;

@@ -63,19 +63,29 @@ impl Ended {
     }
 }
 
+/// The beginning of an attempt.
+pub(crate) enum Entered {
+    /// There is nothing to do.
+    Ended(Worked),
+    /// The share of the work, and the number of the attempt.
+    Begun(Arc<Share>, u32),
+}
+
 /// What the events of a run say about its end.
 #[derive(Default)]
-struct Heard {
+pub(crate) struct Heard {
     run: Option<u64>,
     failed: Option<String>,
     why: Option<String>,
     has_moved: bool,
+    /// The number of items that this attempt has tried.
+    tried: u64,
     /// Items that were quarantined, by name.
     aside: BTreeMap<String, Reject>,
 }
 
 impl Heard {
-    fn note(&mut self, event: &Event) {
+    pub fn note(&mut self, event: &Event) {
         match event {
             Event::StageFailed { message, help, .. } => {
                 let help = help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
@@ -84,6 +94,9 @@ impl Heard {
             Event::Started { run, .. } => self.run = Some(*run),
             Event::Stopping { why } => self.why = Some(why.clone()),
             Event::CheckpointKept { .. } => self.has_moved = true,
+            Event::Finished { stages, .. } => {
+                self.tried = stages.values().map(|counts| counts.executed).sum();
+            }
             Event::ItemQuarantined { item, code, reason, .. } => {
                 self.aside.insert(item.clone(), Reject::new(code.clone(), reason.clone()));
             }
@@ -95,20 +108,10 @@ impl Heard {
 impl Worker<'_> {
     pub fn work(&self, sink: Sink) -> Result<Ended, EngineError> {
         let remote = self.remote()?;
-        let Some(batch) = self.read_batch(&remote)? else {
-            return Err(internal("the remote has no such batch, or one of another version"));
+        let (share, number) = match self.enter(&remote)? {
+            Entered::Ended(worked) => return Ok(Ended::at_once(worked)),
+            Entered::Begun(share, number) => (share, number),
         };
-        if self.shard >= batch.shards() {
-            return Err(internal("the batch has no such shard"));
-        }
-        let share = Arc::new(Share { batch, shard: self.shard });
-        if self.is_done(&remote, &share)? {
-            return Ok(Ended::at_once(Worked::Done));
-        }
-        if remote.look_up(&Name::Cancel.of(&self.batch))?.is_some() {
-            return Ok(Ended::at_once(Worked::Later));
-        }
-        let number = self.begin(&remote)?;
         let watch = CancelWatch::start(remote.clone(), self.batch, self.stop.clone());
         let mut heard = Heard::default();
         let pipeline = self.pipeline(&share.batch);
@@ -120,7 +123,38 @@ impl Worker<'_> {
             })
         });
         drop(watch);
-        let worked = self.end(&remote, &share, ran, &mut heard)?;
+        self.leave(&remote, &share, number, ran, heard)
+    }
+
+    /// Reads the batch, and begins an attempt if there is something to do.
+    pub(crate) fn enter(&self, remote: &Remote) -> Result<Entered, EngineError> {
+        let Some(batch) = self.read_batch(remote)? else {
+            return Err(internal("the remote has no such batch, or one of another version"));
+        };
+        if self.shard >= batch.shards() {
+            return Err(internal("the batch has no such shard"));
+        }
+        let share = Arc::new(Share { batch, shard: self.shard });
+        if self.is_done(remote, &share)? {
+            return Ok(Entered::Ended(Worked::Done));
+        }
+        if remote.look_up(&Name::Cancel.of(&self.batch))?.is_some() {
+            return Ok(Entered::Ended(Worked::Later));
+        }
+        let number = self.begin(remote)?;
+        Ok(Entered::Begun(share, number))
+    }
+
+    /// Writes the result of an attempt, or a report on its end without one.
+    pub(crate) fn leave(
+        &self,
+        remote: &Remote,
+        share: &Share,
+        number: u32,
+        ran: Result<Status, EngineError>,
+        mut heard: Heard,
+    ) -> Result<Ended, EngineError> {
+        let worked = self.end(remote, share, ran, &mut heard)?;
         let report = match worked {
             Worked::Done => None,
             Worked::Later => {
@@ -130,7 +164,7 @@ impl Worker<'_> {
             Worked::Failed => Some(Report::Failed { message: heard.failed.unwrap_or_default() }),
         };
         if let Some(report) = report {
-            self.publish(&remote, Name::Report(self.shard, number), encode(&report))?;
+            self.publish(remote, Name::Report(self.shard, number), encode(&report))?;
         }
         let name = log_name(&self.batch, self.shard, number);
         Ok(Ended { worked, log: heard.run.map(|run| (name, run)) })
@@ -286,7 +320,6 @@ impl Worker<'_> {
                 items.push((*key, record));
             }
         }
-        heard.has_moved |= !items.is_empty();
         let verdicts: Vec<&Reject> = items
             .iter()
             .filter_map(|(_, record)| match record {
@@ -300,6 +333,9 @@ impl Worker<'_> {
             .filter(|(_, reject)| !verdicts.contains(&reject))
             .map(|(item, reject)| (Arc::from(item), reject))
             .collect();
+        // Items of earlier attempts, and items without a verdict, are no progress: an item that never
+        // ends in time would be tried for ever.
+        heard.has_moved |= heard.tried > failed.len() as u64;
         if items.len() + failed.len() < keys.len() {
             return Ok(Worked::Later);
         }

@@ -8,7 +8,6 @@ use crate::index::{self, PackIndex};
 use crate::known::{record_hash, without_ignored};
 use crate::layout;
 use crate::remote::Remote;
-use crate::workers::each;
 
 /// The largest volume that is read; those written here are much smaller.
 const MOST_VOLUME: u64 = 1 << 30;
@@ -26,7 +25,7 @@ impl Remote {
             Ok(packs.iter().filter(|id| !known.has_pack(id)).copied().collect())
         })?;
         let mut count = 0;
-        for read in each(&fresh, |id| self.read_head(id)) {
+        for read in self.each(&fresh, |id| self.read_head(id)) {
             let Some((index, records)) = read? else { continue };
             self.take_pack(index, records)?;
             count += 1;
@@ -149,7 +148,7 @@ impl Remote {
         let total: u64 = spans.iter().map(|span| span.length).sum();
         let done = std::sync::atomic::AtomicU64::new(0);
         let counts = std::sync::Mutex::new((0, 0));
-        let taken = each(&spans, |span| {
+        let taken = self.each(&spans, |span| {
             let taken = self.take_span(span)?;
             let before = done.fetch_add(span.length, std::sync::atomic::Ordering::Relaxed);
             progress(before + span.length, total);

@@ -17,7 +17,6 @@ use crate::error::Trouble;
 use crate::index::Found;
 use crate::layout;
 use crate::remote::Remote;
-use crate::workers::each;
 
 /// The first and the largest size of a request for small objects.
 const FIRST_WINDOW: u64 = 256 << 10;
@@ -116,7 +115,7 @@ impl Remote {
             let starts = (offset..size).step_by(PIECE as usize).take(AT_ONCE);
             let parts: Vec<(u64, u64)> =
                 starts.map(|start| (start, PIECE.min(size - start))).collect();
-            let read = each(&parts, |(start, length)| self.place.part(&name, *start, *length));
+            let read = self.each(&parts, |(start, length)| self.place.part(&name, *start, *length));
             for ((start, length), read) in parts.into_iter().zip(read) {
                 let Some(read) = self.answer(read)? else { return Ok(false) };
                 let bytes = read.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Files that a remote is known to have, and that somebody may have removed since.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use cache::Digest;
 
@@ -11,7 +11,6 @@ use crate::layout;
 use crate::place::Listed;
 use crate::push::log_key;
 use crate::remote::Remote;
-use crate::workers::each;
 
 /// More packs than this are looked for by listing everything.
 const MOST_PACKS: usize = 32;
@@ -59,7 +58,7 @@ impl Remote {
     ) -> Result<(), Trouble> {
         let checked = self.state().checked.clone();
         let mut packs: BTreeSet<Digest> = BTreeSet::new();
-        let mut large: HashSet<(Digest, u64)> = HashSet::new();
+        let mut large: BTreeSet<(Digest, u64)> = BTreeSet::new();
         let indexes: Vec<PackIndex> = self.with_known(|known| {
             for digest in objects {
                 let Some((pack, found)) = known.find(digest) else { continue };
@@ -79,8 +78,8 @@ impl Remote {
             return self.look_again();
         }
         let large: Vec<(Digest, u64)> = large.into_iter().collect();
-        let are_there = each(&indexes, |index| self.has_pack(index));
-        let sizes = each(&large, |(digest, size)| {
+        let are_there = self.each(&indexes, |index| self.has_pack(index));
+        let sizes = self.each(&large, |(digest, size)| {
             let found = self.place.size(&layout::object(digest));
             Ok(found.map_err(|refusal| self.give_up(refusal))? == Some(*size))
         });

@@ -18,7 +18,6 @@ use crate::known::{self, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::remote::Remote;
-use crate::workers::each;
 
 /// The largest volume of a pack: it is read into memory as a whole.
 const VOLUME: u64 = 64 << 20;
@@ -109,7 +108,7 @@ impl Remote {
             let small: HashSet<Digest> = small.into_iter().map(|(digest, _)| digest).collect();
             self.push_pack(&small, large, fresh, progress, &mut pushed)?;
         }
-        for read in each(&outcomes, |outcome| self.push_outcome(outcome)) {
+        for read in self.each(&outcomes, |outcome| self.push_outcome(outcome)) {
             match read? {
                 Written::New => pushed.outcomes += 1,
                 Written::Same => {}
@@ -270,7 +269,8 @@ impl Remote {
             false => self.state().scopes.iter().copied().collect(),
         };
         let id = index.id;
-        let labelled = each(&scopes, |scope| self.write(&layout::known(scope, &id), Bytes::new()));
+        let labelled =
+            self.each(&scopes, |scope| self.write(&layout::known(scope, &id), Bytes::new()));
         labelled.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
         self.state().checked.insert(id);
         let hashes = records.into_iter().map(|(_, _, hash)| hash).collect();

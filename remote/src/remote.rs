@@ -20,6 +20,7 @@ use crate::layout;
 use crate::outcome::{self, Outcome};
 use crate::place::{Place, Refusal};
 use crate::timed::Timed;
+use crate::workers::each;
 
 /// When results are written to the remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,21 @@ impl Remote {
             numbering: Mutex::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// For a process with an identity of its own: no two processes may have the same.
+    pub fn with_attempt(mut self, attempt: Digest) -> Remote {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Several requests at a time; the answers are in order.
+    pub(crate) fn each<T: Sync, R: Send>(
+        &self,
+        all: &[T],
+        work: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
+        each(all, self.place.place().at_once(), work)
     }
 
     pub fn address(&self) -> &Address {

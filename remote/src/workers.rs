@@ -5,12 +5,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
-/// The number of requests at a time. Latency limits them, not the number of processors.
-const AT_ONCE: usize = 16;
-
-/// Does the work for each of these, several at a time; the results are in order. Without threads,
-/// one after the other.
-pub fn each<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// Does the work for each of these, at most this many at a time; the results are in order. Without
+/// threads, one after the other.
+pub fn each<T: Sync, R: Send>(all: &[T], at_once: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(all.len()));
     let run = || {
@@ -22,7 +19,7 @@ pub fn each<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..AT_ONCE.min(all.len()) {
+        for _ in 1..at_once.min(all.len()) {
             // If a thread cannot start, the others do its work.
             let _ = Builder::new().name("remote".into()).spawn_scoped(scope, run);
         }
@@ -40,8 +37,10 @@ mod tests {
     #[test]
     fn each_is_done_once_and_the_results_are_in_order() {
         let all: Vec<usize> = (0..100).collect();
-        let doubled = each(&all, |number| number * 2);
-        assert!(doubled.iter().enumerate().all(|(at, found)| *found == at * 2));
-        assert!(each(&[] as &[usize], |number| *number).is_empty());
+        for at_once in [1, 16] {
+            let doubled = each(&all, at_once, |number| number * 2);
+            assert!(doubled.iter().enumerate().all(|(at, found)| *found == at * 2));
+        }
+        assert!(each(&[] as &[usize], 16, |number| *number).is_empty());
     }
 }

@@ -167,7 +167,7 @@ const FLOORS: [&[&str]; 15] = [
     &["misplaced", "run"],
     &["entry"],
     &["work"],
-    &["lib"],
+    &["lib", "simulation"],
 ];
 
 /// The modules of the crate that code names by `crate::`, without its tests and comments.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::entry::checksum;
-use crate::fs::{Fs, random};
+use crate::fs::Fs;
 use crate::{CacheError, Digest};
 
 const NAME: &str = "ARCHIVE";
@@ -43,7 +43,7 @@ pub fn volume_path(folder: &Utf8Path, number: u32) -> Utf8PathBuf {
 
 impl Index {
     pub fn new(fs: &dyn Fs, bases: Vec<Digest>) -> Index {
-        let parts = [fs.now() as u64, random(), random()].map(u64::to_le_bytes);
+        let parts = [fs.now() as u64, fs.random(), fs.random()].map(u64::to_le_bytes);
         Index { id: Digest::of(&parts.concat()), bases, has_losses: false, volumes: Vec::new() }
     }
 

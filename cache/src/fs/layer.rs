@@ -160,6 +160,10 @@ impl<I: Interceptor> Fs for Layer<I> {
         self.below.now()
     }
 
+    fn random(&self) -> u64 {
+        self.below.random()
+    }
+
     fn is_local(&self, path: &Utf8Path) -> bool {
         self.below.is_local(path)
     }

@@ -235,6 +235,11 @@ pub trait Fs: Debug + Send + Sync {
     /// Nanoseconds since 1970.
     fn now(&self) -> i64;
 
+    /// A number that differs between processes and calls; not a secret.
+    fn random(&self) -> u64 {
+        random()
+    }
+
     /// Tests if its paths are those of the machine and calls are not intercepted, so that a faster
     /// way may bypass it.
     fn is_direct(&self) -> bool {

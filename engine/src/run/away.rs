@@ -7,7 +7,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use cache::fs::{Fs, MachineFault, RealFs};
-use cache::{CacheError, Digest};
+use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use remote::{Fresh, Push, Remote, Trouble};
@@ -38,7 +38,7 @@ use crate::store::{ReadError, Store};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A shard that is waited for.
-struct Sent {
+pub struct Sent {
     ticket: u64,
     /// The keys and names of its items.
     items: Vec<(Digest, Arc<str>)>,
@@ -49,8 +49,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn new(ticket: u64, items: &[Queued]) -> Sent {
-        let items = items.iter().map(|queued| (queued.key, queued.item.id.clone())).collect();
+    pub fn new(ticket: u64, items: Vec<(Digest, Arc<str>)>) -> Sent {
         Sent { ticket, items, tried: Tried::default(), attempts: Vec::new() }
     }
 
@@ -66,12 +65,13 @@ impl Sent {
 }
 
 /// The objects that the workers of a batch read.
-struct Inputs {
+#[derive(Default)]
+pub struct Inputs {
     /// The data sets.
-    roots: Vec<Digest>,
-    objects: Vec<Digest>,
+    pub roots: Vec<Digest>,
+    pub objects: Vec<Digest>,
     /// Of a training: everything that it reads.
-    ports: Option<GatherSources>,
+    pub ports: Option<GatherSources>,
 }
 
 /// Fails if stages with work run on an executor and the folder of the remote does not exist: jobs
@@ -156,9 +156,9 @@ impl Schedule<'_> {
         let at = |error: crate::error::PlanError| error.at(stage.name.clone());
         self.planner.choose_parent(stage, &keyed).map_err(at)?;
         let ticket = self.ticket();
-        let open = BTreeMap::from([(0, Sent::new(ticket, &[]))]);
+        let open = BTreeMap::from([(0, Sent::new(ticket, Vec::new()))]);
         // The job of an earlier run may still be at work.
-        if let Some(batch) = self.open_batches(&keyed.digest, &remote)?.pop() {
+        if let Some(batch) = open_batches(self.store.cache(), &keyed.digest, &remote)?.pop() {
             self.board.advance(id, State::RunsTask)?;
             self.send_away(id, ticket, Vec::new());
             return self.start_crew(spec, remote, batch, open, None).map(|()| true);
@@ -193,12 +193,8 @@ impl Schedule<'_> {
         let mut left: HashMap<Digest, Queued> =
             picked.into_iter().map(|queued| (queued.key, queued)).collect();
         // Jobs of an earlier run may still be at work on some of them.
-        for batch in self.open_batches(&key, &remote)? {
-            let Work::Items(shards) = &batch.work else { continue };
-            let mut take = |keys: &Vec<Digest>| -> Vec<Queued> {
-                keys.iter().filter_map(|key| left.remove(key)).collect()
-            };
-            let taken = shards.iter().map(&mut take).collect();
+        for batch in open_batches(self.store.cache(), &key, &remote)? {
+            let taken = taken_up(&batch, &mut left);
             self.submit_items(id, &spec, &remote, batch, taken, None)?;
         }
         if left.is_empty() {
@@ -280,7 +276,8 @@ impl Schedule<'_> {
         let mut open = BTreeMap::new();
         for (shard, items) in (0..).zip(taken).filter(|(_, items)| !items.is_empty()) {
             let ticket = self.ticket();
-            open.insert(shard, Sent::new(ticket, &items));
+            let waited = items.iter().map(|queued| (queued.key, queued.item.id.clone()));
+            open.insert(shard, Sent::new(ticket, waited.collect()));
             if let Some(stage) = self.board[id].items_mut() {
                 stage.running += items.len();
             }
@@ -334,18 +331,6 @@ impl Schedule<'_> {
         thread.map(drop).map_err(EngineError::Thread)
     }
 
-    /// The batches of earlier runs for the same work that were not ended here.
-    fn open_batches(&self, key: &Digest, remote: &Remote) -> Result<Vec<Batch>, EngineError> {
-        let mut batches = Vec::new();
-        let own = own(self.store.cache())?.into_iter();
-        for (id, _) in own.filter(|(_, batch)| !batch.is_closed && batch.key == *key) {
-            if let Some(bytes) = remote.look_up(&id)? {
-                batches.extend(Batch::decode(&bytes, &id));
-            }
-        }
-        Ok(batches)
-    }
-
     fn batch(&self, id: StageId, key: Digest, work: Work) -> Batch {
         let stage = self.pipeline.stage(id);
         let value = |planned: &Planned| match planned {
@@ -394,6 +379,29 @@ impl Schedule<'_> {
     }
 }
 
+/// The batches of earlier runs for the same work that were not ended here.
+pub fn open_batches(
+    cache: &Cache,
+    key: &Digest,
+    remote: &Remote,
+) -> Result<Vec<Batch>, EngineError> {
+    let mut batches = Vec::new();
+    let own = own(cache)?.into_iter();
+    for (id, _) in own.filter(|(_, batch)| !batch.is_closed && batch.key == *key) {
+        if let Some(bytes) = remote.look_up(&id)? {
+            batches.extend(Batch::decode(&bytes, &id));
+        }
+    }
+    Ok(batches)
+}
+
+/// Takes the items of each shard of an earlier batch out of the pending ones.
+pub fn taken_up<T>(batch: &Batch, left: &mut HashMap<Digest, T>) -> Vec<Vec<T>> {
+    let Work::Items(shards) = &batch.work else { return Vec::new() };
+    let mut take = |keys: &Vec<Digest>| keys.iter().filter_map(|key| left.remove(key)).collect();
+    shards.iter().map(&mut take).collect()
+}
+
 fn absolute(path: &Utf8Path) -> Utf8PathBuf {
     let absolute = std::path::absolute(path).ok().and_then(|p| Utf8PathBuf::from_path_buf(p).ok());
     absolute.unwrap_or_else(|| path.to_owned())
@@ -409,29 +417,29 @@ fn objects<'a>(reads: &ItemReads, items: impl Iterator<Item = &'a Item>) -> BTre
 }
 
 /// The thread of a batch.
-struct Crew {
-    store: Store,
-    messages: Sender<Message>,
-    stops: [StopFlag; 2],
-    remote: Arc<Remote>,
-    spec: ExecutorSpec,
-    pipeline: String,
-    run: u64,
-    batch: Batch,
-    id: Digest,
-    logs: Utf8PathBuf,
-    open: BTreeMap<u32, Sent>,
+pub struct Crew {
+    pub store: Store,
+    pub messages: Sender<Message>,
+    pub stops: [StopFlag; 2],
+    pub remote: Arc<Remote>,
+    pub spec: ExecutorSpec,
+    pub pipeline: String,
+    pub run: u64,
+    pub batch: Batch,
+    pub id: Digest,
+    pub logs: Utf8PathBuf,
+    pub open: BTreeMap<u32, Sent>,
     /// None if an earlier run has published the batch.
-    inputs: Option<Inputs>,
-    jobs: Box<dyn Jobs>,
+    pub inputs: Option<Inputs>,
+    pub jobs: Box<dyn Jobs>,
     /// The shards with a job, as far as the scheduler says.
-    known: BTreeSet<u32>,
+    pub known: BTreeSet<u32>,
     /// Messages are told once.
-    told: BTreeSet<String>,
+    pub told: BTreeSet<String>,
 }
 
 /// Why a batch cannot go on.
-enum Stuck {
+pub enum Stuck {
     /// The machine, the remote or the scheduler: a later run goes on.
     Pause(String),
     Stage(StageError),
@@ -458,6 +466,11 @@ impl From<ReadError> for Stuck {
 impl Crew {
     fn work(mut self) {
         let worked = self.publish().and_then(|()| self.wait());
+        self.end(worked);
+    }
+
+    /// Ends the work; false if it was stopped before all shards had ended.
+    pub fn end(mut self, worked: Result<bool, Stuck>) {
         if matches!(worked, Ok(true) | Err(Stuck::Stage(_))) {
             // A record that stays open is looked up in vain by the next run.
             let _ = close(self.store.cache(), &self.id);
@@ -488,7 +501,7 @@ impl Crew {
     }
 
     /// Writes the batch and everything that its workers read.
-    fn publish(&mut self) -> Result<(), Stuck> {
+    pub fn publish(&mut self) -> Result<(), Stuck> {
         let cache = self.store.cache().clone();
         cache.fs().create_dir_all(&self.logs).map_err(CacheError::from)?;
         let Some(inputs) = self.inputs.take() else { return Ok(()) };
@@ -573,41 +586,47 @@ impl Crew {
             if self.is_stopped() {
                 return Ok(false);
             }
-            // The scheduler is asked before the store: a job that has ended since is in the store.
-            let seen = self.jobs.look();
-            let seen = match seen {
-                Ok(seen) => {
-                    self.known = seen.keys().copied().collect();
-                    Some(seen)
-                }
-                Err(why) => {
-                    self.note(format!("`{}` does not answer: {why}", self.spec.name));
-                    None
-                }
-            };
-            let mut submitted = Vec::new();
-            for shard in self.open.keys().copied().collect::<Vec<_>>() {
-                let state = match &seen {
-                    Some(seen) => seen.get(&shard).copied().unwrap_or(Seen::Unknown),
-                    None => Seen::NoAnswer,
-                };
-                if self.step(shard, state)? {
-                    submitted.push(shard);
-                }
-            }
-            if !self.remote.is_usable() {
-                let url = self.remote.address();
-                return Err(Stuck::Pause(format!("the remote `{url}` does not answer any more")));
-            }
-            if !submitted.is_empty() && !self.is_stopped() {
-                self.submit(&submitted);
-            }
+            self.round()?;
             let until = Instant::now() + pause;
             while Instant::now() < until && !self.is_stopped() && !self.open.is_empty() {
                 std::thread::sleep(LOOK.min(pause));
             }
         }
         Ok(true)
+    }
+
+    /// Looks at all open shards once, and starts the jobs that they need.
+    pub fn round(&mut self) -> Result<(), Stuck> {
+        // The scheduler is asked before the store: a job that has ended since is in the store.
+        let seen = self.jobs.look();
+        let seen = match seen {
+            Ok(seen) => {
+                self.known = seen.keys().copied().collect();
+                Some(seen)
+            }
+            Err(why) => {
+                self.note(format!("`{}` does not answer: {why}", self.spec.name));
+                None
+            }
+        };
+        let mut submitted = Vec::new();
+        for shard in self.open.keys().copied().collect::<Vec<_>>() {
+            let state = match &seen {
+                Some(seen) => seen.get(&shard).copied().unwrap_or(Seen::Unknown),
+                None => Seen::NoAnswer,
+            };
+            if self.step(shard, state)? {
+                submitted.push(shard);
+            }
+        }
+        if !self.remote.is_usable() {
+            let url = self.remote.address();
+            return Err(Stuck::Pause(format!("the remote `{url}` does not answer any more")));
+        }
+        if !submitted.is_empty() && !self.is_stopped() {
+            self.submit(&submitted);
+        }
+        Ok(())
     }
 
     fn submit(&mut self, shards: &[u32]) {
@@ -736,11 +755,15 @@ impl Crew {
             let cancel = Name::Cancel.of(&self.id);
             let outcome = fresh(cancel, "cancel", self.id.to_string().into(), self.id, Vec::new());
             let published = self.remote.publish(&outcome).map(drop).map_err(|why| why.to_string());
-            match self.jobs.cancel().and(published) {
+            let cancelled = self.jobs.cancel();
+            if published.is_ok() || cancelled.is_ok() {
+                // Otherwise the next run takes up the jobs.
+                let _ = close(self.store.cache(), &self.id);
+            }
+            match cancelled.and(published) {
                 Ok(()) => self.note(format!("cancelled {jobs} on `{name}`")),
                 Err(why) => self.note(format!("cannot cancel the jobs on `{name}`: {why}")),
             }
-            let _ = close(self.store.cache(), &self.id);
         } else {
             self.jobs.leave();
             if !jobs.starts_with('0') {

@@ -43,6 +43,7 @@ impl MemoryFs {
             syncs: 0,
             stop_after: None,
             readonly: false,
+            random: None,
         })))
     }
 
@@ -101,6 +102,11 @@ impl MemoryFs {
 
     pub fn set_clock(&self, nanoseconds: i64) {
         self.state().clock = nanoseconds;
+    }
+
+    /// From now on, random numbers depend on this seed.
+    pub fn set_seed(&self, seed: u64) {
+        self.state().random = Some(Random(seed));
     }
 
     /// Refuses every change from now on, like a read-only mount.
@@ -183,7 +189,8 @@ fn changes(call: Call) -> bool {
 }
 
 /// A small generator of the xorshift family: the surviving changes must depend on the seed only.
-struct Random(u64);
+#[derive(Debug)]
+pub(super) struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: u64) -> u64 {
@@ -287,5 +294,12 @@ impl Fs for MemoryFs {
         let mut state = self.state();
         state.clock += TICK;
         state.clock
+    }
+
+    fn random(&self) -> u64 {
+        match &mut self.state().random {
+            Some(seeded) => seeded.below(u64::MAX),
+            None => super::random(),
+        }
     }
 }

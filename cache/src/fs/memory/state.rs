@@ -6,6 +6,7 @@ use std::io;
 
 use camino::{Utf8Component, Utf8Path};
 
+use super::Random;
 use super::disk::{Change, Disk, Inode, Node, ROOT};
 use crate::fs::fault::EROFS;
 use crate::fs::{FileKind, Metadata, Open};
@@ -23,6 +24,8 @@ pub struct State {
     pub syncs: u64,
     pub stop_after: Option<u64>,
     pub readonly: bool,
+    /// Random numbers of a seed, if they are to be repeatable.
+    pub random: Option<Random>,
 }
 
 #[derive(Debug, Default)]
