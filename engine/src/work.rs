@@ -142,6 +142,11 @@ impl Worker<'_> {
             return Ok(Entered::Ended(Worked::Later));
         }
         let number = self.begin(remote)?;
+        if let Work::Items(_) = share.batch.work {
+            // The batch has only items that nobody had when it was made: what there is now comes from
+            // other attempts at this shard.
+            remote.read_only_under(&Name::Scope(self.shard).of(&self.batch))?;
+        }
         Ok(Entered::Begun(share, number))
     }
 

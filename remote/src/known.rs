@@ -1,7 +1,8 @@
 //! The known contents of a remote, recorded in the cache of this machine: no request is needed for
 //! them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cache::{Cache, CacheError, Digest, Table};
 use serde::{Deserialize, Serialize};
@@ -64,9 +65,36 @@ pub struct There {
 #[derive(Debug, Default)]
 pub struct Known {
     packs: BTreeMap<Digest, PackIndex>,
+    /// Made by the first search among many packs.
+    places: OnceCell<Places>,
     /// Hashes of records that packs have.
     records: HashSet<u64>,
     outcomes: HashSet<Digest>,
+}
+
+/// A few packs are searched one after the other.
+const FEW: usize = 8;
+
+/// The pack of each object, by the start of its digest.
+#[derive(Debug, Default)]
+struct Places {
+    packs: Vec<Digest>,
+    of: HashMap<u64, u32>,
+}
+
+impl Places {
+    fn add(&mut self, pack: &PackIndex) {
+        let number = self.packs.len() as u32;
+        self.packs.push(pack.id);
+        let small = pack.small().map(|place| place.digest);
+        for digest in small.chain(pack.large().map(|(digest, _)| digest)) {
+            self.of.entry(digest.start()).or_insert(number);
+        }
+    }
+
+    fn pack(&self, digest: &Digest) -> Option<&Digest> {
+        self.packs.get(*self.of.get(&digest.start())? as usize)
+    }
 }
 
 /// A hash of a record with its value.
@@ -122,7 +150,29 @@ impl Known {
 
     /// The pack of an object, and its place.
     pub fn find(&self, digest: &Digest) -> Option<(Digest, Found)> {
+        if self.packs.len() > FEW {
+            let pack = self.packs.get(self.places().pack(digest)?)?;
+            if let Some(found) = pack.find(digest) {
+                return Some((pack.id, found));
+            }
+            // Another object has a digest with the same start.
+        }
         self.packs.values().find_map(|pack| Some((pack.id, pack.find(digest)?)))
+    }
+
+    fn places(&self) -> &Places {
+        self.places.get_or_init(|| {
+            let mut places = Places::default();
+            self.packs.values().for_each(|pack| places.add(pack));
+            places
+        })
+    }
+
+    fn insert(&mut self, index: PackIndex) {
+        if let Some(places) = self.places.get_mut() {
+            places.add(&index);
+        }
+        self.packs.insert(index.id, index);
     }
 
     /// Forgets what the remote lacks: packs and outcomes that are not among these, and packs with
@@ -154,7 +204,7 @@ impl Known {
 
     /// For this process only.
     pub fn add_index(&mut self, index: PackIndex) {
-        self.packs.insert(index.id, index);
+        self.insert(index);
     }
 
     /// Durable with the next commit of the cache.
@@ -168,7 +218,7 @@ impl Known {
         self.records.extend(&records);
         let memory = Memory::Pack { url: *url, index: index.bytes().to_vec(), records };
         record(cache, &memory_key(url, &index.id), &memory)?;
-        self.packs.insert(index.id, index);
+        self.insert(index);
         Ok(())
     }
 
@@ -198,4 +248,54 @@ impl Known {
 fn record(cache: &Cache, key: &Digest, memory: &Memory) -> Result<(), CacheError> {
     // Serialising plain structs to memory cannot fail in postcard.
     cache.record(KNOWN, key, postcard::to_stdvec(memory).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use cache::{ArchivePlaces, ObjectPlace};
+
+    use super::*;
+
+    fn object(number: u32) -> Digest {
+        Digest::of(&number.to_le_bytes())
+    }
+
+    fn pack(number: u32) -> PackIndex {
+        let place = |of: u32| {
+            let offset = 16 + 100 * (of % 10);
+            ObjectPlace { digest: object(of), volume: 1, offset, length: 40 }
+        };
+        let mut objects: Vec<ObjectPlace> = (10 * number..10 * number + 10).map(place).collect();
+        objects.sort_by_key(|place| place.digest);
+        let id = Digest::of(format!("pack {number}").as_bytes());
+        let places = ArchivePlaces { id, volumes: vec![2_000], objects, first_record: None };
+        PackIndex::new(&places, vec![(object(1_000_000 + number), 5 << 20)]).unwrap()
+    }
+
+    #[test]
+    fn every_object_is_found_among_few_and_among_many_packs() {
+        let mut known = Known::default();
+        for number in 0..3 * FEW as u32 {
+            known.insert(pack(number));
+            for own in 0..=number {
+                let id = pack(own).id;
+                let small = known.find(&object(10 * own + 7));
+                assert!(matches!(small, Some((pack, Found::Small(_))) if pack == id), "{own}");
+                let large = known.find(&object(1_000_000 + own));
+                assert_eq!(large, Some((id, Found::Large { size: 5 << 20 })));
+            }
+            assert_eq!(known.find(&object(10 * number + 10)), None);
+        }
+    }
+
+    #[test]
+    fn an_object_with_the_start_of_another_one_is_found() {
+        let mut known = Known::default();
+        (0..2 * FEW as u32).for_each(|number| known.insert(pack(number)));
+        assert!(known.find(&object(3)).is_some());
+        let wrong = known.places.get_mut().unwrap();
+        *wrong.of.get_mut(&object(3).start()).unwrap() += 1;
+        assert!(matches!(known.find(&object(3)), Some((_, Found::Small(_)))));
+    }
 }

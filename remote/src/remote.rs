@@ -85,6 +85,8 @@ pub(crate) struct State {
     asked: HashSet<Digest>,
     /// The scopes of the work of this process.
     pub scopes: BTreeSet<Digest>,
+    /// The only scope that is read.
+    only: Option<Digest>,
     notes_all: bool,
     /// Everything was listed by this process: it is a remote, or empty.
     pub is_listed: bool,
@@ -309,14 +311,28 @@ impl Remote {
     /// Makes records of a scope known; true if there were new ones. The scope is one of this
     /// process: what it pushes is found under it.
     pub fn scope(&self, scope: &Digest) -> Result<bool, Trouble> {
-        self.state().scopes.insert(*scope);
-        if !self.place.place().can_list() || !self.is_first_question(scope) || !self.is_begun()? {
+        let is_read = {
+            let mut state = self.state();
+            state.scopes.insert(*scope);
+            state.only.is_none_or(|only| only == *scope)
+        };
+        if !is_read
+            || !self.place.place().can_list()
+            || !self.is_first_question(scope)
+            || !self.is_begun()?
+        {
             return Ok(false);
         }
         let listed = self.answer(self.place.list(&layout::scope(scope)))?.unwrap_or_default();
         let packs: Vec<Digest> =
             listed.iter().filter_map(|listed| layout::digest_of(&listed.name)).collect();
         Ok(self.learn(&packs)? > 0)
+    }
+
+    /// From now on, records are read under this scope alone. Under all others they are only written.
+    pub fn read_only_under(&self, scope: &Digest) -> Result<(), Trouble> {
+        self.state().only = Some(*scope);
+        self.scope(scope).map(drop)
     }
 
     /// From now on, the scopes of finished stages are included.

@@ -162,6 +162,8 @@ pub enum Name {
     Attempt(u32, u32),
     /// Its report.
     Report(u32, u32),
+    /// The scope of the records of a shard: no worker reads those of the others.
+    Scope(u32),
     /// The batch is cancelled.
     Cancel,
 }
@@ -172,6 +174,7 @@ impl Name {
             Name::Result(shard) => ("result of shard", shard, 0),
             Name::Attempt(shard, number) => ("attempt at shard", shard, number),
             Name::Report(shard, number) => ("report on shard", shard, number),
+            Name::Scope(shard) => ("records of shard", shard, 0),
             Name::Cancel => ("cancel", 0, 0),
         };
         let mut sink = HashSink::default();
@@ -259,7 +262,7 @@ mod tests {
         let batches = [Digest::of(b"one"), Digest::of(b"other")];
         let mut names = vec![Name::Cancel];
         for shard in 0..3 {
-            names.push(Name::Result(shard));
+            names.extend([Name::Result(shard), Name::Scope(shard)]);
             for number in 0..3 {
                 names.extend([Name::Attempt(shard, number), Name::Report(shard, number)]);
             }

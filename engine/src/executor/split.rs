@@ -17,6 +17,16 @@ pub fn jobs(seconds: f64, items: usize, limits: Limits) -> usize {
     (wanted as usize).clamp(1, limits.jobs.max(1)).min(items.max(1))
 }
 
+/// The largest number of items of one batch. All its workers read the keys of all its items, and a result of
+/// all of them fits into one record.
+const MOST_ITEMS: usize = 250_000;
+
+/// The number of items of each batch, and the number of jobs that each may have.
+pub fn batches(items: usize, jobs: usize) -> (usize, usize) {
+    let batches = items.div_ceil(MOST_ITEMS).max(1);
+    (items.div_ceil(batches).max(1), (jobs / batches).max(1))
+}
+
 /// The positions of the items of each job. Jobs take about the same time, and few are not full.
 pub fn split(costs: &[f64], limits: Limits) -> Vec<Vec<usize>> {
     let jobs = jobs(costs.iter().sum(), costs.len(), limits);
@@ -58,6 +68,15 @@ mod tests {
         assert_eq!(sizes(&[900.0; 100], 900.0, 4), [25; 4]);
         assert_eq!(sizes(&[5_000.0], 900.0, 64), [1]);
         assert_eq!(sizes(&[], 900.0, 64), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn millions_of_items_are_several_batches_that_share_the_jobs() {
+        assert_eq!(batches(10, 64), (10, 64));
+        assert_eq!(batches(0, 64), (1, 64));
+        assert_eq!(batches(MOST_ITEMS, 64), (MOST_ITEMS, 64));
+        assert_eq!(batches(1_000_001, 64), (200_001, 12));
+        assert_eq!(batches(36_000_000, 64), (MOST_ITEMS, 1));
     }
 
     #[test]

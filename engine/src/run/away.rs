@@ -26,7 +26,7 @@ use crate::executor::batch::{
 };
 use crate::executor::decide::{Decision, Seen, Stored, Tried};
 use crate::executor::jobs::{self, Jobs, Order};
-use crate::executor::split::{Limits, SECONDS, split};
+use crate::executor::split::{Limits, SECONDS, batches, split};
 use crate::executor::state;
 use crate::mirror;
 use crate::pipeline::{ExecutorSpec, Pipeline, Reads, StageId, StageSpec};
@@ -208,18 +208,21 @@ impl Schedule<'_> {
             true => each * queued.weight as f64 / mean,
             false => each,
         };
-        let costs: Vec<f64> = items.iter().map(cost).collect();
-        let limits = Limits { seconds: spec.shard_seconds, jobs: spec.max_jobs as usize };
-        let shards = split(&costs, limits);
-        let keys = shards.iter().map(|shard| shard.iter().map(|at| items[*at].key).collect());
-        let batch = self.batch(id, key, Work::Items(keys.collect()));
-        let mut inputs = self.inputs(id);
-        inputs.objects.extend(objects(&reads, items.iter().map(|queued| &queued.item)));
-        let taken = shards
-            .iter()
-            .map(|shard| shard.iter().map(|at| items[*at].clone()).collect())
-            .collect();
-        self.submit_items(id, &spec, &remote, batch, taken, Some(inputs))?;
+        let (size, jobs) = batches(items.len(), spec.max_jobs as usize);
+        let limits = Limits { seconds: spec.shard_seconds, jobs };
+        for items in items.chunks(size) {
+            let costs: Vec<f64> = items.iter().map(cost).collect();
+            let shards = split(&costs, limits);
+            let keys = shards.iter().map(|shard| shard.iter().map(|at| items[*at].key).collect());
+            let batch = self.batch(id, key, Work::Items(keys.collect()));
+            let mut inputs = self.inputs(id);
+            inputs.objects.extend(objects(&reads, items.iter().map(|queued| &queued.item)));
+            let taken = shards
+                .iter()
+                .map(|shard| shard.iter().map(|at| items[*at].clone()).collect())
+                .collect();
+            self.submit_items(id, &spec, &remote, batch, taken, Some(inputs))?;
+        }
         Ok(true)
     }
 
