@@ -99,7 +99,9 @@ class Recording:
                     heard = self.chance.choice(LETTERS)
                 # Between two equal letters there is more room.
                 self.sound.extend(voice.quiet(0.05 if heard == before else 0.025))
-                self.sound.extend(self.chance.choice(voice.letters[heard]))
+                sound = self.chance.choice(voice.letters[heard])
+                self.sound.extend(sound if heard == letter else slurred(
+                    sound, self.chance.choice(voice.letters[letter])))
                 before = heard
             told.append([start / RATE, len(self.sound) / RATE, word])
         return told
@@ -110,6 +112,12 @@ class Recording:
             file.setsampwidth(2)
             file.setframerate(RATE)
             file.writeframes(self.sound.tobytes())
+
+
+def slurred(loud, soft):
+    """A letter that sounds more like another one than like itself."""
+    soft = [*soft, *[0] * len(loud)]
+    return array("h", (int(one + 0.85 * other) for one, other in zip(loud, soft)))
 
 
 def sentence(chance, count):
@@ -159,15 +167,27 @@ def add(recording, own, other, fault):
         said = recording.say(other if fault == "other-voice" else own, words)
     if fault in ("noise", "music", "silence"):
         text = []
+    is_cut = False
     if fault == "clipped-end":
         del recording.sound[-int(chance.uniform(0.15, 0.25) * RATE):]
+        said, is_cut = clipped(said, start / RATE, len(recording.sound) / RATE)
     elif fault == "clipped-start":
-        del recording.sound[start:start + int(chance.uniform(0.2, 0.3) * RATE)]
-        said = []
+        lost = int(chance.uniform(0.2, 0.3) * RATE)
+        del recording.sound[start:start + lost]
+        said = [[word[0] - lost / RATE, word[1] - lost / RATE, word[2]] for word in said]
+        said, is_cut = clipped(said, start / RATE, len(recording.sound) / RATE)
     recording.sentences.append({
-        "text": written(text), "fault": fault, "words": said,
+        "text": written(text), "fault": fault, "words": said, "is_cut": is_cut,
         "start": start / RATE, "end": len(recording.sound) / RATE,
     })
+
+
+def clipped(words, start, end):
+    """The words that are still there, and whether one of them is cut. Before its first letter a word
+    has 25 ms of quiet."""
+    left = [word for word in words if word[1] > start and word[0] + 0.025 < end]
+    is_cut = any(word[0] + 0.025 < start or word[1] > end for word in left)
+    return [[max(word[0], start), min(word[1], end), word[2]] for word in left], is_cut
 
 
 def clock(seconds):
@@ -278,7 +298,7 @@ def main():
     parser.add_argument("--to", type=Path, default=Path(__file__).parent, help="the folder")
     parser.add_argument("--recordings", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=2.5, help="of each recording")
-    parser.add_argument("--mistakes", type=float, default=0.01, help="share of wrong letters")
+    parser.add_argument("--mistakes", type=float, default=0.01, help="share of slurred letters")
     parser.add_argument("--pause", type=float, default=1.0, help="shortest pause in seconds")
     parser.add_argument("--every", type=int, default=3, help="one sentence in so many has a fault")
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds, with commas between")

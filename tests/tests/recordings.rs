@@ -266,6 +266,12 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     world.write("damaged.srt", b"1\n00:00:01,0 -> 00:00:02,0\nHello.\n".to_vec());
     world.write("torn.wav", world.files["good.wav"][..60_000].to_vec());
     world.write("empty.wav", Vec::new());
+    world.record("wordless.wav", &speech(8, 20.0));
+    world.write("wordless.txt", b"\xEF\xBB\xBF \n".to_vec());
+    world.record("latin.wav", &speech(9, 20.0));
+    world.write("latin.srt", b"1\n00:00:01,000 --> 00:00:02,000\ncaf\xE9\n".to_vec());
+    world.record("backwards.wav", &speech(10, 20.0));
+    world.write("backwards.vtt", b"WEBVTT\n\n00:05.000 --> 00:02.000\ntwo\n".to_vec());
     world.record("silence.wav", &vec![0; 30 * RATE as usize]);
     let steady: Vec<i16> =
         (0..40 * RATE as i64).map(|at| (at * 7_919 % 6_001) as i16 - 3_000).collect();
@@ -276,12 +282,20 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
         "`twice.txt` and `twice.vtt` are texts of one recording",
         "`lonely.txt` has no recording beside it",
         "`damaged.srt`: line 1: a text without a time before it",
+        "`wordless.txt`: there is no text in it",
+        "`latin.srt`: line 3 is not UTF-8",
+        "`backwards.vtt`: line 3: the cue ends before it begins",
         "truncated:",
         "no pause in 30.0 s",
         "no pause in 40.0 s",
     ] {
         assert!(told.contains(part), "no `{part}` in\n{told}");
     }
+    let is_named = |event: &&Event| match event {
+        Event::ItemQuarantined { stage, item, .. } => stage == "pauses" && item == "empty",
+        _ => false,
+    };
+    assert_eq!(ran.events.iter().filter(is_named).count(), 1, "{told}");
     let items = world.items("segments");
     assert!(!items.is_empty() && items.iter().all(|item| item.id.starts_with("good/")));
     assert!(items.iter().all(|item| item.fields.blob("cues").is_some()));

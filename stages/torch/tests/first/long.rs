@@ -65,6 +65,25 @@ struct Said {
     middle: f64,
     fault: Option<String>,
     text: String,
+    /// What can be heard of it; None if no text fits its sound.
+    heard: Option<String>,
+}
+
+/// The words of a text, without punctuation.
+fn bare(text: &str) -> String {
+    text.replace('.', "").to_lowercase()
+}
+
+fn heard(part: &Value) -> Option<String> {
+    let words = part["words"].as_array().unwrap().iter().map(|word| word[2].as_str().unwrap());
+    let is_cut = part["is_cut"].as_bool().unwrap();
+    match part["fault"].as_str() {
+        // A pause before or after the words belongs to no word.
+        Some("silence" | "not-read") => Some(String::new()),
+        Some("clipped-start" | "clipped-end") if is_cut => None,
+        None | Some("clipped-start" | "clipped-end") => Some(words.collect::<Vec<_>>().join(" ")),
+        Some(_) => None,
+    }
 }
 
 fn truth(project: &Project) -> Vec<Said> {
@@ -75,6 +94,7 @@ fn truth(project: &Project) -> Vec<Said> {
         middle: (part["start"].as_f64().unwrap() + part["end"].as_f64().unwrap()) / 2.0,
         fault: part["fault"].as_str().map(str::to_owned),
         text: part["text"].as_str().unwrap().to_owned(),
+        heard: heard(part),
     };
     truth.iter().flat_map(|(name, parts)| parts.iter().map(move |part| said(name, part))).collect()
 }
@@ -101,19 +121,21 @@ fn kept(project: &Project) -> Vec<(String, Vec<Said>)> {
     clips
 }
 
-/// Each clip has what is said in it as its text, and no fault. The share of good sentences that are
-/// in a clip.
+/// Each clip has what can be heard in it as its text, and no fault. The share of good sentences that
+/// are in a clip.
 fn assert_good(project: &Project) -> f64 {
     let mut good = 0;
     for (text, sentences) in kept(project) {
         let faults: Vec<&str> = sentences.iter().filter_map(|said| said.fault.as_deref()).collect();
-        // A pause before or after the words belongs to no word.
-        let is_harmless = |fault: &&str| ["silence", "not-read"].contains(fault);
-        assert!(faults.iter().all(is_harmless), "`{text}` has {faults:?}");
-        let read = sentences.iter().filter(|said| said.fault.is_none());
-        let expected: Vec<&str> = read.map(|said| &*said.text).collect();
-        assert_eq!(text, expected.join(" "));
-        good += expected.len();
+        let heard: Option<Vec<&str>> = sentences.iter().map(|said| said.heard.as_deref()).collect();
+        let Some(heard) = heard else { panic!("`{text}` has {faults:?}") };
+        let heard: Vec<&str> = heard.into_iter().filter(|heard| !heard.is_empty()).collect();
+        assert_eq!(bare(&text), heard.join(" "), "{faults:?}");
+        if faults.is_empty() {
+            let written: Vec<&str> = sentences.iter().map(|said| said.text.as_str()).collect();
+            assert_eq!(text, written.join(" "));
+            good += written.len();
+        }
     }
     let all = truth(project).iter().filter(|said| said.fault.is_none()).count();
     good as f64 / all as f64

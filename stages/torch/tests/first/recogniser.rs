@@ -120,6 +120,8 @@ impl Adam {
 /// Trains on the recordings of a folder and writes a checkpoint as transformers has it. The mean
 /// loss of a letter at the end.
 pub fn train(project: &Project, folder: &str, to: &Path, steps: usize) -> f64 {
+    // So small that threads only wait for each other.
+    tch::set_num_threads(1);
     let sentences = sentences(project, folder);
     let parsed = Config::parse(config().to_string().as_bytes()).unwrap();
     let mut random = Random::new(1);
