@@ -333,7 +333,7 @@ fn another_speaker_and_two_in_one_clip_are_found() {
 
 #[test]
 #[ignore = "soak: make soak runs it"]
-fn soak_the_faults_of_four_hours_are_found() {
+fn soak_the_faults_of_three_hours_are_found() {
     for mistakes in [0.0, 0.02, 0.05] {
         let faulty = faulty(4_000, mistakes);
         let limits = faulty.limits();
