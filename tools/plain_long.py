@@ -127,6 +127,7 @@ def recipe(folder, program):
     text = RECIPE.read_text().replace("export = { unheard = {", "export = { output = { words = "
                                       "\"out/words/{id}.json\" }, unheard = {")
     manifest.write_text(text)
+    shutil.copy(RECIPE.with_name("corrections.csv"), folder)
     ran = subprocess.run([program, "run", str(folder), "aligned", "--json"], capture_output=True,
                          text=True)
     assert ran.returncode == 0, ran.stdout
