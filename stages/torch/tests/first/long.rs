@@ -11,7 +11,7 @@ use throstle_tests::browser::{Browser, Look};
 use throstle_tests::guide::root;
 use throstle_tests::{Project, RanProgram};
 
-use crate::{models, recogniser};
+use crate::models;
 
 const PHONE: Look = Look { width: 400, height: 844, dark: false };
 
@@ -299,21 +299,4 @@ fn each_recipe_of_a_voice_reads_the_corpus_once_its_path_is_changed() {
         }
         assert_eq!(found, clips, "{template}");
     }
-}
-
-#[test]
-#[ignore = "soak: make soak runs it"]
-fn soak_a_recogniser_that_the_test_trains_finds_the_words_of_other_recordings() {
-    let project = book(&["--seed", "7"]);
-    let lessons = ["--recordings", "2", "--minutes", "10", "--every", "100000", "--seed", "11"];
-    make(&project, "lessons", &lessons);
-    let model = project.file("book/models/recogniser");
-    let loss = recogniser::train(&project, "lessons", &model, 600);
-    let error = recogniser::error_rate(&project, "book", &model);
-    println!("loss {loss:.3}, letters wrong {:.1} %", 100.0 * error);
-    assert!(error < 0.15, "{error}");
-    run(&project, &[]);
-    let share = assert_good(&project);
-    println!("{:.0} % of the good sentences are in clips", 100.0 * share);
-    assert!(share >= 0.5, "{share}");
 }

@@ -7,6 +7,5 @@ mod long;
 mod models;
 mod notebook;
 mod readme;
-mod recogniser;
 mod recordings;
 mod templates;
