@@ -13,6 +13,7 @@ pub mod rate;
 pub mod report;
 pub mod speaker;
 pub mod text;
+pub mod torchscript;
 pub mod train;
 pub mod voice;
 
@@ -35,6 +36,7 @@ pub const KINDS: &[&[&Kind]] = &[
     report::KINDS,
     command::KINDS,
     python::KINDS,
+    torchscript::KINDS,
 ];
 
 /// All kinds that a manifest may use, by name.

@@ -41,6 +41,7 @@ pub mod stored;
 #[cfg(test)]
 mod testing;
 mod threads;
+mod torchscript;
 pub mod train;
 mod tune;
 mod upload;

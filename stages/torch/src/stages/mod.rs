@@ -10,6 +10,9 @@ mod fish_synthesize;
 #[cfg(test)]
 mod fish_tests;
 mod fresh;
+mod torchscript;
+#[cfg(test)]
+mod torchscript_tests;
 #[cfg(test)]
 mod trial;
 mod vits_init;
@@ -35,6 +38,7 @@ mod xtts_tune_tests;
 mod xtts_voice;
 
 use stage_core::Stage;
+use stage_core::catalogue::torchscript as scripted;
 use stage_families::wav2vec2::kinds as asr;
 
 use crate::device::Machine;
@@ -64,6 +68,9 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         }),
         Box::new(asr_transcribe::AsrTranscribe { kind: &asr::EMIT, machine: machine.clone() }),
     ];
+    let modules = [&scripted::APPLY, &scripted::EMBED, &scripted::RATE].map(|kind| {
+        Box::new(torchscript::TorchScript { kind, machine: machine.clone() }) as Box<dyn Stage>
+    });
     let (fish, xtts) = (tune::stages::<FishTuning>(machine), tune::stages::<GptTuning>(machine));
-    own.into_iter().chain(fish).chain(xtts).collect()
+    own.into_iter().chain(modules).chain(fish).chain(xtts).collect()
 }

@@ -9,3 +9,4 @@ mod notebook;
 mod readme;
 mod recordings;
 mod templates;
+mod torchscript;
