@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs in `.players` the programs that run exported graphs and use the server, and prints the Python that has
 # them: onnxruntime, sherpa-onnx and piper-tts for exported graphs, and OpenAI's client for
-# `throstle serve`. Only tests use them; without them, those tests say that they are skipped.
+# `throstle serve`. With npm, also OpenAI's client for Node, into `.players/node`. Only tests use them;
+# without them, those tests say that they are skipped.
 #
 # The path of Python goes to stdout, everything else to stderr.
 set -euo pipefail
@@ -21,5 +22,15 @@ if [ "$(cat "$home/wanted" 2>/dev/null)" != "$wanted" ]; then
         fail "the packages could not be installed"
     # Written last, so that an interrupted installation is repeated.
     printf '%s\n' "$wanted" > "$home/wanted"
+fi
+client=openai@7.57.0
+if [ "$(cat "$home/node/wanted" 2>/dev/null)" != "$client" ]; then
+    rm -rf "$home/node" && mkdir -p "$home/node"
+    if command -v npm >/dev/null && (cd "$home/node" &&
+        npm install --no-audit --no-fund --no-save --silent "$client") >&2; then
+        echo "$client" > "$home/node/wanted"
+    else
+        printf 'players: left out, since npm cannot install it: %s\n' "$client" >&2
+    fi
 fi
 echo "$python"

@@ -48,6 +48,14 @@ pub fn players(modules: &str) -> Option<PathBuf> {
     has.is_ok_and(|output| output.status.success()).then_some(python)
 }
 
+/// The folder of `tools/players.sh` with packages of Node, if `node` finds this one there.
+pub fn node_players(package: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.players/node");
+    let find = format!("require.resolve({package:?})");
+    let has = Command::new("node").args(["-e", &find]).current_dir(&folder).output();
+    has.is_ok_and(|output| output.status.success()).then_some(folder)
+}
+
 /// The lengths of the two trainings: enough steps to see every clip once, so that another clip
 /// gives another model.
 pub const TRAINED: &str = "steps = 5";

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use throstle_tests::Project;
 use throstle_tests::browser::Browser;
 
-use crate::project::players;
+use crate::project::{node_players, players};
 use crate::{done, vits, xtts};
 
 const SENTENCE: &str = "Järvellä oli aamulla tyyntä.";
@@ -441,6 +441,51 @@ except openai.BadRequestError as error:
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("spoken_sentences") && said.contains("alloy"), "{said}");
+    let spoken = demo.read("out/vits/spoken/001.wav");
+    assert_eq!(demo.read("client.wav"), spoken);
+    assert_eq!(demo.read("client.pcm"), spoken[44..]);
+}
+
+/// Tests with OpenAI's own client for Node, openai 7.57.0 of `tools/players.sh`.
+#[test]
+fn the_client_of_openai_for_node_speaks_with_the_server() {
+    let Some(packages) = node_players("openai") else {
+        eprintln!("skipped: `.players/node` has no package `openai`: tools/players.sh");
+        return;
+    };
+    let demo = trained();
+    let server = Server::start(&demo, &["."]);
+    let script = r#"
+const fs = require("node:fs");
+const { default: OpenAI, BadRequestError } = require("openai");
+const [address, folder, input] = process.argv.slice(1);
+const client = new OpenAI({ baseURL: `http://${address}/v1`, apiKey: "none", maxRetries: 0 });
+const voice = "spoken_sentences";
+const main = async () => {
+    for await (const model of client.models.list()) console.log(model.id);
+    const speech = await client.audio.speech.create({
+        model: voice, voice, input, response_format: "wav" });
+    fs.writeFileSync(`${folder}/client.wav`, Buffer.from(await speech.arrayBuffer()));
+    const streamed = await client.audio.speech.create({
+        model: "x", voice, input, response_format: "pcm", stream: true });
+    const parts = [];
+    for await (const part of streamed.body) parts.push(part);
+    fs.writeFileSync(`${folder}/client.pcm`, Buffer.concat(parts));
+    try {
+        await client.audio.speech.create({ model: "x", voice: "alloy", input: "Hei." });
+    } catch (error) {
+        if (!(error instanceof BadRequestError)) throw error;
+        console.log(error.message);
+    }
+};
+main().catch(error => { console.error(error); process.exit(1); });
+"#;
+    let mut command = std::process::Command::new("node");
+    command.args(["-e", script, "--", &server.address]).arg(demo.path()).arg(SENTENCE);
+    let output = command.current_dir(packages).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("spoken_sentences\n") && said.contains("alloy"), "{said}");
     let spoken = demo.read("out/vits/spoken/001.wav");
     assert_eq!(demo.read("client.wav"), spoken);
     assert_eq!(demo.read("client.pcm"), spoken[44..]);
