@@ -270,7 +270,7 @@ fn explain(error: ReplayError, project: &Project) -> CliError {
         ReplayError::NoItems(stage) => {
             CliError::usage(message, format!("name no item: `throstle replay {stage}`"))
         }
-        ReplayError::Unfit { .. } => {
+        ReplayError::Unfit { .. } | ReplayError::Apart { .. } => {
             CliError::usage(message, "see `throstle log` and `throstle why`")
         }
     }

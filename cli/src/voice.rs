@@ -7,15 +7,17 @@ mod sound;
 
 use cache::fs::RealFs;
 use cache::{Access, Cache};
+use camino::Utf8Path;
 use engine::engine::{Engine, StopFlag};
 use engine::pipeline::{ITEMS, Pipeline, StageSpec};
 use engine::run::replay::ReplayError;
-use engine::run::standing::{Prepared, Results, Standing, prepare};
+use engine::run::standing::{Elsewhere, Prepared, Results, Standing, prepare};
 use stage_core::{
     Batching, FieldType, Fields, Item, Kind, NewValue, Output, ParameterValue, StageError, Value,
 };
 use stage_families::artifact::SPEAKERS;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 use super::arguments::VoiceOptions;
 use super::error::CliError;
@@ -60,6 +62,8 @@ pub struct Manner {
 pub struct Voices {
     standing: Standing,
     pub voices: Vec<Voice>,
+    /// For working files of the stages before. Removed after their processes are gone.
+    folder: TempDir,
 }
 
 /// Tests if stages of a kind make a sound of each text, with a model.
@@ -81,14 +85,19 @@ impl Voices {
         stop: &StopFlag,
     ) -> Result<Voices, CliError> {
         let engine = program.engine(options.threads, false);
-        let mut voices =
-            Voices { standing: Standing::new(engine.clone(), stop.clone()), voices: Vec::new() };
+        let mut voices = Voices {
+            standing: Standing::new(engine.clone(), stop.clone()),
+            voices: Vec::new(),
+            folder: tempfile::tempdir().map_err(CliError::process("make a folder for files"))?,
+        };
         for place in places {
             let place = Place::find(program, place, options)?;
             let cache =
                 Cache::open(&place.project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
             let (pipeline, spec) = (&place.project.pipeline, place.spec()?);
-            let prepared = prepared(&engine, pipeline, &cache, spec)?;
+            let folder = voices.folder.path();
+            let folder = Utf8Path::from_path(folder).ok_or_else(|| not_utf8(folder))?;
+            let prepared = prepared(&engine, pipeline, &cache, spec, folder)?;
             if voices.voices.iter().any(|voice| voice.name == place.name) {
                 return Err(CliError::usage(
                     format!("two voices have the name `{}`", place.name),
@@ -202,8 +211,10 @@ fn prepared(
     pipeline: &Pipeline,
     cache: &Cache,
     spec: &StageSpec,
+    folder: &Utf8Path,
 ) -> Result<Prepared, CliError> {
-    prepare(engine, pipeline, cache, spec, &mut |_| {}).map_err(|error| {
+    let items = Elsewhere { fields: &[TEXT, SPEAKER, LANGUAGE, SPEED], folder };
+    prepare(engine, pipeline, cache, spec, &items, &mut |_| {}).map_err(|error| {
         let (message, file) = (error.to_string(), &pipeline.file);
         match error {
             ReplayError::Engine(error) => error.into(),
@@ -211,10 +222,19 @@ fn prepared(
                 format!("`{stage}` is not up to date, and `{}` needs it", spec.name),
                 format!("`throstle run {file} {stage}` first"),
             ),
+            ReplayError::Apart { .. } => CliError::failed(
+                message,
+                "let a stage that works on single items make it, such as `command` or `python`",
+            ),
             ReplayError::Read(_) => CliError::failed(message, format!("`throstle run {file}`")),
             _ => CliError::Failed { message, help: None },
         }
     })
+}
+
+fn not_utf8(folder: &std::path::Path) -> CliError {
+    let message = format!("`{}` is not UTF-8", folder.display());
+    CliError::failed(message, "set `TMPDIR` to another folder")
 }
 
 /// The failure of a voice as a whole.

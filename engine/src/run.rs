@@ -4,6 +4,7 @@ pub(crate) mod arrived;
 mod aside;
 pub(crate) mod away;
 mod batch;
+mod before;
 mod board;
 mod commit;
 mod context;

@@ -67,6 +67,8 @@ pub enum ReplayError {
     NoItems(String),
     #[error("`{stage}` {why}")]
     Unfit { stage: String, why: &'static str },
+    #[error("`{stage}` makes the field `{field}`, and cannot do so for a single text: it {why}")]
+    Apart { stage: String, field: String, why: String },
 }
 
 impl From<cache::CacheError> for ReplayError {

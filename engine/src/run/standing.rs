@@ -2,7 +2,7 @@
 //! asked for.
 //!
 //! The items go through the same job as in a run, with the parameters and artifacts of the
-//! pipeline; so does the text of an item through the stages before it that only change texts.
+//! pipeline; before that, they go through the stages that change their texts (see [`super::before`]).
 //! Nothing is recorded and nothing is kept: results are handed to the caller, and the cache is only
 //! read.
 
@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::{Cache, Digest};
+use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{
-    Blob, FieldSet, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Place, Reject, Setup,
-    StageError, Value,
+    Blob, Fields, Item, Kind, NewValue, Output, Place, Reject, Setup, StageError, Value,
 };
 
 use super::arrived::artifacts;
+use super::before::{Before, before};
 use super::context::EngineContext;
 use super::replay::ReplayError;
 use super::scratch::Scratch;
@@ -32,8 +33,6 @@ use crate::plan::inputs::arriving;
 use crate::plan::planner::Planner;
 use crate::store::Store;
 
-/// The field that stages before may change.
-const TEXT: &str = "text";
 /// The time that an idle worker has to exit.
 const PARTING: Duration = Duration::from_secs(5);
 
@@ -47,20 +46,30 @@ pub struct Prepared {
     pub setup: Setup,
     /// As the manifest has it: `auto`, `cpu`, `cuda` or `cuda:1`.
     device: String,
-    before: Vec<Arc<dyn ItemJob>>,
+    before: Vec<Before>,
     shared: Shared,
+}
+
+/// Items from elsewhere.
+pub struct Elsewhere<'a> {
+    /// The fields that they may have.
+    pub fields: &'a [&'a str],
+    /// A folder for the working files of the programs that they come through.
+    pub folder: &'a Utf8Path,
 }
 
 /// Prepares a stage on the worker; all its artifacts must exist.
 ///
 /// # Errors
 ///
-/// If it is no item stage of the worker, or one of its inputs is not up to date.
+/// If it is no item stage of the worker, if one of its inputs is not up to date, or if a stage before
+/// it cannot be applied to single items.
 pub fn prepare(
     engine: &Engine,
     pipeline: &Pipeline,
     cache: &Cache,
     spec: &StageSpec,
+    items: &Elsewhere,
     sink: Sink,
 ) -> Result<Prepared, ReplayError> {
     if spec.work != StageWork::Item || spec.kind.place != Place::Worker {
@@ -81,8 +90,9 @@ pub fn prepare(
     let mut setup = engine.setup(pipeline, spec).map_err(at)?;
     setup.artifacts = artifacts(pipeline, &plan.stages, &planner.assets, spec);
     setup.files = planner.files[spec.id.0].clone();
-    let shared = shared(engine, &planner.store);
-    let before = before(engine, pipeline, spec, &shared).map_err(at)?;
+    let shared = shared(engine, &planner.store, items.folder);
+    let parts = (&planner, plan.stages.as_slice());
+    let before = before(engine, pipeline, parts, spec, items.fields, &shared)?;
     Ok(Prepared {
         stage: spec.name.clone(),
         kind: spec.kind,
@@ -93,7 +103,7 @@ pub fn prepare(
     })
 }
 
-fn shared(engine: &Engine, store: &Store) -> Shared {
+fn shared(engine: &Engine, store: &Store, folder: &Utf8Path) -> Shared {
     Shared {
         engine: Arc::new(engine.clone()),
         store: store.clone(),
@@ -101,70 +111,20 @@ fn shared(engine: &Engine, store: &Store) -> Shared {
         messages: unbounded().0,
         stop: StopFlag::default(),
         gpu_stop: StopFlag::default(),
-        scratch: Scratch::default(),
+        scratch: Scratch::at(folder),
         spare: Spare::default(),
         kept: None,
     }
 }
 
-/// The jobs of the stages of this process that the texts of a stage come through, in order.
-fn before(
-    engine: &Engine,
-    pipeline: &Pipeline,
-    spec: &StageSpec,
-    shared: &Shared,
-) -> Result<Vec<Arc<dyn ItemJob>>, StageError> {
-    let mut jobs: Vec<Arc<dyn ItemJob>> = Vec::new();
-    let mut next = upstream(pipeline, spec);
-    while let Some(spec) = next.filter(|spec| changes_texts(spec)) {
-        let setup = engine.setup(pipeline, spec)?;
-        let mut context = shared.context(0, spec.kind);
-        if let Job::Item(job) = engine.open(spec.kind, setup, &mut context)? {
-            jobs.push(job.into());
-        }
-        next = upstream(pipeline, spec);
-    }
-    jobs.reverse();
-    Ok(jobs)
-}
-
-fn upstream<'a>(pipeline: &'a Pipeline, spec: &StageSpec) -> Option<&'a StageSpec> {
-    match spec.inputs.get(ITEMS)?.references.first()? {
-        Reference::Stage { stage, .. } => Some(pipeline.stage(*stage)),
-        Reference::Asset(_) => None,
-    }
-}
-
-/// A stage that makes a text of a text, and needs nothing else.
-fn changes_texts(spec: &StageSpec) -> bool {
-    let kind = spec.kind;
-    let reads_text = |port: &stage_core::InputPort| match port.reads {
-        FieldSet::These(fields) => matches!(fields, [(TEXT, _)]),
-        _ => false,
-    };
-    let writes_text = |port: &stage_core::OutputPort| matches!(port.writes, [(TEXT, _)]);
-    spec.work == StageWork::Item
-        && kind.place == Place::Here
-        && matches!(kind.inputs, [port] if reads_text(port))
-        && matches!(kind.outputs, [port] if writes_text(port))
-}
-
 impl Prepared {
     /// The item as it arrives at the stage.
     fn arriving(&self, mut item: Item) -> Result<Result<Item, Reject>, StageError> {
-        for job in &self.before {
-            let mut context = self.shared.context(0, self.kind);
-            let made = job.process(std::slice::from_ref(&item), &mut context)?.pop();
-            let output = match made {
-                Some(Ok(output)) => output,
-                Some(Err(reject)) => return Ok(Err(reject)),
-                None => return Err(StageError::failed("a stage gave no result for an item")),
+        for before in &self.before {
+            item = match before.apply(item, &self.shared)? {
+                Ok(item) => item,
+                Err(reject) => return Ok(Err(reject)),
             };
-            for (name, value) in output.values {
-                if let NewValue::Text(text) = value {
-                    item.fields.set(name, Value::text(text));
-                }
-            }
         }
         Ok(Ok(item))
     }

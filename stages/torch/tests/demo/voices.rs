@@ -490,3 +490,118 @@ main().catch(error => { console.error(error); process.exit(1); });
     assert_eq!(demo.read("client.wav"), spoken);
     assert_eq!(demo.read("client.pcm"), spoken[44..]);
 }
+
+/// Puts a stage between the sentences and the stage that speaks.
+fn with_stage_before(demo: &Project, stage: &str) {
+    demo.edit("pipeline.toml", |manifest| {
+        let (head, speaks) = manifest.split_once("[stage.spoken_sentences]").unwrap();
+        let speaks = speaks.replacen("input = \"sentences\"", "input = \"changed\"", 1);
+        format!("{head}[stage.changed]\ninput = \"sentences\"\n{stage}\n\n[stage.spoken_sentences]{speaks}")
+    });
+}
+
+#[test]
+fn a_text_comes_through_the_stages_that_change_texts() {
+    let demo = trained();
+    let plain = say(&demo, &[".", "Hei aamu."]);
+    let shell = "command = \"printf '%s' {text} | sed s/moi/hei/ > {out.text}\"\n\
+        outputs = { text = \"text.txt\" }";
+    with_stage_before(
+        &demo,
+        &format!("use = \"command\"\nfields = [\"text\"]\n{shell}\ntexts = [\"text\"]"),
+    );
+    let ran = demo.run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_ne!(say(&demo, &[".", "Moi aamu."]), plain, "the letters are other ones");
+    assert_eq!(say(&demo, &[".", "moi aamu."]), say(&demo, &[".", "hei aamu."]));
+    let demo = trained();
+    demo.write(
+        "change.py",
+        "from throstle import Reject, stage\n\n\n@stage\ndef change(item, state):\n    \
+         if 'rumaa' in item['text']:\n        raise Reject('not said')\n    \
+         return {'text': item['text'].replace('7', 'aamu')}\n",
+    );
+    let python = "use = \"python\"\nscript = \"change.py\"\nfields = [\"text\"]\n\
+        outputs = { text = \"text\" }";
+    with_stage_before(&demo, python);
+    // Between them, a stage that hands its items on as they are.
+    demo.replace("pipeline.toml", "input = \"changed\"", "input = \"some\"");
+    demo.edit("pipeline.toml", |manifest| {
+        let filter = "use = \"dataset.filter\"\ninput = \"changed\"\n\
+            where = [{ field = \"text\", not_empty = true }]";
+        format!("{manifest}\n[stage.some]\n{filter}\n")
+    });
+    let ran = demo.run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_eq!(say(&demo, &[".", "Hei 7."]), plain);
+    let error = refused(&demo, &["say", ".", "Hei rumaa."]);
+    assert!(error.contains("not said"), "{error}");
+}
+
+#[test]
+fn a_stage_that_cannot_change_a_single_text_is_named() {
+    let demo = trained();
+    demo.write(
+        "change.py",
+        "from throstle import stage\n\n\n@stage\ndef change(items, state):\n    \
+         return {'count': len(items)}, [item.with_fields(text='hei') for item in items]\n",
+    );
+    let whole = "use = \"python.all\"\nscript = \"change.py\"\nfields = [\"text\"]\n\
+        outputs = { count = \"number\" }\nitem_outputs = { text = \"text\" }";
+    with_stage_before(&demo, whole);
+    demo.replace("pipeline.toml", "input = \"changed\"", "input = \"changed.items\"");
+    let error = refused(&demo, &["say", ".", "Hei."]);
+    assert!(error.contains("`changed` makes the field `text`"), "{error}");
+    assert!(error.contains("works on all items together"), "{error}");
+    assert!(error.contains("`command` or `python`"), "{error}");
+    let named = "use = \"command\"\nfields = [\"text\", \"id\"]\n\
+        command = \"printf '%s %s' {text} {id} > {out.text}\"\noutputs = { text = \"text.txt\" }\n\
+        texts = [\"text\"]";
+    let demo = trained();
+    with_stage_before(&demo, named);
+    let error = refused(&demo, &["serve", ".", "--port", "0"]);
+    assert!(error.contains("`changed` makes the field `text`"), "{error}");
+    assert!(error.contains("reads the id"), "{error}");
+}
+
+/// The second sentence of a text is not spoken before the test has heard the first.
+#[test]
+fn the_first_sentence_is_heard_before_the_second_is_spoken() {
+    let demo = trained();
+    let gate = demo.file("gate");
+    demo.write(
+        "wait.py",
+        format!(
+            "import os, time\nfrom throstle import stage\n\n\n@stage\ndef wait(item, state):\n    \
+             while 'moi' in item['text'] and not os.path.exists({gate:?}):\n        \
+             time.sleep(0.02)\n    return {{'text': item['text']}}\n"
+        ),
+    );
+    let python = "use = \"python\"\nscript = \"wait.py\"\nfields = [\"text\"]\n\
+        outputs = { text = \"text\" }";
+    with_stage_before(&demo, python);
+    let ran = demo.run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    let server = Server::start(&demo, &["."]);
+    let (first, second) = ("hei aamu ".repeat(8) + ".", "moi aamu ".repeat(8) + ".");
+    let mut wish = json!({"model": "x", "voice": "spoken_sentences", "response_format": "pcm",
+        "input": format!("{first} {second}")});
+    wish["stream"] = true.into();
+    let mut answer = BufReader::new(server.request("POST", "/v1/audio/speech", Some(&wish)));
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        assert!(answer.read_line(&mut line).unwrap() > 0, "no head");
+    }
+    // The size of the first chunk, and its samples.
+    line.clear();
+    answer.read_line(&mut line).unwrap();
+    let size = usize::from_str_radix(line.trim(), 16).unwrap();
+    assert!(size > 1_000, "{line}");
+    let mut samples = vec![0; size];
+    answer.read_exact(&mut samples).unwrap();
+    demo.write("gate", "");
+    let mut rest = Vec::new();
+    answer.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > 1_000 && rest.ends_with(b"0\r\n\r\n"), "{}", rest.len());
+}
