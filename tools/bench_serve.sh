@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# The real-time factor of `throstle serve` beside onnxruntime: a VITS model of the published size with
-# random weights, the same texts without noise, two threads for both.
+# The real-time factor of `throstle serve` beside onnxruntime, and the time to the first sound: a VITS
+# model of the published size with random weights, the same texts without noise, as many threads for both.
 #
-#     tools/bench_serve.sh [PROGRAM]
+#     tools/bench_serve.sh [PROGRAM [THREADS]]
 #
-# PROGRAM is `throstle`, with its worker beside it. Prints a row for each.
+# PROGRAM is `throstle`, with its worker beside it; that of a debug build does as well, since libtorch
+# computes. THREADS is 2 by default.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 program=$(realpath "${1:-$root/target/release/throstle}")
+threads=${2:-2}
 python=$(bash "$root/tools/players.sh")
 scratch=$(mktemp -d)
 server=
@@ -43,10 +45,11 @@ format = "onnx"
 export = "graph"
 TOML
 "$program" run "$scratch" >&2
-"$program" serve "$scratch" --port 0 --threads 2 > "$scratch/address" &
+"$program" serve "$scratch" --port 0 --threads "$threads" > "$scratch/address" &
 server=$!
-for _ in $(seq 300); do
+for _ in $(seq 600); do
     [ -s "$scratch/address" ] && break
+    kill -0 "$server" 2>/dev/null || { echo "the server has ended" >&2; exit 1; }
     sleep 0.2
 done
-"$python" "$root/stages/torch/benches/serve.py" "$(head -n 1 "$scratch/address")" "$scratch/graph"
+"$python" "$root/stages/torch/benches/serve.py" "$(head -n 1 "$scratch/address")" "$scratch/graph" "$threads"
