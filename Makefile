@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-cloud lint doc bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test test-cloud outside lint doc bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -38,6 +38,22 @@ test:
 CLOUD_TESTS = cargo test --workspace --features cli/cloud --test cloud
 test-cloud:
 	@$(LIBTORCH_ENV) $(CLOUD_TESTS)
+
+# A stage in a crate of its own, and another one that `throstle new-stage` writes: with the packages of
+# this folder, outside of the workspace, so that both are built as those of others are. Then the tests
+# with its program, and what a registry would be given of the packages that it depends on.
+OUTSIDE = --offline --target-dir target/outside
+outside:
+	@cargo build --workspace --bin throstle
+	@rm -rf target/outside/room-tone
+	@target/debug/throstle new-stage room-tone --to target/outside/room-tone --throstle .
+	@for folder in tests/outside target/outside/room-tone; do \
+		cp Cargo.lock $$folder/Cargo.lock; \
+		cargo test --quiet --manifest-path $$folder/Cargo.toml $(OUTSIDE); \
+	done
+	@cargo build --quiet --manifest-path tests/outside/Cargo.toml $(OUTSIDE)
+	@THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" cargo test --workspace --test outside
+	@cargo publish --dry-run --allow-dirty --no-verify -p throstle-cache -p throstle-stage-core
 
 lint:
 	@cargo fmt --all --check

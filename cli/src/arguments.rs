@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use super::templates::{self, Template};
 
 mod common;
+mod new_stage;
 mod rate;
 mod remote;
 mod review;
@@ -15,6 +16,7 @@ mod voice;
 
 use common::duration;
 pub use common::{ManifestArgument, ManifestOption, Settings};
+pub use new_stage::NewStage;
 pub use rate::Rate;
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
 pub use review::Review;
@@ -40,6 +42,10 @@ pub struct Arguments {
 pub enum Command {
     /// Write a commented manifest to start with; for the demo also its data.
     Init(Init),
+    /// Write a crate with a stage of your own, and a program that has it beside all others.
+    ///
+    /// The stage makes clips quieter: change it. The crate has a test of the stage.
+    NewStage(NewStage),
     /// Check a manifest without reading any data, and show all of its errors.
     Check(Check),
     /// Show what a run would do and why, without running anything.

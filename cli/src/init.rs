@@ -46,14 +46,14 @@ pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> 
     Ok(Exit::Done)
 }
 
-fn there_already(file: &Utf8Path) -> CliError {
+pub fn there_already(file: &Utf8Path) -> CliError {
     CliError::usage(
         format!("`{file}` is there already"),
         "choose another folder, or remove it first",
     )
 }
 
-fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
+pub fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
     if let Some(folder) = file.parent().filter(|folder| !folder.as_str().is_empty()) {
         RealFs.create_dir_all(folder)?;
     }

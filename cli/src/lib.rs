@@ -26,6 +26,7 @@ mod local;
 mod log;
 mod manual;
 mod meter;
+mod new_stage;
 mod outlet;
 mod output;
 mod plan;
@@ -145,6 +146,7 @@ fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
 fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result<Exit, CliError> {
     match command {
         Command::Init(arguments) => init::init(arguments, output),
+        Command::NewStage(arguments) => new_stage::new_stage(arguments, output),
         Command::Check(arguments) => plan::check(program, arguments, output),
         Command::Plan(arguments) => plan::plan(program, arguments, output),
         Command::Run(arguments) => run::run(program, arguments),

@@ -210,7 +210,7 @@ fn a_module_is_named_wherever_a_path_begins_with_the_crate() {
 }
 
 /// The folders of the packages with code.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 12] = [
     "cache",
     "stages/core",
     "stages/formats",
@@ -223,7 +223,6 @@ const MEMBERS: [&str; 13] = [
     "server",
     "cli",
     "tests",
-    "tests/outside",
 ];
 
 /// The largest number of files that may all reach each other.
@@ -357,6 +356,42 @@ fn the_fuzz_targets_are_locked_to_the_versions_of_the_program() {
         assert!(known, "`{name}` {versions:?}, and the program has {:?}", program.get(name));
     }
     assert!(own.iter().all(|name| fuzz.contains_key(*name)), "the names have changed");
+}
+
+/// The packages that stages of others link: they are published, and may stand beside other versions
+/// of their dependencies.
+const PUBLISHED: [&str; 2] = ["throstle-cache", "throstle-stage-core"];
+
+#[test]
+fn packages_that_others_link_can_be_published_and_pin_nothing() {
+    let metadata = cargo(&["metadata", "--format-version", "1", "--offline", "--no-deps"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let named = |name: &str| packages.iter().find(|package| package["name"] == name).unwrap();
+    for name in PUBLISHED {
+        let package = named(name);
+        for field in ["description", "license", "repository", "readme"] {
+            assert!(package[field].is_string(), "`{name}` has no `{field}`");
+        }
+        assert!(package["publish"].is_null(), "`{name}` is kept from registries");
+        let folder = Path::new(text(&package["manifest_path"])).parent().unwrap().to_owned();
+        for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+            assert!(folder.join(file).exists(), "`{name}` has no {file}");
+        }
+        let dependencies = package["dependencies"].as_array().unwrap();
+        for dependency in dependencies.iter().filter(|one| one["kind"].is_null()) {
+            let (own, wanted) = (text(&dependency["name"]), text(&dependency["req"]));
+            assert!(!wanted.starts_with('='), "`{name}` pins `{own}` to {wanted}");
+            // A registry knows no folders, and no package without a version.
+            assert_ne!(wanted, "*", "`{name}` takes any version of `{own}`");
+            let is_own = !dependency["path"].is_null();
+            assert!(
+                !is_own || PUBLISHED.contains(&own),
+                "`{name}` needs `{own}`, which stays here"
+            );
+        }
+        assert!(!dependencies.is_empty());
+    }
 }
 
 /// True if code names a package as the first part of a path, or brings in its macros.

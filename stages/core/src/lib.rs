@@ -28,6 +28,7 @@ mod stage;
 pub mod wire;
 pub mod worker;
 
+pub use cache::Digest;
 pub use catalogue::Catalogue;
 pub use children::{children, with_parents};
 pub use dataset::{Bucket, Chunk, Dataset, DatasetError, DatasetParts, bucket_of};

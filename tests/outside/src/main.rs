@@ -1,5 +1,5 @@
-//! `throstle` with one more stage. It has every command of `throstle`; manifests that use
-//! `my.whisper` run with this program and are checked, planned and explained by it.
+//! `throstle` with one more stage, `my.whisper`. It has every command of `throstle`; manifests that
+//! use the stage run with this program and are checked, planned and explained by it.
 
 mod whisper;
 
@@ -8,6 +8,6 @@ use std::sync::Arc;
 
 fn main() -> ExitCode {
     let mut stages = stage_speech::stages();
-    stages.push(Arc::new(whisper::Whisper));
+    stages.push(Arc::new(whisper::WhisperStage));
     cli::main(stages)
 }

@@ -1,4 +1,4 @@
-//! `my.whisper`: makes clips quieter. An example of an item stage in another crate.
+//! `my.whisper`: an item stage that makes clips quieter, as an example to change.
 //!
 //! A stage has two parts. Its [`Kind`] describes inputs, outputs and parameters; the checks of the
 //! manifest, the documentation and the keys follow from it, without running any code. Its [`Stage`]
@@ -14,7 +14,7 @@ use stage_core::{
 /// The field that is read and written.
 const AUDIO: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
 
-static WHISPER: Kind = Kind {
+static KIND: Kind = Kind {
     // The family separates names of different authors.
     name: "my.whisper",
     // Raise it when the same clip and parameters give other samples: then stored results are made
@@ -37,26 +37,26 @@ static WHISPER: Kind = Kind {
     ..Kind::BASE
 };
 
-pub struct Whisper;
+pub struct WhisperStage;
 
-impl Stage for Whisper {
+impl Stage for WhisperStage {
     fn kind(&self) -> &'static Kind {
-        &WHISPER
+        &KIND
     }
 
     /// Called once before the first clip, and not at all if there is nothing to do: the place to
     /// load models.
     fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         let decibels = setup.parameters.number("quieter_by_db")?;
-        Ok(Job::Item(Box::new(Quieter { gain: 10_f64.powf(-decibels / 20.0) })))
+        Ok(Job::Item(Box::new(WhisperWork { gain: 10_f64.powf(-decibels / 20.0) })))
     }
 }
 
-struct Quieter {
+struct WhisperWork {
     gain: f64,
 }
 
-impl ItemJob for Quieter {
+impl ItemJob for WhisperWork {
     /// The outer error ends the stage; the inner one quarantines a single clip and is recorded.
     fn process(
         &self,
@@ -67,7 +67,7 @@ impl ItemJob for Quieter {
     }
 }
 
-impl Quieter {
+impl WhisperWork {
     fn one(
         &self,
         item: &Item,
@@ -93,5 +93,50 @@ impl Quieter {
         }
         writer.finalize()?;
         Ok(made.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stage_core::{Blob, Detached, Digest, ParameterValue, Parameters, Value};
+
+    use super::*;
+
+    fn wav(samples: &[i16]) -> Vec<u8> {
+        let spec = hound::WavSpec {
+            channels: 1,
+            sample_rate: 16_000,
+            bits_per_sample: 16,
+            sample_format: hound::SampleFormat::Int,
+        };
+        let mut bytes = Cursor::new(Vec::new());
+        let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
+        samples.iter().for_each(|sample| writer.write_sample(*sample).unwrap());
+        writer.finalize().unwrap();
+        bytes.into_inner()
+    }
+
+    /// The output for one clip.
+    fn made_of(clip: &[u8]) -> Result<Output, Reject> {
+        let decibels = ("quieter_by_db".to_owned(), ParameterValue::Number(20.0));
+        let setup = Setup { parameters: Parameters([decibels].into()), ..Setup::default() };
+        let mut context = Detached::holding(clip.to_vec());
+        let Ok(Job::Item(job)) = WhisperStage.open(setup, &mut context) else { panic!("no job") };
+        let (digest, size) = (Digest::of(clip), clip.len() as u64);
+        let blob = Value::Blob(Blob { digest, size, kind: "audio/wav".into() }.into());
+        let item = Item::new("clip", [("audio", blob)].into_iter().collect());
+        job.process(&[item], &mut context).unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_clip_becomes_quieter() {
+        let quieter = NewValue::bytes("audio/wav", wav(&[100, -200]));
+        let expected = Output::default().with("audio", quieter);
+        assert_eq!(made_of(&wav(&[1_000, -2_000])), Ok(expected));
+    }
+
+    #[test]
+    fn bytes_that_are_no_clip_are_quarantined_with_a_reason() {
+        assert_eq!(made_of(b"no sound").unwrap_err().code, "unreadable");
     }
 }
