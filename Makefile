@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-cloud outside lint doc bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -87,6 +87,10 @@ bench-programs:
 wheel:
 	@$(LIBTORCH_ENV) cargo build --profile dist --workspace --bin throstle --bin throstle-torch
 	@python3 tools/wheel.py target/dist
+
+# The wheel, an archive of both programs, their bill of materials and checksums: target/release-files.
+release:
+	@bash tools/release.sh
 
 # The Python module with numpy, pandas and other packages, which are fetched first; `make python
 # PYTHON=--with-torch` takes torch and lhotse as well.
