@@ -6,9 +6,10 @@ use throstle_tests::guide::{document, typed};
 use crate::{models, recordings};
 
 /// Commands that are not run: their prefix, and the reason.
-const NOT_RUN: [(&str, &str); 3] = [
+const NOT_RUN: [(&str, &str); 4] = [
     ("tensorboard ", "a program of others: its files are read in the tests of the formats"),
     ("make ", "builds everything, and runs these tests among others"),
+    ("throstle setup", "fetches libtorch: python/tests/setup.py runs it"),
     ("throstle watch", "never ends: tests/tests/watching.rs runs it"),
 ];
 
