@@ -38,8 +38,12 @@ pub fn serve(
     let metrics = Arc::new(Metrics::default());
     let queue = Arc::new(Queue::new(usize::from(arguments.queue), metrics.clone()));
     let service: Arc<dyn Service> = Arc::new(Api::new(&voices, queue.clone(), metrics));
-    local.announce(output)?;
-    list(&voices, output)?;
+    // In one piece: a program that reads only the address closes the pipe.
+    let mut told = Vec::new();
+    local.announce(&mut told)?;
+    list(&voices, &mut told)?;
+    output.write_all(&told)?;
+    output.flush()?;
     local.start(service)?;
     let ending = (queue.clone(), stop.clone());
     let watch = move || {
