@@ -20,19 +20,19 @@ const stop = () => {
 };
 // A change to the other recording begins at its start.
 const play = (side) => {
-  if (busy || !now || now.finished) return;
-  stop();
   const sound = sounds[side];
+  if (busy || !now || now.finished || !sound) return;
+  stop();
   sound.currentTime = 0;
   heard.add(side);
   part(`play-${side}`).parentElement.classList.add("playing");
   sound.play().catch((error) => told(error.message, true));
 };
 const pause = () => {
-  if (!now || now.finished) return;
-  const playing = SIDES.map((side) => sounds[side]).find((sound) => !sound.paused);
+  const both = Object.values(sounds);
+  const playing = both.find((sound) => !sound.paused);
   if (playing) return playing.pause();
-  SIDES.map((side) => sounds[side]).find((sound) => sound.currentTime > 0 && !sound.ended)?.play();
+  both.find((sound) => sound.currentTime > 0 && !sound.ended)?.play();
 };
 
 const show = async (state) => {
