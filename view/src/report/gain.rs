@@ -31,6 +31,8 @@ pub struct Model {
     pub figures: Vec<Option<Figure>>,
     /// The reason why it was not chosen.
     pub out: Option<String>,
+    /// Its rank by people who listened, if they were asked.
+    pub rank: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -107,6 +109,7 @@ fn read_model(model: &Value, measures: &[String]) -> Option<Model> {
         name: model["id"].as_str()?.to_owned(),
         figures: measures.iter().map(figure).collect(),
         out: model["out"].as_str().map(str::to_owned),
+        rank: model["rated"]["rank"].as_u64(),
     })
 }
 
@@ -122,7 +125,7 @@ impl Comparison {
             base.map(|value| Figure { value, base: value, ..Figure::default() })
         };
         let figures = (0..self.measures.len()).map(known).collect();
-        self.models.insert(0, Model { name: self.base.clone(), figures, out: None });
+        self.models.insert(0, Model { name: self.base.clone(), figures, out: None, rank: None });
     }
 }
 
@@ -144,7 +147,7 @@ mod tests {
             "warnings": ["w"],
             "models": [
                 { "id": "step-2", "out": "worse", "measures": { "mean(cer)": figure(0.3, -0.1, 0.1) } },
-                { "id": "step-4", "measures": { "mean(cer)": figure(0.1, -0.3, -0.1) } },
+                { "id": "step-4", "rated": { "rank": 1 }, "measures": { "mean(cer)": figure(0.1, -0.3, -0.1) } },
                 { "id": "step-6", "out": "the sentence `a` was not measured", "measures": {} },
             ] });
         let found = read("chosen", &report).unwrap();
@@ -154,6 +157,7 @@ mod tests {
             found.models.iter().map(|model| model.figures[0].map(|own| own.is_shown())).collect();
         assert_eq!(shown, [Some(false), Some(false), Some(true), None]);
         assert_eq!(found.models[0].figures[0].unwrap().value, 0.3);
+        assert_eq!((found.models[1].rank, found.models[2].rank), (None, Some(1)));
         assert_eq!((found.chosen.as_deref(), found.sentences), (Some("step-4"), 50));
     }
 

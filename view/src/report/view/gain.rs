@@ -21,6 +21,8 @@ fn of(comparison: &Comparison) -> Markup {
         comparison.measures.iter().map(|measure| format!(">{}", text(measure))).collect();
     let mut headings = vec!["Model"];
     headings.extend(measures.iter().map(String::as_str));
+    let is_rated = comparison.models.iter().any(|model| model.rank.is_some());
+    headings.extend(is_rated.then_some(">Rank by people"));
     headings.extend(comparison.chosen.as_ref().map(|_| "Result"));
     let mut table = Table::new(text(&caption), &headings);
     for model in &comparison.models {
@@ -29,7 +31,10 @@ fn of(comparison: &Comparison) -> Markup {
             None => Cell::empty(),
         });
         let result = comparison.chosen.as_ref().map(|chosen| result(model, chosen, base));
-        table.row(std::iter::once(Cell::text(text(&model.name))).chain(figures).chain(result));
+        let rank = model.rank.map(|rank| rank as f64);
+        let rank = is_rated.then(|| Cell::number_or_empty(rank, number));
+        let name = std::iter::once(Cell::text(text(&model.name)));
+        table.row(name.chain(figures).chain(rank).chain(result));
     }
     html! {
         (table.render())
@@ -77,6 +82,7 @@ mod tests {
             name: name.to_owned(),
             figures: vec![figure],
             out: out.map(str::to_owned),
+            rank: (name == "step-4").then_some(1),
         };
         let comparison = Comparison {
             stage: "chosen".into(),
@@ -100,6 +106,7 @@ mod tests {
             "<strong>chosen</strong>",
             "&lt;not&gt; good enough",
             "told",
+            "Rank by people",
         ] {
             assert!(html.contains(part), "{part} is not in {html}");
         }
