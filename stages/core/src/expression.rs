@@ -7,6 +7,7 @@
 //! value is an error of the evaluation.
 
 mod ast;
+mod evaluate;
 mod fault;
 mod lexer;
 mod parser;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 pub use self::ast::{
     Aggregate, Comparison, Each, Form, Operator, Relation, Requirement, Test, Whole,
 };
+pub use self::evaluate::Lacks;
 pub use self::fault::Fault;
 use crate::kind::FieldType;
 

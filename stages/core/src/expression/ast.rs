@@ -95,6 +95,8 @@ pub enum Aggregate {
     Median(Each),
     /// The ninth decile.
     P90(Each),
+    Min(Each),
+    Max(Each),
     /// The share of sentences for which this is true.
     Share(Test),
     /// Their number.

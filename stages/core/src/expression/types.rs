@@ -7,7 +7,7 @@ use super::{Aggregate, Comparison, Each, Fault, Relation, Requirement, Test, Who
 use crate::kind::FieldType;
 
 const BASE: &str = "base";
-const NUMBERS: [&str; 3] = ["mean", "median", "p90"];
+const NUMBERS: [&str; 5] = ["mean", "median", "p90", "min", "max"];
 const TESTS: [&str; 2] = ["share", "count"];
 
 pub fn requirement(text: &str, node: &Node) -> Result<Requirement, Fault> {
@@ -120,6 +120,8 @@ fn aggregate(node: &Node, name: &str, inner: &Node) -> Result<Aggregate, Fault> 
         "mean" => each(inner).map(Aggregate::Mean),
         "median" => each(inner).map(Aggregate::Median),
         "p90" => each(inner).map(Aggregate::P90),
+        "min" => each(inner).map(Aggregate::Min),
+        "max" => each(inner).map(Aggregate::Max),
         "share" => test(inner).map(Aggregate::Share),
         "count" => test(inner).map(Aggregate::Count),
         _ => Err(Fault::new(

@@ -37,6 +37,8 @@ impl Measured {
                 Aggregate::Mean(each) => Measured::Mean(table.numbers(candidate, each)?),
                 Aggregate::Median(each) => Measured::Quantile(0.5, table.numbers(candidate, each)?),
                 Aggregate::P90(each) => Measured::Quantile(0.9, table.numbers(candidate, each)?),
+                Aggregate::Min(each) => Measured::Quantile(0.0, table.numbers(candidate, each)?),
+                Aggregate::Max(each) => Measured::Quantile(1.0, table.numbers(candidate, each)?),
                 Aggregate::Share(test) => Measured::Mean(table.passes(candidate, test)?),
                 Aggregate::Count(test) => Measured::Sum(table.passes(candidate, test)?),
             },

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stage_core::expression::{Each, Test};
-use stage_core::{Fields, Item, Value};
+use stage_core::expression::{Each, Lacks, Test};
+use stage_core::{Fields, Item};
 
 /// The items by candidate and sentence.
 #[derive(Debug, Default)]
@@ -70,90 +70,44 @@ impl<'a> Table<'a> {
     fn each<T>(
         &self,
         candidate: &str,
-        value: impl Fn(&Fields) -> Result<T, Missing>,
+        value: impl Fn(&Fields) -> Result<T, Lacks>,
     ) -> Result<Vec<T>, Missing> {
         let own = self.items.get(candidate);
         let one = |sentence: &str| {
             let fields = own.and_then(|own| own.get(sentence).copied());
             let fields = fields.ok_or_else(|| Missing::Sentence(sentence.to_owned()))?;
-            value(fields).map_err(|missing| missing.at(sentence))
+            value(fields).map_err(|lacks| Missing::of(lacks, sentence))
         };
         self.sentences.iter().map(|sentence| one(sentence)).collect()
     }
 
     /// A number for each sentence.
     pub fn numbers(&self, candidate: &str, each: &Each) -> Result<Vec<f64>, Missing> {
-        self.each(candidate, |fields| number(each, fields))
+        self.each(candidate, |fields| each.of(fields))
     }
 
     /// 1 for each sentence that passes, and 0 for each other.
     pub fn passes(&self, candidate: &str, test: &Test) -> Result<Vec<f64>, Missing> {
-        self.each(candidate, |fields| Ok(f64::from(u8::from(passes(test, fields)?))))
+        self.each(candidate, |fields| Ok(f64::from(u8::from(test.of(fields)?))))
     }
 }
 
 impl Missing {
-    fn at(self, name: &str) -> Missing {
-        let own = name.to_owned();
-        match self {
-            Missing::Sentence(sentence) => Missing::Sentence(sentence),
-            Missing::Number { field, .. } => Missing::Number { sentence: own, field },
-            Missing::Text { field, .. } => Missing::Text { sentence: own, field },
-            Missing::Infinite { .. } => Missing::Infinite { sentence: own },
+    fn of(lacks: Lacks, sentence: &str) -> Missing {
+        let sentence = sentence.to_owned();
+        match lacks {
+            Lacks::Number(field) => Missing::Number { sentence, field },
+            Lacks::Text(field) => Missing::Text { sentence, field },
+            Lacks::Finite => Missing::Infinite { sentence },
+            Lacks::Sentences => Missing::Sentence(sentence),
         }
     }
-}
-
-fn number(each: &Each, fields: &Fields) -> Result<f64, Missing> {
-    let found = match each {
-        Each::Number(number) => *number,
-        Each::Field(field) => {
-            let found = fields.number(field).filter(|number| number.is_finite());
-            let sentence = String::new();
-            return found.ok_or_else(|| Missing::Number { sentence, field: field.clone() });
-        }
-        Each::Negative(inner) => -number(inner, fields)?,
-        Each::Binary(operator, left, right) => {
-            operator.apply(number(left, fields)?, number(right, fields)?)
-        }
-    };
-    match found.is_finite() {
-        true => Ok(found),
-        false => Err(Missing::Infinite { sentence: String::new() }),
-    }
-}
-
-/// Both sides of `and` and `or` are needed, so that a missing value is never passed over.
-fn passes(test: &Test, fields: &Fields) -> Result<bool, Missing> {
-    Ok(match test {
-        Test::Compare(left, relation, right) => {
-            relation.holds(&number(left, fields)?, &number(right, fields)?)
-        }
-        Test::Text { field, text, is } => {
-            let found = match fields.get(field) {
-                Some(Value::Text(found)) => found,
-                _ => {
-                    let sentence = String::new();
-                    return Err(Missing::Text { sentence, field: field.clone() });
-                }
-            };
-            (**found == **text) == *is
-        }
-        Test::And(left, right) => {
-            let (left, right) = (passes(left, fields)?, passes(right, fields)?);
-            left && right
-        }
-        Test::Or(left, right) => {
-            let (left, right) = (passes(left, fields)?, passes(right, fields)?);
-            left || right
-        }
-        Test::Not(inner) => !passes(inner, fields)?,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use stage_core::Value;
     use stage_core::expression::{Aggregate, Whole, measure};
 
     use super::*;
