@@ -14,6 +14,7 @@ pub const SAVE_EVERY: i64 = 100;
 
 const STEPS: &str = "steps";
 pub const EPOCHS: &str = "epochs";
+pub const UNTIL: &str = "until";
 
 /// The events between the steps of a training, all counted in steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,6 +197,11 @@ pub fn keep_every(parameters: &Parameters, steps: u64) -> Result<Option<u64>, St
     Ok(in_steps(parameters, "keep_every", steps, up)?.filter(|every| *every > 0))
 }
 
+/// The step after which the training ends, if that is before its last one.
+pub fn until(parameters: &Parameters, steps: u64) -> Result<Option<u64>, StageError> {
+    Ok(in_steps(parameters, UNTIL, steps, up)?.map(|step| step.max(1)).filter(|step| *step < steps))
+}
+
 /// A share such as 0.07 is not exact: 7 % of 100 is 7.
 const EXACT: f64 = 1e-6;
 
@@ -313,6 +319,17 @@ mod tests {
         assert!(told.contains("`epochs` is 0"), "{told}");
         assert!(steps(&of(0.0), || Ok(10.0)).is_err());
         assert_eq!(length_mistake(&of(0.1)), None);
+    }
+
+    #[test]
+    fn a_rung_ends_before_the_last_step_or_is_none() {
+        let of = |value| until(&parameters(&[("until", value)]), 90).unwrap();
+        assert_eq!([of(Integer(30)), of(Integer(90)), of(Integer(91))], [Some(30), None, None]);
+        assert_eq!(
+            [of(Share(1.0 / 9.0)), of(Share(1e-9)), of(Share(1.0))],
+            [Some(10), Some(1), None]
+        );
+        assert_eq!(until(&parameters(&[]), 90).unwrap(), None);
     }
 
     #[test]

@@ -193,7 +193,19 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-pub const COUNT: usize = 35;
+/// The end of a rung of a sweep.
+pub const UNTIL: Parameter = absent(or_share(at_least_one(
+    count(
+        course::UNTIL,
+        0,
+        "The training ends after this step, or share of all steps, while its schedule goes on to \
+            the last one: a rung of a sweep, which sets this by itself. A longer training continues \
+            from its last state, and ends with the same bits as one that was never interrupted.",
+    ),
+    1_000_000_000,
+)));
+
+pub const COUNT: usize = 36;
 
 /// Duration, learning rate, batches, precision, and kept checkpoints.
 pub const TRAINING: [Parameter; COUNT] = [
@@ -328,6 +340,7 @@ pub const TRAINING: [Parameter; COUNT] = [
         ),
         1_000_000_000,
     ))),
+    UNTIL,
     at_least_one(
         count(
             "max_skipped",

@@ -133,7 +133,7 @@ const fn with_count(name: &str, default: i64) -> Parameter {
     Parameter { default: Default::Integer(default), ..shared(name) }
 }
 
-static PARAMETERS: [Parameter; 43] = [
+static PARAMETERS: [Parameter; 44] = [
     shared("steps"),
     shared("epochs"),
     with_number("learning_rate", 2e-5),
@@ -229,6 +229,7 @@ static PARAMETERS: [Parameter; 43] = [
     shared("take"),
     shared("keep"),
     shared("keep_every"),
+    shared("until"),
     shared("max_skipped"),
     // A step is short and a checkpoint is large, so that time alone decides.
     Parameter { default: Default::Integer(0), ..shared("save_every") },

@@ -154,7 +154,7 @@ const fn duration(name: &'static str, seconds: f64, doc: &'static str) -> Parame
     Parameter { name, parameter_type, default, doc, ..Parameter::BASE }
 }
 
-const COMMON: usize = 41;
+const COMMON: usize = 42;
 
 /// The parameters of both trainings.
 const SHARED: [Parameter; COMMON] = [
@@ -214,6 +214,7 @@ const SHARED: [Parameter; COMMON] = [
     shared("take"),
     shared("keep"),
     shared("keep_every"),
+    shared("until"),
     shared("max_skipped"),
     shared("save_every"),
     shared("save_interval"),

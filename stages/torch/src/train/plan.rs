@@ -106,6 +106,7 @@ impl TrainingPlan {
         Ok(Settings {
             seed: self.seed,
             steps,
+            until: course::until(&self.parameters, steps)?,
             grouping,
             rows: whole("batch")? as usize,
             accumulate: whole("accumulation")? as usize,

@@ -14,6 +14,8 @@ pub struct Settings {
     pub seed: u64,
     /// The number of optimiser steps.
     pub steps: u64,
+    /// The step after which the training ends, if that is before the last one.
+    pub until: Option<u64>,
     pub grouping: Grouping,
     /// Rows per micro-batch, and micro-batches per step over all devices.
     pub rows: usize,
@@ -63,6 +65,11 @@ impl Settings {
     /// The number of rows per optimiser step.
     pub fn rows_of_step(&self) -> usize {
         self.rows.max(1) * self.accumulate.max(1)
+    }
+
+    /// The last step of this training.
+    pub fn last_step(&self) -> u64 {
+        self.until.map_or(self.steps, |until| until.min(self.steps))
     }
 
     /// Tests if a parameter is trained in a step.

@@ -181,7 +181,7 @@ pub fn tune<T: Tuning>(
     }
 
     let before = frozen(replicas[0].model().tensors())?;
-    let host = ContextHost::new(context, settings.steps).from(start.origin());
+    let host = ContextHost::new(context, settings.last_step()).from(start.origin());
     let trained = train_on(&tuning, &mut replicas, &clips, &settings, host)?;
     check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
     drop(threads);

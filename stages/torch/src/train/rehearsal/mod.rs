@@ -63,7 +63,7 @@ pub(super) fn rehearse_as<T: Trainee, D: Data<T::Batch>>(
 /// The full rate from the first step on, and nothing but steps.
 fn shortened(settings: &Settings) -> Settings {
     let mut short = settings.clone();
-    short.steps = STEPS;
+    (short.steps, short.until) = (STEPS, None);
     (short.rows, short.accumulate) = (settings.rows.min(2), 1);
     (short.schedule.warm_up, short.schedule.decay) = (0, Decay::Constant);
     (short.early_stop, short.keep_best, short.keep_kind) = (None, 0, None);

@@ -210,11 +210,27 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
                 self.save(host)?;
             }
         }
-        self.save(host)
+        self.save(host)?;
+        self.end_rung(host)
+    }
+
+    /// A training that ends before its last step is measured there. That comes after its state is
+    /// saved: a longer training has no validation there.
+    fn end_rung<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+        let is_measured = self.state.held_out.is_some_and(|place| place.step == self.state.step);
+        match self.state.ended || is_measured || self.state.step >= self.job.settings.steps {
+            true => Ok(()),
+            false => {
+                self.validate(host)?;
+                // Patience counts the validations of the whole training alone.
+                self.state.ended = false;
+                Ok(())
+            }
+        }
     }
 
     fn is_done(&self) -> bool {
-        self.state.ended || self.state.step >= self.job.settings.steps
+        self.state.ended || self.state.step >= self.job.settings.last_step()
     }
 
     /// One step; false if it was abandoned because training should stop.
@@ -222,7 +238,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let mut cursor = self.state.cursor;
         let wanted = self.wanted(self.state.step, &mut cursor);
         let batches = self.loader.take(&wanted)?;
-        if self.state.step + 1 < self.job.settings.steps {
+        if self.state.step + 1 < self.job.settings.last_step() {
             let next = self.wanted(self.state.step + 1, &mut cursor.clone());
             self.loader.prepare(next);
         }

@@ -70,7 +70,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if seconds <= 0.0 || steps == 0 {
             return Vec::new();
         }
-        let left = (self.job.settings.steps - self.state.step) as f64;
+        let left = self.job.settings.last_step().saturating_sub(self.state.step) as f64;
         let values = [
             ("clips_per_second", clips as f64 / seconds),
             ("tokens_per_second", labels as f64 / seconds),

@@ -29,6 +29,7 @@ pub fn settings() -> Settings {
     Settings {
         seed: 1,
         steps: 12,
+        until: None,
         grouping: Grouping::Pack { length: 24 },
         rows: 2,
         accumulate: 3,

@@ -109,6 +109,40 @@ fn a_training_stopped_at_every_question_equals_one_that_never_was() {
     }
 }
 
+/// Rungs at a validation, between two, and right after a checkpoint; the last one is the whole
+/// training.
+#[test]
+fn rungs_that_go_on_from_each_other_equal_a_training_that_never_was_interrupted() {
+    let (corpus, settings) = (Corpus::new(30), settings());
+    for make in [&|| Tiny::new(Kind::Float, 0.1) as _, &Tiny::adapted as &dyn Fn() -> Tiny] {
+        let (expected, _) = straight(make, &corpus, &settings);
+        for rungs in [vec![1, 4, 7, 10], vec![3], vec![5, 6], vec![11]] {
+            let mut host = Memory::default();
+            for rung in rungs {
+                let settings = Settings { until: Some(rung), ..settings.clone() };
+                let mut model = make();
+                host.survive();
+                let model = std::slice::from_mut(&mut model);
+                let trained = run(model, &corpus, &settings, &mut host).unwrap();
+                assert_eq!((trained.steps, trained.stopped_early), (rung, false));
+                let measured = trained.record.iter().filter(|(_, name, _)| *name == "held_out");
+                assert_eq!(measured.map(|(step, ..)| step).last(), Some(rung), "it has no score");
+                // Killed after its last save, it is made again from there.
+                let mut again = make();
+                host.survive();
+                let again =
+                    run(std::slice::from_mut(&mut again), &corpus, &settings, &mut host).unwrap();
+                assert_eq!((again.record, again.held_out), (trained.record, trained.held_out));
+            }
+            let mut model = make();
+            host.survive();
+            let trained =
+                run(std::slice::from_mut(&mut model), &corpus, &settings, &mut host).unwrap();
+            assert_eq!(left(&model, &trained, &mut host), expected);
+        }
+    }
+}
+
 #[test]
 fn a_training_stopped_after_every_single_step_equals_one_that_never_was() {
     let corpus = Corpus::new(30);

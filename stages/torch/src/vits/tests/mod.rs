@@ -100,6 +100,7 @@ fn settings() -> Settings {
     Settings {
         seed: 1,
         steps: 5,
+        until: None,
         grouping: Grouping::Buckets { length: 40, rows: 4 },
         rows: 2,
         accumulate: 2,

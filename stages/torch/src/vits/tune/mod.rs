@@ -77,7 +77,7 @@ impl Tuning<'_> {
             preflight.speak(replicas[0].nets().generator())?;
         }
         let before = unmoved(&replicas[0])?;
-        let host = ContextHost::new(context, settings.steps);
+        let host = ContextHost::new(context, settings.last_step());
         let trained = train_on(&mut replicas, &base, &clips, &settings, host)?;
         check_frozen(&before, &unmoved(&replicas[0])?)?;
         drop(threads);
