@@ -11,6 +11,20 @@ pub fn checkpoints(store: &Store, key: &Digest) -> Result<Option<CheckpointRecor
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 
+/// The key with checkpoints that a training goes on from: its own, or that of the longest prefix.
+pub fn begun_under(
+    store: &Store,
+    key: &Digest,
+    prefixes: &[Digest],
+) -> Result<Option<Digest>, CacheError> {
+    for key in std::iter::once(key).chain(prefixes) {
+        if checkpoints(store, key)?.is_some() {
+            return Ok(Some(*key));
+        }
+    }
+    Ok(None)
+}
+
 /// The step of the newest reported checkpoint of a key; 0 without one.
 pub fn steps_done(store: &Store, key: &Digest) -> Result<u64, CacheError> {
     if checkpoints(store, key)?.is_none() {

@@ -8,19 +8,19 @@ mod overhead;
 mod room;
 mod shape;
 mod stage;
+mod sweep;
 mod total;
 mod training;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cache::{Cache, CacheError};
 use serde::Serialize;
 use stage_core::estimate::StageEstimate;
-use stage_core::event::Verdict;
 
 use crate::gpu_hours::Budget;
 use crate::machine::{Device, Machine};
-use crate::pipeline::{Pipeline, Price, StageId, StageSpec};
+use crate::pipeline::{Pipeline, Place, Price, StageId, StageSpec};
 use crate::plan::Plan;
 use crate::spending::Purse;
 use assumptions::Assumptions;
@@ -57,6 +57,8 @@ struct Estimator<'a> {
     machine: Machine,
     threads: usize,
     assumed: Assumptions,
+    /// Trials and rungs that halving certainly leaves no place for.
+    beyond: BTreeSet<Place>,
 }
 
 /// Estimates a plan on this machine with this number of threads, and on the GPUs of the price
@@ -70,7 +72,8 @@ pub fn estimate(
 ) -> Result<Estimate, CacheError> {
     let flows = Flows::new(pipeline, plan, cache);
     let assumed = Assumptions::default();
-    Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed }.all()
+    let beyond = sweep::beyond(pipeline, plan);
+    Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed, beyond }.all()
 }
 
 /// The same on the actual machine, which is queried only if there is work.
@@ -94,7 +97,8 @@ pub fn step_by_formula(
 ) -> Option<f64> {
     let flows = Flows::new(pipeline, plan, cache);
     let assumed = Assumptions::default();
-    let estimator = Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed };
+    let (threads, beyond) = (threads.max(1), BTreeSet::new());
+    let estimator = Estimator { pipeline, plan, flows, machine, threads, assumed, beyond };
     estimator.step_by_formula(pipeline.stage(id))
 }
 
@@ -171,7 +175,8 @@ impl Estimator<'_> {
     fn has_work(&self, id: StageId) -> bool {
         let stage = self.plan.stage(id);
         let is_wanted = stage.executed + stage.pending > 0 || !stage.reasons.is_empty();
-        stage.verdict != Verdict::Fresh && is_wanted
+        let is_beyond = self.pipeline.stage(id).place.is_some_and(|p| self.beyond.contains(&p));
+        stage.verdict.may_have_work() && is_wanted && !is_beyond
     }
 
     /// The row of the price table that matches the name of the GPU in this machine.

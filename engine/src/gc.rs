@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cache::{Cache, CacheError, Digest, SweepPlan, Table};
+use stage_core::course::UNTIL;
 use stage_core::event::Status;
 use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;
 use crate::record::{
     CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
-    MEMO, MIRRORED, PART, PROGRESS, PartRecord, PortValue, RunRecord, STAGE, STEP_TIMES,
+    MEMO, MIRRORED, PART, PROGRESS, PartRecord, PortValue, Previous, RunRecord, STAGE, STEP_TIMES,
     StageRecord, decode,
 };
 
@@ -136,12 +137,18 @@ fn resumable(
         let later = runs.iter().filter(|run| run.pipeline == record.pipeline);
         let later = later.filter(|run| run.run > record.run).count();
         let is_recent = later < limits.keep_runs || kept.contains(&record.run);
-        let is_finished = history::outcome_of(cache, &key)?.is_some();
+        let is_finished = history::outcome_of(cache, &key)?.is_some() && !leads_on(cache, &key)?;
         if !is_finished && (is_recent || wanted.contains_key(&key)) {
             resumable.insert(key, record);
         }
     }
     Ok(resumable)
+}
+
+/// Tests if a training is a rung of a sweep, from which a longer one goes on.
+fn leads_on(cache: &Cache, key: &Digest) -> Result<bool, CacheError> {
+    let made_of = cache.get(MADE_OF, key)?.and_then(|bytes| decode::<Previous>(&bytes));
+    Ok(made_of.is_some_and(|(key, _)| key.parameters.is_set(UNTIL)))
 }
 
 /// The whole-stage keys of kept runs, with a flag for pinned ones.

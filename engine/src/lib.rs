@@ -38,6 +38,7 @@ pub mod spending;
 pub mod store;
 pub mod sweep;
 mod tables;
+pub mod trials;
 mod unchanged;
 pub mod units;
 pub mod work;

@@ -7,6 +7,7 @@
 
 mod artifacts;
 mod draft;
+mod edit;
 mod executor;
 mod export;
 mod fields;
@@ -42,6 +43,7 @@ use stage_core::Catalogue;
 
 use crate::pipeline::{Pipeline, Written};
 
+pub use edit::set;
 pub use fields::declared;
 pub use nearest::{nearest, suggestion};
 pub use options::{FileKind, LoadOptions};

@@ -18,7 +18,7 @@ use stage_core::{Dataset, Fields};
 pub use self::pusher::Pusher;
 #[cfg(test)]
 pub(crate) use self::training::put;
-pub use self::training::{Mirror, adopt};
+pub use self::training::{Mirror, adopt, adopt_any};
 use crate::archive::is_newer;
 use crate::gc::{self, Limits};
 use crate::history;

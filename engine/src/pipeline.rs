@@ -5,6 +5,7 @@
 
 mod executor;
 mod hub;
+mod sweep;
 mod tolerance;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use stage_core::{FieldType, Kind, Parameter, Parameters};
 
 pub use executor::{Adapter, ExecutorSpec, Slurm};
 pub use hub::{HubModel, SCHEME};
+pub use sweep::{Place, Score, Sweep, Trial};
 pub use tolerance::Tolerance;
 
 /// The port that the items of an item stage arrive on.
@@ -37,6 +39,7 @@ pub struct Pipeline {
     pub session: Session,
     pub remote: Option<RemoteSpec>,
     pub executors: BTreeMap<String, ExecutorSpec>,
+    pub sweeps: Vec<Sweep>,
     pub written: Written,
     /// Missing paths of stages and assets; only a plan may have any, and models that no target needs.
     pub absent: BTreeSet<Utf8PathBuf>,
@@ -57,6 +60,13 @@ impl Pipeline {
 
     pub fn find(&self, name: &str) -> Option<&StageSpec> {
         self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// The values of the trial of a stage, if it has one.
+    pub fn values_of(&self, spec: &StageSpec) -> Option<String> {
+        let place = spec.place?;
+        let trial = self.sweeps.get(place.sweep)?.trials.get(place.trial)?;
+        Some(trial.told())
     }
 
     /// The files and folders that stages and assets are read from.
@@ -240,6 +250,10 @@ pub struct StageSpec {
     pub policy: Policy,
     /// The licences of every asset that this stage's outputs derive from.
     pub licenses: BTreeSet<String>,
+    /// Its trial and rung, if it follows a sweep.
+    pub place: Option<Place>,
+    /// The scores that decide if it runs at all.
+    pub gate: Vec<StageId>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -259,6 +273,11 @@ impl StageSpec {
         self.kind.parameters.iter().flat_map(of)
     }
 
+    /// The name as it is written in the manifest.
+    pub fn written(&self) -> &str {
+        self.name.split('[').next().unwrap_or(&self.name)
+    }
+
     /// The family of the model that the stage trains or uses, as its kind declares it.
     pub fn family(&self) -> Option<&'static dyn stage_families::Family> {
         self.kind.cost.family().and_then(stage_families::find)
@@ -270,11 +289,13 @@ impl StageSpec {
         references.any(|reference| matches!(reference, Reference::Asset(asset) if asset == name))
     }
 
+    /// The stages that it reads, and those with the scores that it waits for.
     pub fn upstream(&self) -> impl Iterator<Item = StageId> + '_ {
         let references = self.inputs.values().flat_map(|input| &input.references);
-        references.filter_map(|reference| match reference {
+        let read = references.filter_map(|reference| match reference {
             Reference::Stage { stage, .. } => Some(*stage),
             Reference::Asset(_) => None,
-        })
+        });
+        read.chain(self.gate.iter().copied())
     }
 }

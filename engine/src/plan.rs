@@ -14,6 +14,7 @@ pub mod planner;
 pub mod reasons;
 mod source;
 mod stage;
+pub mod sweep;
 mod value;
 mod work;
 

@@ -128,6 +128,20 @@ pub enum Reason {
     },
     /// Files of a source changed, and what they were before is known no more.
     FilesChanged,
+    /// Unknown until enough trials of the sweep have a score at this rung.
+    AwaitsRung {
+        sweep: String,
+        rung: String,
+    },
+    /// Other trials of the sweep are better at this rung, or the trial failed there.
+    TrialOut {
+        sweep: String,
+        rung: String,
+    },
+    /// The trial failed in an earlier run, and ranks last.
+    TrialFailed {
+        message: String,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -202,6 +216,13 @@ impl fmt::Display for Reason {
             FilesChanged => {
                 write!(formatter, "its files changed; which of them did is no longer known")
             }
+            AwaitsRung { sweep, rung } => {
+                write!(formatter, "waits for scores of rung {rung} of sweep `{sweep}`")
+            }
+            TrialOut { sweep, rung } => {
+                write!(formatter, "other trials are better at rung {rung} of sweep `{sweep}`")
+            }
+            TrialFailed { message } => write!(formatter, "the trial failed: {message}"),
             ResultGone => write!(formatter, "its result is no longer in the cache"),
             WaitsFor { stages } => write!(formatter, "waits for {}", stages.join(", ")),
             TooManyQuarantined { quarantined, items } => write!(

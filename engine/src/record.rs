@@ -83,6 +83,16 @@ pub struct PartRecord {
 /// Whole-stage key of a training to the relation of its checkpoints here to those in the remote.
 pub const MIRRORED: Table = Table(42);
 
+/// Whole-stage key of a stage in a trial of a sweep to [`FailedRecord`].
+pub const FAILED: Table = Table(45);
+
+/// The failure of a trial, for which the trial is to blame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailedRecord {
+    pub run: u64,
+    pub message: String,
+}
+
 /// The checkpoints of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
@@ -363,6 +373,7 @@ mod tests {
             crate::executor::batch::BATCH,
             remote::IGNORED,
             MIRRORED,
+            FAILED,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

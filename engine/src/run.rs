@@ -33,6 +33,7 @@ pub mod standing;
 mod total;
 pub mod training;
 mod trial;
+mod trials;
 mod watchdog;
 mod worker;
 
@@ -56,6 +57,7 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::plan::planner::Planner;
 use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key};
+use crate::sweep::halving::Part;
 
 pub use away::require_remote;
 
@@ -374,6 +376,7 @@ impl Pass<'_> {
             halted: false,
             lost: false,
             unable: false,
+            is_hopeless: false,
             next_ticket: 0,
             away: StopFlag::default(),
             claims_away: HashMap::new(),
@@ -447,7 +450,16 @@ impl Pass<'_> {
         let counts: Vec<StageCounts> = plan.stages.iter().map(count).collect();
         total.add(&counts);
         total.take_keys(self.pipeline, &plan.stages);
-        let done: Vec<StageId> = self.wanted.iter().copied().collect();
+        let takes_part = |id: &StageId| plan.stage(*id).known.part == Part::In;
+        let done: Vec<StageId> = self.wanted.iter().copied().filter(takes_part).collect();
+        let hopeless = planner.hopeless(&plan.stages).map_err(|error| error.at(String::new()))?;
+        let ending = match hopeless.map(trials::no_trial_left) {
+            Some(event) => {
+                sink(event);
+                Ending::Failed
+            }
+            None => Ending::Done,
+        };
         let store = planner.store.clone();
         let exported = export::export(
             &store,
@@ -458,7 +470,7 @@ impl Pass<'_> {
             &mut total.exported,
             sink,
         )?;
-        Ok(self.with_exports(Ending::Done, exported))
+        Ok(self.with_exports(ending, exported))
     }
 
     fn with_exports(&self, ending: Ending, exported: Exported) -> Ending {

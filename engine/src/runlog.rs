@@ -160,7 +160,7 @@ mod tests {
         let events = [
             Event::Waiting { what: "a lock".into() },
             Event::Started { run: 7, pipeline: "p".into(), stages: vec![] },
-            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] },
+            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![], trial: None },
             Event::Finished { status: Status::Done, stages: [].into(), seconds: 0.0 },
         ];
         let told: Vec<Event> = [&events[..1], &events[..]].concat();

@@ -10,7 +10,7 @@ use stage_core::{
     Stage, StageError, Value, Work, World,
 };
 
-use crate::train::{TRAIN, Train};
+use crate::train::{Judge, TRAIN, Train};
 
 pub fn all() -> Vec<Arc<dyn Stage>> {
     vec![
@@ -21,6 +21,7 @@ pub fn all() -> Vec<Arc<dyn Stage>> {
         Arc::new(Split),
         Arc::new(Join),
         Arc::new(Train(&TRAIN)),
+        Arc::new(Judge),
     ]
 }
 

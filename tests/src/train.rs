@@ -4,6 +4,8 @@
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::catalogue::ON_CHANGE;
+use stage_core::catalogue::train::{SEED, UNTIL};
+use stage_core::course;
 use stage_core::{
     Blob, Context, Default, FieldSet, FieldType, Fields, GatherInput, GatherJob, GatherOutput,
     InputPort, Job, Kind, NewValue, Output, OutputPort, Parameter, ParameterType, Place,
@@ -36,6 +38,22 @@ pub static TRAIN: Kind = Kind {
             default: Default::Integer(6),
             ..Parameter::BASE
         },
+        UNTIL,
+        Parameter {
+            name: "rate",
+            parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
+            default: Default::Number(0.5),
+            doc: "Every step depends on it.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "fails_at",
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
+            default: Default::Integer(0),
+            doc: "The step that fails; 0: none.",
+            ..Parameter::BASE
+        },
+        SEED,
         Parameter {
             name: "every",
             parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
@@ -97,8 +115,13 @@ impl Stage for Train {
 
     fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         let pause = std::time::Duration::from_secs_f64(setup.parameters.seconds("pause")?);
+        let steps = setup.parameters.integer("steps")? as u64;
+        let until = course::until(&setup.parameters, steps)?;
         Ok(Job::Gather(Box::new(TrainJob {
-            steps: setup.parameters.integer("steps")? as u64,
+            steps,
+            last: until.unwrap_or(steps),
+            rate: setup.parameters.number("rate")? + setup.parameters.integer("seed")? as f64,
+            fails_at: setup.parameters.integer("fails_at")? as u64,
             every: setup.parameters.integer("every")? as u64,
             pause,
             frozen: setup.parameters.bytes("frozen")? as usize,
@@ -108,6 +131,10 @@ impl Stage for Train {
 
 struct TrainJob {
     steps: u64,
+    /// The last step of this training.
+    last: u64,
+    rate: f64,
+    fails_at: u64,
     every: u64,
     pause: std::time::Duration,
     frozen: usize,
@@ -132,7 +159,7 @@ impl GatherJob for TrainJob {
             None => State::begin(self.frozen, context)?,
         };
         let mut saved = state.step;
-        while state.step < self.steps {
+        while state.step < self.last {
             if context.stopping() {
                 if saved < state.step {
                     state.save(context)?;
@@ -140,10 +167,13 @@ impl GatherJob for TrainJob {
                 return Err(StageError::Stopped);
             }
             std::thread::sleep(self.pause);
-            state.step(&data);
+            if state.step + 1 == self.fails_at {
+                return Err(StageError::failed("the loss is no number"));
+            }
+            state.step(&data, self.rate / self.steps as f64);
             context.metrics(state.step, &[("loss", loss(state.step)), ("rate", 1e-4)]);
-            context.progress(state.step, self.steps);
-            if state.step % self.every == 0 {
+            context.progress(state.step, self.last);
+            if state.step % self.every == 0 || state.step == self.last {
                 state.save(context)?;
                 saved = state.step;
             }
@@ -180,9 +210,11 @@ impl State {
         Ok(State { step: step as u64, weights, frozen: frozen.clone() })
     }
 
-    fn step(&mut self, data: &Digest) {
+    /// A step of a schedule that ends at the last one.
+    fn step(&mut self, data: &Digest, rate: f64) {
         self.step += 1;
-        let whole = [&self.weights[..], data.as_bytes(), &self.step.to_le_bytes()].concat();
+        let (step, rate) = (self.step.to_le_bytes(), (self.step as f64 * rate).to_le_bytes());
+        let whole = [&self.weights[..], data.as_bytes(), &step, &rate].concat();
         let digest = Digest::of(&whole);
         self.weights = digest.to_string().into_bytes().into();
     }
@@ -226,4 +258,48 @@ fn digest_of(input: &GatherInput, context: &mut dyn Context) -> Result<Digest, S
     }
     context.set_aside("input", odd)?;
     Ok(Digest::of(&all))
+}
+
+/// Gives a model a score that follows from its weights alone.
+pub struct Judge;
+
+static JUDGE: Kind = Kind {
+    name: "test.judge",
+    summary: "Judges.",
+    work: Work::Gather,
+    inputs: &[InputPort { name: "input", ..InputPort::ARTIFACT }],
+    outputs: &[OutputPort { writes: &[("score", FieldType::Number)], ..OutputPort::ARTIFACT }],
+    ..Kind::BASE
+};
+
+impl Stage for Judge {
+    fn kind(&self) -> &'static Kind {
+        &JUDGE
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(JudgeJob)))
+    }
+}
+
+struct JudgeJob;
+
+impl GatherJob for JudgeJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let model = input.artifact("input").ok_or_else(|| StageError::failed("no model"))?;
+        let weights = once(context.read(blob(model, "weights")?)?)?;
+        let score = NewValue::Number(score(&weights));
+        let values = vec![("score".to_owned(), score)];
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
+    }
+}
+
+/// A number from 0 up to 1.
+pub fn score(weights: &[u8]) -> f64 {
+    let first: [u8; 8] = Digest::of(weights).as_bytes()[..8].try_into().unwrap_or_default();
+    (u64::from_le_bytes(first) >> 11) as f64 / (1_u64 << 53) as f64
 }

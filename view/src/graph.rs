@@ -169,6 +169,7 @@ fn title(planned: &PlannedStage) -> String {
         Verdict::Fresh => "fresh",
         Verdict::Dirty => "dirty",
         Verdict::Unknown => "unknown until the upstream stages are done",
+        Verdict::Out => "out: other trials are better, or it failed",
     };
     let PlannedStage { executed, reused, quarantined, .. } = planned;
     let mut title =
@@ -181,12 +182,13 @@ fn title(planned: &PlannedStage) -> String {
 }
 
 /// The states that a drawing of a plan can show.
-const STATES: [State; 5] = [
+const STATES: [State; 6] = [
     State::Asset,
     State::Stage,
     State::Planned(Verdict::Fresh),
     State::Planned(Verdict::Dirty),
     State::Planned(Verdict::Unknown),
+    State::Planned(Verdict::Out),
 ];
 
 struct Colours {
@@ -200,7 +202,9 @@ fn colours(state: State) -> Colours {
         State::Stage => ("#eff6ff", "#3b82f6"),
         State::Planned(Verdict::Fresh) => ("#dcfce7", "#16a34a"),
         State::Planned(Verdict::Dirty) => ("#fef3c7", "#d97706"),
-        State::Planned(Verdict::Unknown) | State::Ended(End::Missed) => ("#e5e7eb", "#4b5563"),
+        State::Planned(Verdict::Unknown | Verdict::Out) | State::Ended(End::Missed) => {
+            ("#e5e7eb", "#4b5563")
+        }
         State::Ended(End::Executed) => ("#fef3c7", "#d97706"),
         State::Ended(End::Reused) => ("#dcfce7", "#16a34a"),
         State::Ended(End::Failed) => ("#fee2e2", "#dc2626"),
@@ -215,6 +219,7 @@ fn class(state: State) -> &'static str {
         State::Planned(Verdict::Fresh) => "fresh",
         State::Planned(Verdict::Dirty) => "dirty",
         State::Planned(Verdict::Unknown) => "unknown",
+        State::Planned(Verdict::Out) => "out",
         State::Ended(End::Executed) => "executed",
         State::Ended(End::Reused) => "reused",
         State::Ended(End::Failed) => "failed",
@@ -282,6 +287,7 @@ mod tests {
           classDef fresh fill:#dcfce7,stroke:#16a34a,color:#111
           classDef dirty fill:#fef3c7,stroke:#d97706,color:#111
           classDef unknown fill:#e5e7eb,stroke:#4b5563,color:#111
+          classDef out fill:#e5e7eb,stroke:#4b5563,color:#111
         "##);
     }
 

@@ -160,9 +160,9 @@ impl<W: Write + Send> Reporter for Lines<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.summary.observe(event);
         match event {
-            Event::StageStarted { stage, total, reasons } => {
+            Event::StageStarted { stage, total, reasons, trial } => {
                 self.running.insert(stage.clone(), Running::new());
-                writeln!(self.output, "{}", started(stage, *total, reasons))
+                writeln!(self.output, "{}", started(stage, *total, reasons, trial.as_deref()))
             }
             Event::Waiting { what } => self.waiting(what),
             Event::Progress { stage, done, total, .. } => self.progress(stage, *done, *total),
@@ -193,13 +193,14 @@ impl<W: Write + Send> Reporter for Lines<W> {
 }
 
 /// The line for a stage that begins.
-pub fn started(stage: &str, total: u64, reasons: &[String]) -> String {
+pub fn started(stage: &str, total: u64, reasons: &[String], trial: Option<&str>) -> String {
     let why = match reasons {
         [] => String::new(),
         [one] => format!(", {}", clean(one)),
         [first, rest @ ..] => format!(", {} and {} more", clean(first), rest.len()),
     };
-    format!("{}: started, {}{why}", clean(stage), units::items(total))
+    let trial = trial.map_or_else(String::new, |values| format!(" ({})", clean(values)));
+    format!("{}: started, {}{why}{trial}", clean(stage), units::items(total))
 }
 
 /// The line for a stage that is done.
@@ -343,6 +344,7 @@ mod tests {
                 stage: stage(),
                 total: 30,
                 reasons: vec!["parameter `rate` changed from 1 to 2".into(), "other".into()],
+                trial: None,
             },
             Event::Progress { stage: stage(), done: 10, total: 30, counts: done },
             Event::ItemQuarantined {
@@ -382,7 +384,8 @@ mod tests {
 
     #[test]
     fn thousands_of_quarantined_items_do_not_flood_the_log() {
-        let mut events = vec![Event::StageStarted { stage: "s".into(), total: 9, reasons: vec![] }];
+        let mut events =
+            vec![Event::StageStarted { stage: "s".into(), total: 9, reasons: vec![], trial: None }];
         events.extend((0..5000).map(|number| Event::ItemQuarantined {
             stage: "s".into(),
             item: number.to_string(),
@@ -404,7 +407,14 @@ mod tests {
         let mut written = Vec::new();
         let mut lines = Lines::new(&mut written, Paint::default());
         lines.interval = Duration::ZERO;
-        lines.event(&Event::StageStarted { stage: "s".into(), total: 9, reasons: vec![] }).unwrap();
+        lines
+            .event(&Event::StageStarted {
+                stage: "s".into(),
+                total: 9,
+                reasons: vec![],
+                trial: None,
+            })
+            .unwrap();
         let progress =
             Event::Progress { stage: "s".into(), done: 0, total: 9, counts: counts(0, 0, 0, 0.0) };
         lines.event(&progress).unwrap();
@@ -416,7 +426,8 @@ mod tests {
         let values = [("loss", 2.345678), ("rate", 1e-5), ("tokens", 12345.6), ("none", 0.0)];
         let values = values.map(|(name, value)| (name.to_owned(), value)).into();
         let event = |step| Event::Metrics { stage: "s".into(), step, values };
-        let started = Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] };
+        let started =
+            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![], trial: None };
         let kept = Event::CheckpointKept { stage: "s".into(), bytes: 2_000_000, seconds: 0.5 };
         let text = lines(&[started, event(1200), kept]);
         let (_, told) = text.split_once('\n').unwrap();
@@ -440,7 +451,7 @@ mod tests {
             notes: [].into(),
         };
         let text = lines(&[
-            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] },
+            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![], trial: None },
             metrics(0, "held_out", 9.5),
             metrics(1, "loss", 9.25),
             metrics(2, "loss", 8.5),
@@ -470,7 +481,7 @@ mod tests {
             values: [("loss".to_owned(), 1.5)].into(),
         };
         let text = lines(&[
-            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] },
+            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![], trial: None },
             metrics(1),
             metrics(2),
             Event::Finished { status: Status::Paused, stages: [].into(), seconds: 0.5 },

@@ -54,6 +54,7 @@ impl Paint {
             Verdict::Fresh => self.good("fresh"),
             Verdict::Dirty => self.warning("dirty"),
             Verdict::Unknown => self.faint("unknown"),
+            Verdict::Out => self.faint("out"),
         }
     }
 

@@ -34,6 +34,9 @@ impl PlanText<'_> {
             let verdict = self.paint.verdict(stage.verdict);
             let line = format!("{name}{padding}  {verdict}{}", counts(stage));
             let _ = writeln!(text, "{}", self.paint.fold(&line, 6));
+            if let Some(values) = &stage.trial {
+                self.reason(&clean(values), &mut text);
+            }
             self.reasons(stage, &mut text);
         }
         text.push_str(&self.total());
@@ -60,7 +63,7 @@ impl PlanText<'_> {
 
     fn total(&self) -> String {
         let stages = || self.order.iter().filter_map(|name| self.stages.get(name));
-        let open = stages().filter(|stage| stage.verdict != Verdict::Fresh).count();
+        let open = stages().filter(|stage| stage.verdict.may_have_work()).count();
         if open == 0 {
             return "nothing to do\n".into();
         }
@@ -103,6 +106,7 @@ mod tests {
             reused,
             quarantined: 0,
             seconds: executed as f64,
+            trial: None,
         }
     }
 

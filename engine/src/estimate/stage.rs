@@ -173,7 +173,7 @@ impl Estimator<'_> {
         let Ok(steps) = spec.parameters.integer("steps") else {
             return StageEstimate { seconds: None, ..whole };
         };
-        let left = steps as f64 * self.left_of(spec.id);
+        let left = self.left_steps(spec, steps.max(1) as u64);
         StageEstimate { seconds: measure.seconds.total(left, 0.0, TIME_DOUBT), ..whole }
     }
 

@@ -121,7 +121,7 @@ impl Estimator<'_> {
             vram_bytes: is_gpu.then_some(memory),
             ..StageEstimate::unknown(0)
         };
-        let left = plan.steps() * self.left_of(spec.id);
+        let left = self.left_steps(spec, plan.expected.course.timetable.steps);
         let overhead = Overhead {
             state_bytes: plan.bytes(1.0, 0.0),
             spoken: plan.model.rows_of_sample(&plan.setting),
@@ -183,18 +183,30 @@ impl Estimator<'_> {
         key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some())
     }
 
-    /// The remaining share of the steps if a checkpoint is resumed.
-    pub fn left_of(&self, id: StageId) -> f64 {
+    /// The steps that are left: a checkpoint is resumed, and a rung of a sweep begins where the rung
+    /// below ends.
+    pub fn left_steps(&self, spec: &StageSpec, steps: u64) -> f64 {
         let cache = self.flows.store.cache();
-        let key = self.plan.stage(id).known.keyed.as_ref().map(|keyed| keyed.digest);
-        let progress = key.filter(|_| self.has_checkpoint(id)).and_then(|key| {
+        let key = self.plan.stage(spec.id).known.keyed.as_ref().map(|keyed| keyed.digest);
+        let progress = key.filter(|_| self.has_checkpoint(spec.id)).and_then(|key| {
             let bytes = cache.get(PROGRESS, &key).ok()??;
             decode::<(u64, u64)>(&bytes)
         });
+        let end = course::until(&spec.parameters, steps).ok().flatten().unwrap_or(steps) as f64;
         match progress {
-            Some((done, total)) if total > 0 => 1.0 - (done as f64 / total as f64).min(1.0),
-            _ => 1.0,
+            Some((done, total)) if total > 0 => end * (1.0 - (done as f64 / total as f64).min(1.0)),
+            _ => end - self.begun_at(spec, steps) as f64,
         }
+    }
+
+    /// The step of the rung below.
+    fn begun_at(&self, spec: &StageSpec, steps: u64) -> u64 {
+        let Some(place) = spec.place.filter(|_| !spec.gate.is_empty()) else { return 0 };
+        let sweep = &self.pipeline.sweeps[place.sweep];
+        let below = place.rung.checked_sub(1).filter(|_| place.rung < sweep.rungs());
+        let until = below.and_then(|below| sweep.until.get(below)).cloned();
+        let parameters = Parameters([(course::UNTIL.to_owned(), until.unwrap_or_default())].into());
+        course::until(&parameters, steps).ok().flatten().unwrap_or(0)
     }
 
     fn plan_of<'a>(

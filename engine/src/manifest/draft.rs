@@ -42,6 +42,15 @@ pub struct Axis {
     /// The name in brackets: that of the parameter, or `trial`.
     pub parameter: &'static str,
     pub values: Vec<AxisValue>,
+    /// For an axis of a sweep, with the number of the sweep.
+    pub dimension: Option<Dimension>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    Trial(usize),
+    /// Its rungs, then its repeats with other seeds.
+    Rung(usize),
 }
 
 #[derive(Clone)]
@@ -249,7 +258,7 @@ impl Draft {
                     continue;
                 }
             };
-            let mut axis = Axis { parameter: parameter.name, values: Vec::new() };
+            let mut axis = Axis { parameter: parameter.name, values: Vec::new(), dimension: None };
             for node in values {
                 let Some(value) = checks.value(parameter, node, problems) else { continue };
                 axis.add(value, node, problems);

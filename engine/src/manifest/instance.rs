@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::draft::{Axis, Draft};
+use super::draft::{Axis, Dimension, Draft};
 use super::problem::{Collector, Problem, Span};
 use super::reference::Target;
 use super::written::MOST_STAGES;
+use crate::pipeline::Place;
 use stage_core::{ParameterValue, Parameters};
 
 /// One axis of the matrix of one written stage.
@@ -25,12 +26,23 @@ pub struct Instance {
 }
 
 pub struct Instances {
-    /// In the order of the written stages given.
+    /// In the order of the written stages given, those of lower rungs of sweeps first.
     pub all: Vec<Instance>,
     /// Positions in `all` of the instances of a written stage.
     of_stage: HashMap<usize, Vec<usize>>,
     of_choice: HashMap<(usize, Vec<usize>), usize>,
     axes: HashMap<usize, Vec<AxisId>>,
+    levels: Levels,
+}
+
+/// The rungs of sweeps that instances need: a rung waits for the scores of those below, so that
+/// these come before it in the pipeline.
+#[derive(Default)]
+struct Levels {
+    /// By instance.
+    own: Vec<usize>,
+    /// Of a written stage: what all of its instances need, and the most that one needs.
+    of_stage: HashMap<usize, (usize, usize)>,
 }
 
 /// `order` is a topological order of the stages.
@@ -40,6 +52,7 @@ pub fn expand(drafts: &[Option<Draft>], order: &[usize], problems: &mut Collecto
         of_stage: HashMap::new(),
         of_choice: HashMap::new(),
         axes: HashMap::new(),
+        levels: Levels::default(),
     };
     for &stage in order {
         let Some(draft) = &drafts[stage] else { continue };
@@ -55,17 +68,76 @@ pub fn expand(drafts: &[Option<Draft>], order: &[usize], problems: &mut Collecto
         for number in 0..count {
             instances.add(stage, draft, drafts, &axes, number);
         }
+        instances.note_levels(stage, draft, drafts);
         instances.axes.insert(stage, axes);
     }
+    instances.sort();
     instances
 }
 
 fn axis(drafts: &[Option<Draft>], id: AxisId) -> &Axis {
-    static NONE: Axis = Axis { parameter: "", values: Vec::new() };
+    static NONE: Axis = Axis { parameter: "", values: Vec::new(), dimension: None };
     drafts[id.stage].as_ref().map_or(&NONE, |draft| &draft.axes[id.axis])
 }
 
+impl Instance {
+    /// The sweeps that the instance follows, with its trial and rung.
+    pub fn places(&self, drafts: &[Option<Draft>]) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for (id, value) in &self.choice {
+            let (sweep, trial, rung) = match axis(drafts, *id).dimension {
+                Some(Dimension::Trial(sweep)) => (sweep, *value, 0),
+                Some(Dimension::Rung(sweep)) => (sweep, 0, *value),
+                None => continue,
+            };
+            match places.iter_mut().find(|place| place.sweep == sweep) {
+                Some(place) => (place.trial, place.rung) = (place.trial + trial, place.rung + rung),
+                None => places.push(Place { sweep, trial, rung }),
+            }
+        }
+        places
+    }
+}
+
 impl Instances {
+    /// The rungs that the instances of a stage need, from those that its inputs need.
+    fn note_levels(&mut self, stage: usize, draft: &Draft, drafts: &[Option<Draft>]) {
+        let mut base = 0;
+        for (port, targets) in &draft.inputs {
+            let is_many = draft.kind.input(port).is_some_and(|port| port.many);
+            for (target, _) in targets {
+                let Target::Stage { stage, instance, .. } = target else { continue };
+                let (all, most) = self.levels.of_stage.get(stage).copied().unwrap_or_default();
+                base = base.max(if is_many || instance.is_some() { most } else { all });
+            }
+        }
+        let mut most = base;
+        for instance in &self.all[self.levels.own.len()..] {
+            let rungs = instance.places(drafts).into_iter().map(|place| place.rung);
+            let level = rungs.fold(base, usize::max);
+            most = most.max(level);
+            self.levels.own.push(level);
+        }
+        self.levels.of_stage.insert(stage, (base, most));
+    }
+
+    /// Instances of higher rungs come after all those of lower ones.
+    fn sort(&mut self) {
+        if self.levels.own.iter().all(|level| *level == 0) {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.all.len()).collect();
+        order.sort_by_key(|at| self.levels.own[*at]);
+        let mut new = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(to, from)| new[*from] = to);
+        let mut all: Vec<(usize, Instance)> =
+            std::mem::take(&mut self.all).into_iter().enumerate().collect();
+        all.sort_by_key(|(from, _)| new[*from]);
+        self.all = all.into_iter().map(|(_, instance)| instance).collect();
+        self.of_stage.values_mut().flatten().for_each(|at| *at = new[*at]);
+        self.of_choice.values_mut().for_each(|at| *at = new[*at]);
+    }
+
     /// The axes of the inputs, unless a port collects them all or names one, and the stage's own.
     fn axes_of(&self, stage: usize, draft: &Draft) -> Vec<AxisId> {
         let mut axes: Vec<AxisId> =

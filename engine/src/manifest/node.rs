@@ -2,7 +2,7 @@
 
 use super::problem::Span;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Spanned<T> {
     pub value: T,
     pub span: Span,

@@ -49,7 +49,7 @@ pub fn resolve(
         stages.insert(stage.name.value.clone(), drafts.len());
         drafts.push(draft::read(stage, catalogue, &checks, problems));
     }
-    sweep::apply(manifest.sweeps, &mut drafts, &stages, &checks, problems);
+    let sweeps = sweep::apply(manifest.sweeps, &mut drafts, &stages, &checks, problems);
     let asset_names: BTreeSet<String> = asset_spans.keys().cloned().collect();
     find_references(&mut drafts, &stages, &asset_names, problems);
     warn_unused(&drafts, &asset_spans, problems);
@@ -66,6 +66,7 @@ pub fn resolve(
     let mut builder = Builder::new(&drafts, &instances, &assets, catalogue, targets);
     builder.build(problems);
     let mut stages = builder.stages;
+    let sweeps = sweep::finish(sweeps, &drafts, &instances, &mut stages, problems);
     stages.iter_mut().for_each(|stage| place(stage, &executors, &executor_spans, problems));
     Some(Pipeline {
         name: name?,
@@ -76,6 +77,7 @@ pub fn resolve(
         session,
         remote,
         executors,
+        sweeps,
         written: Written::default(),
         absent: BTreeSet::new(),
     })
@@ -268,6 +270,8 @@ impl<'a> Builder<'a> {
             exports: Vec::new(),
             policy: draft.policy.clone(),
             licenses,
+            place: None,
+            gate: Vec::new(),
         };
         self.add_exports(&mut stage, instance, draft, problems);
         stage

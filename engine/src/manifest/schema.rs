@@ -8,7 +8,7 @@ use super::page::port_type;
 use super::policy::COMMON;
 use super::remote::PUSHING;
 use super::session::MOST_PRICES;
-use super::sweep::{DRAWS, MOST_TRIALS, SCALES};
+use super::sweep::{BETTER, DRAWS, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, MOST_TRIALS, SCALES};
 
 const NAME: &str = "^[A-Za-z0-9_-]+$";
 
@@ -129,6 +129,41 @@ fn sections() -> Value {
                     "seed": described(
                         "Default: the seed of the pipeline.",
                         or_param(json!({ "type": "integer", "minimum": 0 })),
+                    ),
+                    "score": described(
+                        "What ranks the trials, such as `mean(cer)`.",
+                        or_param(json!({ "type": "string" })),
+                    ),
+                    "of": described(
+                        "The stage, or its output, that the score is read from. Default: \
+                            `checkpoints` of the stage.",
+                        or_param(json!({ "type": "string" })),
+                    ),
+                    "better": described(
+                        "Which scores are better. Default: `lower`.",
+                        or_param(json!({ "enum": BETTER })),
+                    ),
+                    "rungs": described(
+                        "The number of rungs, or the steps or shares at which they end, without \
+                            the last one. Default: whole trainings.",
+                        or_param(json!({ "anyOf": [
+                            { "type": "integer", "minimum": 1, "maximum": MOST_RUNGS },
+                            {
+                                "type": "array",
+                                "maxItems": MOST_RUNGS - 1,
+                                "items": { "type": ["integer", "string"] },
+                            },
+                        ] })),
+                    ),
+                    "eta": described(
+                        &format!("One of so many trials goes on. Default: {ETA}."),
+                        or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_ETA })),
+                    ),
+                    "repeat": described(
+                        "Trainings of each finalist, with different seeds. Default: 1.",
+                        or_param(
+                            json!({ "type": "integer", "minimum": 1, "maximum": MOST_REPEATS }),
+                        ),
                     ),
                 },
             },

@@ -4,17 +4,22 @@
 //! A sweep is one axis of a matrix, along which several parameters change together: what does not
 //! depend on the stage exists once, and the stages that read it follow each trial.
 
+mod rungs;
+
 use std::collections::BTreeMap;
 
 use stage_core::{Parameter, ParameterType, ParameterValue, Unit};
 
-use super::draft::{Axis, AxisValue, Draft};
+use super::draft::{Axis, AxisValue, Dimension, Draft};
 use super::nearest::suggestion;
 use super::node::{Entry, Node, Table, Value};
 use super::problem::{Collector, Problem};
 use super::value::{Checks, plain};
 use super::written::{WrittenSweep, unknown_key};
+use crate::pipeline::Trial;
 use crate::sweep::space::{self, Draw, MOST_AXES, Range, Scale};
+
+pub use self::rungs::{BETTER, Drafted, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, finish};
 
 const RANGE_KEYS: &[&str] = &["from", "to", "scale"];
 pub const SCALES: &[&str] = &["linear", "log"];
@@ -25,14 +30,15 @@ const TRIALS: i64 = 8;
 /// The name of the axis, as in `trained[trial=3]`.
 const TRIAL: &str = "trial";
 
-/// Adds the trials of each sweep to the stage that it names.
+/// Adds the trials and rungs of each sweep to the stage that it names.
 pub fn apply(
     sweeps: Vec<WrittenSweep>,
     drafts: &mut [Option<Draft>],
     stages: &BTreeMap<String, usize>,
     checks: &Checks,
     problems: &mut Collector,
-) {
+) -> Vec<Drafted> {
+    let mut drafted = Vec::new();
     for sweep in sweeps {
         let place = sweep.name.span;
         let Some(node) = &sweep.stage else {
@@ -62,13 +68,27 @@ pub fn apply(
             );
             continue;
         }
-        if let Some(axis) = axis(&sweep, draft, checks, problems) {
-            draft.axes.push(axis);
-        }
+        let number = drafted.len();
+        let Some(axis) = axis(number, &sweep, draft, checks, problems) else { continue };
+        let trial =
+            |value: &AxisValue| Trial { number: value.label.clone(), values: value.values.clone() };
+        let trials = axis.values.iter().map(trial).collect();
+        draft.axes.push(axis);
+        drafted.extend(rungs::read(
+            number,
+            &sweep,
+            trials,
+            at,
+            (&mut *drafts, stages),
+            checks,
+            problems,
+        ));
     }
+    drafted
 }
 
 fn axis(
+    number: usize,
     sweep: &WrittenSweep,
     draft: &Draft,
     checks: &Checks,
@@ -117,7 +137,7 @@ fn axis(
             values.push(AxisValue { label: (number + 1).to_string(), values: named });
         }
     }
-    Some(Axis { parameter: TRIAL, values })
+    Some(Axis { parameter: TRIAL, values, dimension: Some(Dimension::Trial(number)) })
 }
 
 fn over<'a>(sweep: &'a WrittenSweep, problems: &mut Collector) -> Option<&'a Table> {

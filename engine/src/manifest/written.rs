@@ -11,7 +11,8 @@ pub const SECTIONS: &[&str] = &[
 ];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
-pub const SWEEP_KEYS: &[&str] = &["stage", "over", "trials", "draw", "seed"];
+pub const SWEEP_KEYS: &[&str] =
+    &["stage", "over", "trials", "draw", "seed", "score", "of", "better", "rungs", "eta", "repeat"];
 pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week", "budget"];
 pub const REMOTE_KEYS: &[&str] = &["url", "push", "require", "timeout"];
 pub const PRICE_KEYS: &[&str] = &["per_hour", "vram", "speed"];
@@ -64,6 +65,7 @@ pub struct WrittenAsset {
     pub license: Option<Node>,
 }
 
+#[derive(Default)]
 pub struct WrittenSweep {
     pub name: Spanned<String>,
     pub stage: Option<Node>,
@@ -71,6 +73,12 @@ pub struct WrittenSweep {
     pub trials: Option<Node>,
     pub draw: Option<Node>,
     pub seed: Option<Node>,
+    pub score: Option<Node>,
+    pub of: Option<Node>,
+    pub better: Option<Node>,
+    pub rungs: Option<Node>,
+    pub eta: Option<Node>,
+    pub repeat: Option<Node>,
 }
 
 pub struct WrittenStage {
@@ -242,23 +250,26 @@ impl Manifest {
             check_name(&entry.key, "a sweep", problems);
             let Some((name, table)) = expect_table(entry, problems) else { continue };
             let place = format!("`[sweep.{}]`", name.value);
-            let mut sweep = WrittenSweep {
-                name,
-                stage: None,
-                over: None,
-                trials: None,
-                draw: None,
-                seed: None,
-            };
+            let mut sweep = WrittenSweep { name, ..WrittenSweep::default() };
             for entry in table.0 {
-                match entry.key.value.as_str() {
-                    "stage" => sweep.stage = Some(entry.node),
-                    "over" => sweep.over = Some(entry.node),
-                    "trials" => sweep.trials = Some(entry.node),
-                    "draw" => sweep.draw = Some(entry.node),
-                    "seed" => sweep.seed = Some(entry.node),
-                    _ => problems.add(unknown_key(&entry.key, &place, SWEEP_KEYS)),
-                }
+                let slot = match entry.key.value.as_str() {
+                    "stage" => &mut sweep.stage,
+                    "over" => &mut sweep.over,
+                    "trials" => &mut sweep.trials,
+                    "draw" => &mut sweep.draw,
+                    "seed" => &mut sweep.seed,
+                    "score" => &mut sweep.score,
+                    "of" => &mut sweep.of,
+                    "better" => &mut sweep.better,
+                    "rungs" => &mut sweep.rungs,
+                    "eta" => &mut sweep.eta,
+                    "repeat" => &mut sweep.repeat,
+                    _ => {
+                        problems.add(unknown_key(&entry.key, &place, SWEEP_KEYS));
+                        continue;
+                    }
+                };
+                *slot = Some(entry.node);
             }
             self.sweeps.push(sweep);
         }

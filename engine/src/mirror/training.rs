@@ -89,6 +89,22 @@ pub fn adopt(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<u64>
     Ok(adopted)
 }
 
+/// The same for a training that may go on from shorter ones, whose keys come longest first.
+pub fn adopt_any(
+    cache: &Cache,
+    remote: &Remote,
+    key: &Digest,
+    prefixes: &[Digest],
+) -> Result<Option<u64>, Trouble> {
+    for key in std::iter::once(key).chain(prefixes) {
+        let adopted = adopt(cache, remote, key)?;
+        if adopted.is_some() || own(cache, key)?.is_some() {
+            return Ok(adopted);
+        }
+    }
+    Ok(None)
+}
+
 fn decode_checkpoint(checkpoint: &Checkpoint) -> Option<CheckpointRecord> {
     decode::<CheckpointRecord>(&checkpoint.value).filter(|record| !record.states.is_empty())
 }

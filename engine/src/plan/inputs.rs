@@ -16,12 +16,15 @@ use crate::error::PlanError;
 use crate::pipeline::{ITEMS, Input, Pipeline, Reads, Reference, StageId, StageSpec};
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
+use crate::sweep::halving::Part;
 
 /// The present values of a stage's references.
 pub struct Arriving<'a> {
     pipeline: &'a Pipeline,
     pub spec: &'a StageSpec,
     pub ports: BTreeMap<&'static str, Vec<Arrived<'a>>>,
+    /// Its own part in a sweep, by those of its inputs.
+    pub part: Part,
 }
 
 pub enum Arrived<'a> {
@@ -85,9 +88,37 @@ pub fn arriving<'a>(
         }
     };
     let port = |(port, input): (&&'static str, &Input)| {
-        (*port, input.references.iter().map(value).collect())
+        (*port, taking_part(input, stages).map(value).collect())
     };
-    Arriving { pipeline, spec, ports: spec.inputs.iter().map(port).collect() }
+    let part = part(spec, stages);
+    Arriving { pipeline, spec, ports: spec.inputs.iter().map(port).collect(), part }
+}
+
+/// The references of a port without stages that do not take part in their sweep.
+pub fn taking_part<'a>(
+    input: &'a Input,
+    stages: &'a [impl AsRef<Known>],
+) -> impl Iterator<Item = &'a Reference> {
+    input.references.iter().filter(|reference| part_of(reference, stages) == Part::In)
+}
+
+fn part_of(reference: &Reference, stages: &[impl AsRef<Known>]) -> Part {
+    match reference {
+        Reference::Stage { stage, .. } => stages[stage.0].as_ref().part,
+        Reference::Asset(_) => Part::In,
+    }
+}
+
+/// A port that takes many reads those that take part, as long as there is one.
+fn part(spec: &StageSpec, stages: &[impl AsRef<Known>]) -> Part {
+    let of_port = |(port, input): (&&'static str, &Input)| {
+        let parts = input.references.iter().map(|reference| part_of(reference, stages));
+        match spec.kind.input(port).is_some_and(|port| port.many) {
+            true => parts.min().unwrap_or_default(),
+            false => parts.max().unwrap_or_default(),
+        }
+    };
+    spec.inputs.iter().map(of_port).max().unwrap_or_default()
 }
 
 /// The number of items on all ports of a stage, as far as it is known.

@@ -94,10 +94,12 @@ impl Planner<'_> {
         keyed: &Keyed,
         reasons: &mut Vec<Reason>,
     ) -> Result<(), PlanError> {
-        if let Some(run) = self.checkpoint_of(&keyed.digest)? {
-            reasons.retain(|reason| *reason != Reason::NeverRun);
-            reasons.push(Reason::Resumes { run });
-            return Ok(());
+        for key in std::iter::once(keyed.digest).chain(self.prefixes(spec, keyed)) {
+            if let Some(run) = self.checkpoint_of(&key)? {
+                reasons.retain(|reason| *reason != Reason::NeverRun);
+                reasons.push(Reason::Resumes { run });
+                return Ok(());
+            }
         }
         let name = last_key(&self.pipeline.name, &spec.name);
         let begun = self.store.cache().get(TRAINED_AS, &name)?;

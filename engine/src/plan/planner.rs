@@ -1,6 +1,7 @@
 //! Makes the plan: one walk over the stages in topological order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,16 +19,18 @@ use super::names::with_names_of;
 use super::reasons::{differences, reasons_from};
 use super::source;
 use super::stage::{Known, Plan, StagePlan, main_output};
+use super::sweep::Measured;
 use super::value::Planned;
 use super::work::{Keyed, Work};
 use crate::engine::Engine;
 use crate::error::{EngineError, PlanError};
-use crate::mirror::{adopt, scope_of, tell_notes};
+use crate::mirror::{adopt_any, scope_of, tell_notes};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
 use crate::store::{ReadError, Store};
+use crate::sweep::halving::Part;
 use crate::world::unsaved;
 
 /// The state for planning stages, also again during a run.
@@ -47,6 +50,10 @@ pub struct Planner<'a> {
     pub verify: bool,
     /// The observations are stored as those of the last run.
     pub is_run: bool,
+    /// The scores of trials that were looked up.
+    pub measured: RefCell<HashMap<Digest, Measured>>,
+    /// The stages wait for no scores: the batch of a worker is to be worked on.
+    pub ignores_scores: bool,
 }
 
 /// The number of times that a plan is made again because an object turned out to be lost.
@@ -89,6 +96,8 @@ impl<'a> Planner<'a> {
             deep: cache.has_losses(),
             verify: engine.verify,
             is_run: false,
+            measured: RefCell::default(),
+            ignores_scores: false,
         })
     }
 
@@ -164,10 +173,18 @@ impl<'a> Planner<'a> {
         if let Some(path) = self.absent(spec) {
             return Ok(StagePlan::without_file(path));
         }
+        if !self.ignores_scores
+            && let Some(plan) = self.gated(spec, stages)?
+        {
+            return Ok(plan);
+        }
         if spec.work == StageWork::Source {
             return source::plan(self, spec, last, sink);
         }
         let arriving = arriving(pipeline, stages, &self.assets, spec);
+        if let Some(plan) = arriving.left_out() {
+            return Ok(plan);
+        }
         let missing = arriving.missing(spec.work == StageWork::Item);
         if !missing.is_empty() {
             return Ok(StagePlan::waiting(names(pipeline, &missing), &arriving));
@@ -197,6 +214,11 @@ impl<'a> Planner<'a> {
             lost.clear();
             known = self.known_outcome(spec, &keyed, &mut lost)?;
         }
+        if known.is_none()
+            && let Some(plan) = self.failure(spec, &keyed)?
+        {
+            return Ok(plan);
+        }
         let mut reasons = match known.map(|record| (exceeded(spec, &record), record)) {
             Some((None, record)) => {
                 if let Some(remote) = self.store.remote() {
@@ -209,7 +231,9 @@ impl<'a> Planner<'a> {
         };
         if spec.work == StageWork::Train {
             if let Some(remote) = self.store.remote() {
-                adopt(self.store.cache(), remote, &keyed.digest).map_err(ReadError::from)?;
+                let prefixes = self.prefixes(spec, &keyed);
+                adopt_any(self.store.cache(), remote, &keyed.digest, &prefixes)
+                    .map_err(ReadError::from)?;
             }
             self.tell_of_checkpoint(spec, &keyed, &mut reasons)?;
         }
@@ -247,6 +271,11 @@ impl<'a> Planner<'a> {
                 remote.note_finished_scope(&arriving.job_key(&files).digest());
             }
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
+        }
+        if let Some(keyed) = &keyed
+            && let Some(plan) = self.failure(spec, keyed)?
+        {
+            return Ok(plan);
         }
         let job = arriving.job_key(&files);
         self.store.scope_elsewhere(&job.digest())?;
@@ -304,6 +333,7 @@ impl<'a> Planner<'a> {
                 keyed,
                 outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
                 rejects: counts.rejects,
+                part: Part::In,
             },
             work: Work::Items(work),
         })

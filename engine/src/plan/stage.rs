@@ -11,6 +11,7 @@ use super::work::{Keyed, Work};
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::reason::Reason;
 use crate::record::StageRecord;
+use crate::sweep::halving::Part;
 
 pub struct Plan {
     /// By the position of the stage in the pipeline.
@@ -45,6 +46,8 @@ pub struct Known {
     /// The values of its ports, as far as they are known now.
     pub outputs: BTreeMap<&'static str, Planned>,
     pub rejects: Vec<(Arc<str>, Reject)>,
+    /// Its part in a sweep: without one, it has no outputs, and never will.
+    pub part: Part,
 }
 
 impl AsRef<Known> for StagePlan {
@@ -61,8 +64,8 @@ impl Plan {
     /// The plan as an event.
     pub fn event(&self, pipeline: &Pipeline) -> Event {
         let planned = |(id, stage): (StageId, &StagePlan)| {
-            let name = pipeline.stage(id).name.clone();
-            (name, stage.event())
+            let spec = pipeline.stage(id);
+            (spec.name.clone(), stage.event(pipeline.values_of(spec)))
         };
         Event::Plan {
             stages: pipeline.ids().zip(&self.stages).map(planned).collect(),
@@ -71,12 +74,12 @@ impl Plan {
     }
 
     pub fn is_fresh(&self) -> bool {
-        self.stages.iter().all(|stage| stage.verdict == Verdict::Fresh)
+        !self.stages.iter().any(|stage| stage.verdict.may_have_work())
     }
 }
 
 impl StagePlan {
-    fn event(&self) -> PlannedStage {
+    fn event(&self, trial: Option<String>) -> PlannedStage {
         PlannedStage {
             verdict: self.verdict,
             reasons: self.reasons.iter().map(ToString::to_string).collect(),
@@ -84,6 +87,7 @@ impl StagePlan {
             reused: self.reused,
             quarantined: self.quarantined,
             seconds: self.seconds,
+            trial,
         }
     }
 
@@ -123,6 +127,7 @@ impl StagePlan {
                 keyed: Some(keyed),
                 outputs: spec.kind.outputs.iter().filter_map(output).collect(),
                 rejects: record.rejects.clone(),
+                part: Part::In,
             },
             work: Work::Nothing(record),
             ..StagePlan::unwanted()

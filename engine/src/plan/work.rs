@@ -39,6 +39,8 @@ pub enum Work {
     AwaitsInputs,
     /// Not known while a file is missing.
     AwaitsFile,
+    /// Its trial does not take part any more.
+    LeftOut,
     /// It is not among the targets.
     Unwanted,
 }

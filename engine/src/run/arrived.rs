@@ -6,7 +6,7 @@ use stage_core::Fields;
 
 use super::message::{GatherSource, GatherSources};
 use crate::pipeline::{Pipeline, Reference, StageSpec};
-use crate::plan::inputs::arriving;
+use crate::plan::inputs::{arriving, taking_part};
 use crate::plan::{Known, Planned};
 
 /// The artifacts by port.
@@ -55,7 +55,7 @@ pub fn gather_sources(
                 }
             }
         };
-        ports.insert(*port, input.references.iter().map(source).collect());
+        ports.insert(*port, taking_part(input, known).map(source).collect());
     }
     ports
 }

@@ -16,6 +16,7 @@ use crate::engine::EngineError;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Known, Plan, StagePlan, Work};
 use crate::reason::Reason;
+use crate::sweep::halving::Part;
 
 /// The state of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,9 +201,11 @@ impl Board {
         self.0.iter().map(|run| run.counts).collect()
     }
 
-    /// The stages that are done.
+    /// The stages that are done, without those that do not take part in their sweep.
     pub fn done(&self) -> Vec<StageId> {
-        self.in_state(Done)
+        let mut done = self.in_state(Done);
+        done.retain(|id| self[*id].known.part == Part::In);
+        done
     }
 
     pub fn failed(&self) -> Vec<StageId> {

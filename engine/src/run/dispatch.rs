@@ -17,7 +17,7 @@ use super::queue::Queued;
 use super::schedule::{InFlight, Schedule, TICK};
 use super::training::{Owed, Pace, Training};
 use crate::allowance::Limit;
-use crate::checkpoints::steps_done;
+use crate::checkpoints::{begun_under, steps_done};
 use crate::engine::EngineError;
 use crate::machine::devices_key;
 use crate::mirror::Mirror;
@@ -142,7 +142,8 @@ impl Schedule<'_> {
         let spec = self.pipeline.stage(id);
         let training = self.training(id)?;
         if let Some(training) = &training {
-            let from = steps_done(&self.store, &training.key)?;
+            let begun = begun_under(&self.store, &training.key, &training.prefixes)?;
+            let from = steps_done(&self.store, &begun.unwrap_or(training.key))?;
             let preflight = spec.parameters.flag("preflight").unwrap_or(false);
             let session = Session::begin(from, preflight && from == 0);
             self.board[id].cost.unwritten.training = session;
@@ -183,6 +184,7 @@ impl Schedule<'_> {
         let first = self.allowance.first(self.store.cache(), self.is_on_gpu(id));
         Ok(Some(Training {
             key: keyed.digest,
+            prefixes: self.planner.prefixes(spec, keyed),
             pipeline: self.pipeline.name.clone(),
             run: self.run,
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,

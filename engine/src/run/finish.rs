@@ -50,6 +50,7 @@ impl Schedule<'_> {
     fn activate(&mut self, id: StageId, work: Work) -> Result<(), EngineError> {
         match work {
             Work::AwaitsInputs | Work::AwaitsFile | Work::Unwanted => Ok(()),
+            Work::LeftOut => self.leave_out(id),
             Work::Nothing(record) => {
                 self.keep_settled(id, &record)?;
                 self.end(id)
@@ -118,7 +119,8 @@ impl Schedule<'_> {
 
     fn tell_started(&mut self, id: StageId, total: u64) {
         let reasons = self.board[id].reasons.iter().map(ToString::to_string).collect();
-        self.tell(Event::StageStarted { stage: self.name(id), total, reasons });
+        let trial = self.pipeline.values_of(self.pipeline.stage(id));
+        self.tell(Event::StageStarted { stage: self.name(id), total, reasons, trial });
     }
 
     /// Finds pending items of a stage that exports cannot name a file after.
@@ -177,6 +179,7 @@ impl Schedule<'_> {
             Some(_) => (counts.executed + counts.reused).max(bad),
             None => kept + bad,
         };
+        self.key_late(id)?;
         if self.exceeds_limit(id, items, &[&stage.rejects, &stage.failures])? {
             return Ok(());
         }
@@ -185,7 +188,6 @@ impl Schedule<'_> {
             self.keep_excess(id, [&stage.rejects[..], &stage.failures[..]].concat())?;
         }
         let value = close_dataset(&self.store, stage.bits, stage.closed)?;
-        self.key_late(id)?;
         let run = &self.board[id];
         let record = StageRecord {
             outputs: main_output(spec, Planned::Unknown)
@@ -249,6 +251,11 @@ impl Schedule<'_> {
         self.remember_last(id)?;
         let (counts, notes) = (self.board[id].counts, self.board[id].notes.clone());
         self.tell(Event::StageFinished { stage: self.name(id), counts, notes });
+        self.plan_below(id)
+    }
+
+    /// A stage has ended.
+    pub fn plan_below(&mut self, id: StageId) -> Result<(), EngineError> {
         // Stages that waited for this one are planned, as far as the initial plan could not.
         for below in self.consumers(id) {
             if self.board.is(below, State::AwaitsInputs) {
@@ -320,8 +327,15 @@ impl Schedule<'_> {
         let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
         let spec = self.pipeline.stage(id);
         let known = self.planner.known_whole(spec, &keyed, &mut Vec::new());
-        let Some(record) = self.or_lost(id, known)?.flatten() else { return Ok(false) };
-        let work = self.board.replan(id, StagePlan::fresh(spec, keyed, record))?;
+        let plan = match self.or_lost(id, known)?.flatten() {
+            Some(record) => Some(StagePlan::fresh(spec, keyed, record)),
+            None => {
+                let failure = self.planner.failure(spec, &keyed);
+                self.or_lost(id, failure)?.flatten()
+            }
+        };
+        let Some(plan) = plan else { return Ok(false) };
+        let work = self.board.replan(id, plan)?;
         self.activate(id, work)?;
         Ok(true)
     }
@@ -393,6 +407,7 @@ impl Schedule<'_> {
                 self.pause_at(id, &error);
                 return self.board.advance(id, State::Left);
             }
+            Failure::Stage(error) if self.trial_fails(id, &error)? => return Ok(()),
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
         };
@@ -420,7 +435,11 @@ impl Schedule<'_> {
         self.keep_excess(id, aside.concat())?;
         let first = aside.iter().copied().flatten().next();
         let error = too_many(limit, (bad, total), first);
-        self.fail(id, &error)?;
+        // Items that failed without a verdict may succeed the next time.
+        let is_verdict = aside.iter().skip(1).all(|failures| failures.is_empty());
+        if !is_verdict || !self.trial_fails(id, &error)? {
+            self.fail(id, &error)?;
+        }
         Ok(true)
     }
 

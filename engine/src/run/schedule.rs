@@ -77,6 +77,8 @@ pub struct Schedule<'a> {
     pub lost: bool,
     /// A machine fault stops the run.
     pub unable: bool,
+    /// Every trial of a sweep has failed.
+    pub is_hopeless: bool,
     pub next_ticket: u64,
     /// Stops the threads that wait for jobs of executors.
     pub away: StopFlag,
@@ -113,6 +115,7 @@ impl Schedule<'_> {
                 self.tick()?;
             }
         }
+        self.require_trials()?;
         self.note_devices()?;
         self.end_allowance()?;
         self.keep_measures()?;
@@ -128,7 +131,7 @@ impl Schedule<'_> {
         if self.lost && !self.options.stop.is_requested() && !self.unable {
             return Ending::Again;
         }
-        match (self.board.any(State::Failed), self.board.any(State::Left)) {
+        match (self.board.any(State::Failed) || self.is_hopeless, self.board.any(State::Left)) {
             (true, _) => Ending::Failed,
             (false, true) => Ending::Paused,
             (false, false) => Ending::Done,

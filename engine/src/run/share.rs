@@ -11,6 +11,7 @@ use crate::pipeline::{StageId, StageSpec};
 use crate::plan::planner::Planner;
 use crate::plan::{Expected, ItemPlan, Known, Plan, StagePlan, Work, planned};
 use crate::record::StageRecord;
+use crate::sweep::halving::Part;
 
 /// Plans the share of the only target.
 pub fn plan<'a>(
@@ -22,6 +23,7 @@ pub fn plan<'a>(
     let pipeline = planner.pipeline;
     let wanted: BTreeSet<StageId> = pipeline.with_upstream(targets);
     planner.assets = share.batch.assets.clone();
+    planner.ignores_scores = true;
     for id in targets {
         planner.files[id.0] = share.batch.files.clone();
     }
@@ -52,6 +54,7 @@ fn given(spec: &StageSpec, upstream: Option<&Upstream>) -> StagePlan {
         keyed: None,
         outputs: spec.kind.outputs.iter().filter_map(output).collect(),
         rejects: rejects.clone(),
+        part: Part::In,
     };
     let record = StageRecord {
         outputs,

@@ -9,7 +9,7 @@ use cache::{CacheError, Digest};
 use stage_core::Fields;
 
 use crate::checkpoints::{checkpoints, is_there};
-use crate::mirror::{Mirror, adopt};
+use crate::mirror::{Mirror, adopt_any};
 use crate::record::{CHECKPOINT, CheckpointRecord, STEP_TIMES, StepTimes, decode, encode};
 use crate::store::{ReadError, Store};
 
@@ -32,6 +32,8 @@ const CLOSING: Duration = Duration::from_millis(500);
 pub struct Training {
     /// The whole-stage key.
     pub key: Digest,
+    /// Those of shorter trainings that it goes on from, longest first.
+    pub prefixes: Vec<Digest>,
     pub pipeline: String,
     pub run: u64,
     pub parent: Option<(Digest, Fields)>,
@@ -46,7 +48,7 @@ impl Training {
     /// Takes over the newest checkpoint in the remote; a message if it did.
     pub fn adopt(&self, store: &Store) -> Result<Option<String>, ReadError> {
         let Some(remote) = store.remote().filter(|_| !self.is_probe) else { return Ok(None) };
-        let number = adopt(store.cache(), remote, &self.key)?;
+        let number = adopt_any(store.cache(), remote, &self.key, &self.prefixes)?;
         Ok(number.map(|number| format!("continues from checkpoint {number} in the remote")))
     }
 
@@ -59,13 +61,24 @@ impl Training {
         })
     }
 
-    /// The checkpoints of the key, newest first, without those with missing objects.
+    /// The checkpoints of the key, newest first, without those with missing objects. Without any,
+    /// those of the longest training that this one goes on from.
     pub fn states(&mut self, store: &Store) -> Result<Vec<Fields>, CacheError> {
-        let Some(record) = checkpoints(store, &self.key)? else { return Ok(Vec::new()) };
+        for key in std::iter::once(self.key).chain(self.prefixes.clone()) {
+            let states = self.states_of(&key, store)?;
+            if !states.is_empty() {
+                return Ok(states);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn states_of(&mut self, key: &Digest, store: &Store) -> Result<Vec<Fields>, CacheError> {
+        let Some(record) = checkpoints(store, key)? else { return Ok(Vec::new()) };
         self.pace
             .save
             .get_or_insert(Duration::try_from_secs_f64(record.seconds).unwrap_or(FIRST_SAVE));
-        let steps = store.cache().get(STEP_TIMES, &self.key)?;
+        let steps = store.cache().get(STEP_TIMES, key)?;
         if let Some(times) = steps.and_then(|bytes| decode::<StepTimes>(&bytes)) {
             self.pace.expect(times);
         }

@@ -21,9 +21,10 @@ pub fn shortened(pipeline: &Pipeline) -> Pipeline {
 /// Sets the parameters that the kind has.
 fn shorten(spec: &mut StageSpec) {
     let steps = spec.parameters.integer("steps").map_or(STEPS, |steps| steps.min(STEPS));
-    let short: [(&str, ParameterValue); 11] = [
+    let short: [(&str, ParameterValue); 12] = [
         ("steps", Integer(steps)),
         ("epochs", Absent),
+        ("until", Absent),
         ("report_every", Integer(1)),
         ("warm_up", Integer(0)),
         ("validate_every", Integer(steps)),

@@ -38,6 +38,17 @@ pub enum Fate {
     Open,
 }
 
+/// The part that a stage has in a sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    #[default]
+    In,
+    /// Other trials are better.
+    Out,
+    /// Its trial has failed here, or upstream.
+    Failed,
+}
+
 /// A trial up to a rung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leg {

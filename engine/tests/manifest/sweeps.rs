@@ -101,7 +101,26 @@ fn mistakes_in_a_sweep_are_told() {
             "stage = \"loud\"\nover = { target = [-1] }\ndraw = \"sobel\"",
             "`draw` cannot be `sobel`",
         ),
-        ("stage = \"loud\"\nover = { target = [-1] }\nrungs = [1]", "has no key `rungs`"),
+        ("stage = \"loud\"\nover = { target = [-1] }\nrung = [1]", "has no key `rung`"),
+        ("stage = \"loud\"\nover = { target = [-1] }\nrungs = 2", "is no training"),
+        ("stage = \"loud\"\nover = { target = [-1] }\nrepeat = 2", "has repeats and no `score`"),
+        ("stage = \"loud\"\nover = { target = [-1] }\nscore = \"cer\"", "needs one"),
+        (
+            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"mean(cer)\"",
+            "has no number `cer`",
+        ),
+        (
+            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"mean(cer)\"\nof = \"laud\"",
+            "there is no stage `laud`",
+        ),
+        (
+            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"mean(cer)\"\nof = \"loud.put\"",
+            "has no output `put`",
+        ),
+        (
+            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"count(id == 'a')\"\nof = \"all\"",
+            "does not follow the trials",
+        ),
     ] {
         let told = errors(&format!("{SWEPT}[sweep.s]\n{sweep}\n"));
         assert!(told.contains(message), "{sweep}: {told}");

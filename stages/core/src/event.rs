@@ -36,6 +36,14 @@ pub enum Verdict {
     Dirty,
     /// Unknown until an upstream stage has run.
     Unknown,
+    /// No work: other trials of its sweep are better, or its own has failed.
+    Out,
+}
+
+impl Verdict {
+    pub fn may_have_work(self) -> bool {
+        matches!(self, Verdict::Dirty | Verdict::Unknown)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +56,9 @@ pub struct PlannedStage {
     pub quarantined: u64,
     /// An estimate from earlier runs, 0 without any.
     pub seconds: f64,
+    /// The values of its trial in a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +106,9 @@ pub enum Event {
         /// Items to process, or 1.
         total: u64,
         reasons: Vec<String>,
+        /// The values of its trial in a sweep.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trial: Option<String>,
     },
     Progress {
         stage: String,

@@ -34,7 +34,7 @@ fn state(begun: Instant) -> State {
     begin.iter().for_each(|event| state.observe(event, begun));
     let voice = || "voi\u{7}ce".to_owned();
     let items = [
-        Event::StageStarted { stage: voice(), total: 4_000, reasons: vec![] },
+        Event::StageStarted { stage: voice(), total: 4_000, reasons: vec![], trial: None },
         Event::Progress {
             stage: voice(),
             done: 2_731,
@@ -47,7 +47,7 @@ fn state(begun: Instant) -> State {
             code: "c".into(),
             reason: "r".into(),
         },
-        Event::StageStarted { stage: "model".into(), total: 1, reasons: vec![] },
+        Event::StageStarted { stage: "model".into(), total: 1, reasons: vec![], trial: None },
         Event::Progress {
             stage: "model".into(),
             done: 1_001,

@@ -1,0 +1,135 @@
+//! Writes values of parameters into the text of a manifest. Everything else stays as it is:
+//! comments, the order, and the spaces.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use stage_core::ParameterValue;
+
+use super::node::{Table, Value};
+use super::parse;
+use super::problem::Collector;
+
+/// The text with these values in a stage. None if the stage is written in a way that cannot be
+/// edited, such as in one line.
+pub fn set(text: &str, stage: &str, values: &[(&str, ParameterValue)]) -> Option<String> {
+    let root = parse::document(text, &mut Collector::default())?;
+    let table = inner(inner(&root, "stage")?, stage)?;
+    let mut changes: Vec<(Range<usize>, String)> = Vec::new();
+    let mut added = String::new();
+    for (name, value) in values {
+        let written = match value {
+            ParameterValue::Absent => None,
+            value => Some(toml(value)?),
+        };
+        match (table.get(name), written) {
+            (Some(entry), Some(written)) => {
+                changes.push((entry.node.span.start..entry.node.span.end, written));
+            }
+            (Some(entry), None) => changes.push((line(text, entry.key.span.start), String::new())),
+            (None, Some(written)) => {
+                let _ = write!(added, "{name} = {written}\n");
+            }
+            (None, None) => {}
+        }
+    }
+    if !added.is_empty() {
+        let at = line(text, table.get("use")?.key.span.start).end;
+        let break_before = if text[..at].ends_with('\n') { "" } else { "\n" };
+        changes.push((at..at, format!("{break_before}{added}")));
+    }
+    changes.sort_by_key(|(range, _)| range.start);
+    let mut edited = text.to_owned();
+    for (range, new) in changes.into_iter().rev() {
+        edited.replace_range(range, &new);
+    }
+    let known = parse::document(&edited, &mut Collector::default())?;
+    let table = inner(inner(&known, "stage")?, stage)?;
+    let is_there = |(name, value): &(&str, ParameterValue)| {
+        table.get(name).is_some() == (*value != ParameterValue::Absent)
+    };
+    values.iter().all(is_there).then_some(edited)
+}
+
+fn inner<'a>(table: &'a Table, name: &str) -> Option<&'a Table> {
+    match &table.get(name)?.node.value {
+        Value::Table(table) => Some(table),
+        _ => None,
+    }
+}
+
+/// The line around a place, with its end.
+fn line(text: &str, at: usize) -> Range<usize> {
+    let start = text[..at].rfind('\n').map_or(0, |before| before + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |end| at + end + 1);
+    start..end
+}
+
+/// A value as it is written in a manifest.
+fn toml(value: &ParameterValue) -> Option<String> {
+    Some(match value {
+        ParameterValue::Absent => return None,
+        ParameterValue::Text(text) => ::toml::Value::String(text.clone()).to_string(),
+        ParameterValue::Integer(number) => number.to_string(),
+        // With a point or an exponent, so that it stays a number.
+        ParameterValue::Number(number) => format!("{number:?}"),
+        ParameterValue::Flag(flag) => flag.to_string(),
+        ParameterValue::Seconds(_) | ParameterValue::Bytes(_) | ParameterValue::Share(_) => {
+            format!("\"{value}\"")
+        }
+        ParameterValue::List(values) => {
+            let values = values.iter().map(toml).collect::<Option<Vec<String>>>()?;
+            format!("[{}]", values.join(", "))
+        }
+        ParameterValue::Map(values) => {
+            let mut entries = Vec::new();
+            for (name, value) in values {
+                let name = ::toml::Value::String(name.clone());
+                entries.push(format!("{name} = {}", toml(value)?));
+            }
+            format!("{{ {} }}", entries.join(", "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use ParameterValue::{Absent, Flag, Integer, Number, Seconds, Share, Text};
+
+    const TEXT: &str = "# mine\n[stage.a]\nuse = \"x\"   # what it is\n  rate = 1e-4 # found by hand\nrank=8\n\n\
+                        [stage.b]\nuse = \"x\"\nrate = 3\n";
+
+    #[test]
+    fn values_are_replaced_and_all_else_stays() {
+        let new = set(TEXT, "a", &[("rate", Number(3e-5)), ("rank", Integer(16))]).unwrap();
+        assert_eq!(new, TEXT.replace("1e-4", "3e-5").replace("rank=8", "rank=16"));
+    }
+
+    #[test]
+    fn missing_values_are_added_behind_the_kind_and_left_out_ones_removed() {
+        let values = [
+            ("warm_up", Share(0.05)),
+            ("limit", Seconds(1.5)),
+            ("packing", Flag(false)),
+            ("note", Text("a \"b\"".into())),
+            ("rank", Absent),
+        ];
+        let new = set(TEXT, "a", &values).unwrap();
+        let added = "warm_up = \"5%\"\nlimit = \"1.5s\"\npacking = false\nnote = 'a \"b\"'\n";
+        let expected = TEXT.replace("rank=8\n", "");
+        let expected = expected.replacen("# what it is\n", &format!("# what it is\n{added}"), 1);
+        assert_eq!(new, expected);
+    }
+
+    #[test]
+    fn a_stage_that_cannot_be_edited_is_refused() {
+        let rate = [("rank", Integer(1))];
+        assert_eq!(set(TEXT, "c", &rate), None);
+        assert_eq!(set("[stage]\na = { use = \"x\" }\n", "a", &rate), None);
+        assert_eq!(set("[stage.a", "a", &rate), None);
+        let last = set("[stage.a]\nuse = \"x\"", "a", &rate).unwrap();
+        assert_eq!(last, "[stage.a]\nuse = \"x\"\nrank = 1\n");
+    }
+}

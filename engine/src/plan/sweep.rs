@@ -1,0 +1,207 @@
+//! The stages of a sweep that wait for scores, and those that do not run: other trials are better,
+//! or their own has failed.
+//!
+//! All of it follows from the outcomes in the cache, so that a killed sweep goes on where it was,
+//! and every process that shares the cache decides in the same way.
+
+use cache::Digest;
+use stage_core::Fields;
+use stage_core::course::UNTIL;
+use stage_core::event::Verdict;
+use stage_core::expression::Lacks;
+use stage_core::key::{HashSink, Sink};
+
+use super::inputs::Arriving;
+use super::planner::Planner;
+use super::stage::{Known, StagePlan};
+use super::value::Planned;
+use super::work::{Keyed, Work};
+use crate::error::PlanError;
+use crate::pipeline::{Score, StageId, StageSpec, Sweep};
+use crate::reason::Reason;
+use crate::record::{FAILED, FailedRecord, MEMO, decode, encode};
+use crate::sweep::halving::{self, Fate, Part, Scores};
+
+/// The score of a trial, or why it has none.
+pub type Measured = Result<f64, String>;
+
+impl Planner<'_> {
+    /// The sweep that ranks the trial of a stage.
+    pub fn ranking(&self, spec: &StageSpec) -> Option<&Sweep> {
+        let sweep = &self.pipeline.sweeps[spec.place?.sweep];
+        sweep.score.is_some().then_some(sweep)
+    }
+
+    /// The plan of a rung that does not run, or not yet.
+    pub fn gated(
+        &self,
+        spec: &StageSpec,
+        stages: &[impl AsRef<Known>],
+    ) -> Result<Option<StagePlan>, PlanError> {
+        let (Some(place), false) = (spec.place, spec.gate.is_empty()) else { return Ok(None) };
+        let sweep = &self.pipeline.sweeps[place.sweep];
+        let is_repeat = place.rung >= sweep.rungs();
+        let below = if is_repeat { sweep.last_rung() } else { place.rung - 1 };
+        let Some(score) = &sweep.score else { return Ok(None) };
+        let own = score.stages.get(&(below, place.trial)).and_then(|id| stages.get(id.0));
+        let fate = match own.map(|own| own.as_ref().part) {
+            Some(Part::In) if is_repeat => {
+                match self.scores(sweep, stages)?.get(&(below, place.trial)) {
+                    Some(halving::Score::Of(_)) => Fate::On,
+                    Some(halving::Score::Failed) => Fate::Out,
+                    None => Fate::Open,
+                }
+            }
+            Some(Part::In) => sweep.halving.fate(below, place.trial, &self.scores(sweep, stages)?),
+            _ => Fate::Out,
+        };
+        let (name, label) = (sweep.name.clone(), sweep.label(below));
+        Ok(match fate {
+            Fate::On => None,
+            Fate::Out => {
+                let reason = Reason::TrialOut { sweep: name, rung: label };
+                Some(StagePlan::left_out(Part::Out, vec![reason]))
+            }
+            Fate::Open => Some(StagePlan {
+                pending: 1,
+                reasons: vec![Reason::AwaitsRung { sweep: name, rung: label }],
+                work: Work::AwaitsInputs,
+                ..StagePlan::unwanted()
+            }),
+        })
+    }
+
+    /// The scores that are known.
+    pub fn scores(&self, sweep: &Sweep, stages: &[impl AsRef<Known>]) -> Result<Scores, PlanError> {
+        let mut scores = Scores::new();
+        let Some(score) = &sweep.score else { return Ok(scores) };
+        for ((rung, trial), id) in &score.stages {
+            if *rung >= sweep.rungs() {
+                continue;
+            }
+            let found = match self.measured(score, *id, stages)? {
+                None => continue,
+                Some(Ok(value)) if score.is_higher_better => halving::Score::new(-value),
+                Some(Ok(value)) => halving::Score::new(value),
+                Some(Err(_)) => halving::Score::Failed,
+            };
+            scores.insert((*rung, *trial), found);
+        }
+        Ok(scores)
+    }
+
+    /// The score of a stage, once it is done; none for a stage that does not take part.
+    pub fn measured(
+        &self,
+        score: &Score,
+        id: StageId,
+        stages: &[impl AsRef<Known>],
+    ) -> Result<Option<Measured>, PlanError> {
+        let Some(known) = stages.get(id.0).map(AsRef::as_ref) else { return Ok(None) };
+        let over = |fields: &[&Fields]| score.measure.over(fields).map_err(|lacks| told(&lacks));
+        match (known.part, known.outputs.get(score.port)) {
+            (Part::Failed, _) => Ok(Some(Err("the trial failed".to_owned()))),
+            (Part::In, Some(Planned::Artifact(fields))) => Ok(Some(over(&[fields]))),
+            (Part::In, Some(Planned::Root { root, .. })) => {
+                let mut sink = HashSink::default();
+                sink.text("score", &score.text);
+                sink.digest("root", root);
+                let memo = sink.finish();
+                if let Some(known) = self.measured.borrow().get(&memo) {
+                    return Ok(Some(known.clone()));
+                }
+                let kept = self.store.cache().get(MEMO, &memo)?;
+                let kept = kept.and_then(|bytes| decode::<Measured>(&bytes));
+                let is_new = kept.is_none();
+                let found = match kept {
+                    Some(found) => found,
+                    None => over(&self.rows(root)?.iter().collect::<Vec<_>>()),
+                };
+                if is_new && !self.store.cache().is_read_only() {
+                    self.store.cache().record(MEMO, &memo, encode(&found))?;
+                }
+                self.measured.borrow_mut().insert(memo, found.clone());
+                Ok(Some(found))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn rows(&self, root: &Digest) -> Result<Vec<Fields>, PlanError> {
+        let mut rows = Vec::new();
+        for bucket in self.store.dataset(root)?.buckets {
+            let items = self.store.chunk(&bucket.chunk)?.items;
+            rows.extend(items.into_iter().map(|item| item.fields));
+        }
+        Ok(rows)
+    }
+
+    /// The recorded failure of a stage of a trial.
+    pub fn failure(&self, spec: &StageSpec, keyed: &Keyed) -> Result<Option<StagePlan>, PlanError> {
+        if self.ranking(spec).is_none() {
+            return Ok(None);
+        }
+        let record = self.store.cache().get(FAILED, &keyed.digest)?;
+        let Some(FailedRecord { message, .. }) = record.and_then(|bytes| decode(&bytes)) else {
+            return Ok(None);
+        };
+        let plan = StagePlan::left_out(Part::Failed, vec![Reason::TrialFailed { message }]);
+        let known = Known { keyed: Some(keyed.clone()), ..plan.known };
+        Ok(Some(StagePlan { known, ..plan }))
+    }
+
+    /// The keys of the shorter trainings that a rung goes on from, longest first.
+    pub fn prefixes(&self, spec: &StageSpec, keyed: &Keyed) -> Vec<Digest> {
+        let (Some(place), false) = (spec.place, spec.gate.is_empty()) else { return Vec::new() };
+        let sweep = &self.pipeline.sweeps[place.sweep];
+        if place.rung >= sweep.rungs() {
+            return Vec::new();
+        }
+        let with = |until: &stage_core::ParameterValue| {
+            let mut key = keyed.key.clone();
+            key.parameters.0.insert(UNTIL.to_owned(), until.clone());
+            key.digest()
+        };
+        sweep.until[..place.rung].iter().rev().map(with).collect()
+    }
+
+    /// The first sweep in which every trial has failed.
+    pub fn hopeless(&self, stages: &[impl AsRef<Known>]) -> Result<Option<&Sweep>, PlanError> {
+        for sweep in self.pipeline.sweeps.iter().filter(|sweep| sweep.score.is_some()) {
+            let scores = self.scores(sweep, stages)?;
+            let has_failed = |trial| scores.get(&(0, trial)) == Some(&halving::Score::Failed);
+            if (0..sweep.trials.len()).all(has_failed) {
+                return Ok(Some(sweep));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn told(lacks: &Lacks) -> String {
+    match lacks {
+        Lacks::Sentences => "nothing was measured".to_owned(),
+        other => format!("an item has {other}"),
+    }
+}
+
+impl Arriving<'_> {
+    /// The plan of a stage with an input that does not take part.
+    pub fn left_out(&self) -> Option<StagePlan> {
+        (self.part != Part::In).then(|| StagePlan::left_out(self.part, Vec::new()))
+    }
+}
+
+impl StagePlan {
+    /// A stage of a trial that does not run.
+    pub fn left_out(part: Part, reasons: Vec<Reason>) -> StagePlan {
+        StagePlan {
+            verdict: Verdict::Out,
+            unchanged: true,
+            reasons,
+            known: Known { part, ..Known::default() },
+            work: Work::LeftOut,
+            ..StagePlan::unwanted()
+        }
+    }
+}
