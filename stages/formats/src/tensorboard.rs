@@ -3,6 +3,7 @@
 //! Times come from the caller. A file that ends within a record, because its writer was killed, is
 //! read up to there.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use prost::Message;
@@ -88,6 +89,73 @@ struct Metadata {
 struct PluginData {
     #[prost(string, tag = "1")]
     plugin_name: String,
+    #[prost(bytes = "vec", tag = "2")]
+    content: Vec<u8>,
+}
+
+/// The plugin of hyperparameters, and the tags of its records.
+const HPARAMS: &str = "hparams";
+const SESSION_START: &str = "_hparams_/session_start_info";
+const SESSION_END: &str = "_hparams_/session_end_info";
+const SUCCESS: i32 = 1;
+const FAILURE: i32 = 2;
+
+/// One of its two messages.
+#[derive(Clone, PartialEq, Message)]
+struct HParamsMessage {
+    #[prost(message, optional, tag = "3")]
+    start: Option<SessionStart>,
+    #[prost(message, optional, tag = "4")]
+    end: Option<SessionEnd>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SessionStart {
+    #[prost(btree_map = "string, message", tag = "1")]
+    hparams: BTreeMap<String, ParameterMessage>,
+    #[prost(string, tag = "4")]
+    group_name: String,
+    #[prost(double, tag = "5")]
+    start_time_secs: f64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SessionEnd {
+    #[prost(int32, tag = "1")]
+    status: i32,
+    #[prost(double, tag = "2")]
+    end_time_secs: f64,
+}
+
+/// `google.protobuf.Value`, of which one field is set.
+#[derive(Clone, PartialEq, Message)]
+struct ParameterMessage {
+    #[prost(double, optional, tag = "2")]
+    number: Option<f64>,
+    #[prost(string, optional, tag = "3")]
+    text: Option<String>,
+    #[prost(bool, optional, tag = "4")]
+    flag: Option<bool>,
+}
+
+/// The value of a hyperparameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HyperParameter {
+    Number(f64),
+    Text(String),
+    Flag(bool),
+}
+
+impl HyperParameter {
+    fn message(&self) -> ParameterMessage {
+        let mut message = ParameterMessage::default();
+        match self {
+            HyperParameter::Number(number) => message.number = Some(*number),
+            HyperParameter::Text(text) => message.text = Some(text.clone()),
+            HyperParameter::Flag(flag) => message.flag = Some(*flag),
+        }
+        message
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -217,11 +285,51 @@ impl<W: Write> EventWriter<W> {
                 string_val: vec![text.as_bytes().to_vec()],
             }),
             metadata: Some(Metadata {
-                plugin_data: Some(PluginData { plugin_name: "text".to_owned() }),
+                plugin_data: Some(PluginData {
+                    plugin_name: "text".to_owned(),
+                    ..PluginData::default()
+                }),
             }),
             ..SummaryValue::default()
         };
         self.summary(at, vec![value])
+    }
+
+    /// The hyperparameters of this run, for the view of all runs together. Runs of one group have
+    /// the same ones, and are shown as their mean.
+    pub fn session(
+        &mut self,
+        at: Moment,
+        parameters: impl IntoIterator<Item = (String, HyperParameter)>,
+        group: &str,
+    ) -> Result<(), FormatError> {
+        let hparams = parameters.into_iter().map(|(name, value)| (name, value.message()));
+        let start = SessionStart {
+            hparams: hparams.collect(),
+            group_name: group.to_owned(),
+            start_time_secs: at.seconds,
+        };
+        self.hparams(at, SESSION_START, HParamsMessage { start: Some(start), end: None })
+    }
+
+    /// The end of the run.
+    pub fn session_end(&mut self, at: Moment, has_failed: bool) -> Result<(), FormatError> {
+        let status = if has_failed { FAILURE } else { SUCCESS };
+        let end = SessionEnd { status, end_time_secs: at.seconds };
+        self.hparams(at, SESSION_END, HParamsMessage { start: None, end: Some(end) })
+    }
+
+    fn hparams(
+        &mut self,
+        at: Moment,
+        tag: &str,
+        message: HParamsMessage,
+    ) -> Result<(), FormatError> {
+        let content = message.encode_to_vec();
+        let plugin_data = Some(PluginData { plugin_name: HPARAMS.to_owned(), content });
+        let metadata = Some(Metadata { plugin_data });
+        let tag = tag.to_owned();
+        self.summary(at, vec![SummaryValue { tag, metadata, ..SummaryValue::default() }])
     }
 
     pub fn flush(&mut self) -> Result<(), FormatError> {
@@ -316,6 +424,29 @@ mod tests {
         let values = event.summary.unwrap().value;
         assert_eq!((event.step, event.wall_time, values.len()), (7, 11.0, 2));
         assert_eq!((values[0].tag.as_str(), values[0].simple_value), ("loss", Some(0.5)));
+    }
+
+    #[test]
+    fn hyperparameters_are_in_the_metadata_of_their_plugin() {
+        let mut writer = EventWriter::resume(Vec::new());
+        let parameters = [
+            ("rate".to_owned(), HyperParameter::Number(1e-4)),
+            ("packing".to_owned(), HyperParameter::Flag(true)),
+            ("schedule".to_owned(), HyperParameter::Text("cosine".to_owned())),
+        ];
+        let at = Moment { step: 0, seconds: 0.0 };
+        writer.session(at, parameters, "trial-3").unwrap();
+        let record = writer.finish().unwrap();
+        let event = Event::decode(&record[12..record.len() - 4]).unwrap();
+        let value = event.summary.unwrap().value.remove(0);
+        assert_eq!(value.tag, "_hparams_/session_start_info");
+        let plugin = value.metadata.unwrap().plugin_data.unwrap();
+        assert_eq!(plugin.plugin_name, "hparams");
+        let start = HParamsMessage::decode(&plugin.content[..]).unwrap().start.unwrap();
+        assert_eq!(start.group_name, "trial-3");
+        assert_eq!(start.hparams["rate"].number, Some(1e-4));
+        assert_eq!(start.hparams["packing"].flag, Some(true));
+        assert_eq!(start.hparams["schedule"].text.as_deref(), Some("cosine"));
     }
 
     #[test]
