@@ -12,6 +12,7 @@ mod rate;
 mod remote;
 mod review;
 mod submit;
+mod sweep;
 mod voice;
 
 use common::duration;
@@ -21,6 +22,7 @@ pub use rate::Rate;
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
 pub use review::Review;
 pub use submit::Submit;
+pub use sweep::{Compare, Format, Promote, Sweep};
 pub use voice::{Card, Say, Serve, VoiceOptions};
 
 /// Declarative pipelines for speech and voice fine-tuning.
@@ -70,6 +72,15 @@ pub enum Command {
     Watch(Run),
     /// Show the state of every stage and the last run.
     Status(Status),
+    /// Run the trials of a sweep, and show what came of them.
+    ///
+    /// Runs the stages that the score of `[sweep.NAME]` needs, rung by rung, and nothing else. The
+    /// exit codes are those of `run`; a killed or stopped sweep goes on with the next call.
+    Sweep(Sweep),
+    /// Show trials or trainings beside each other: a table, and curves in one chart.
+    Compare(Compare),
+    /// Write the values of a trial into the manifest; comments and order stay.
+    Promote(Promote),
     /// Explain why a stage or an item has to run again, or why it ran last time.
     Why(Why),
     /// Run one item of a stage, or a whole stage, again in a folder that is kept.

@@ -43,6 +43,7 @@ mod say;
 mod serve;
 mod setup;
 mod submit;
+mod sweep;
 mod templates;
 mod terminal;
 mod torch;
@@ -134,6 +135,7 @@ fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
     // `run` prints its lines immediately.
     match command {
         Command::Run(arguments) => return run::run(program, arguments),
+        Command::Sweep(arguments) => return sweep::sweep(program, arguments),
         Command::Work(arguments) => return work::work(program, arguments),
         _ => {}
     }
@@ -153,6 +155,9 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Submit(arguments) => submit::submit(program, arguments, output),
         Command::Watch(arguments) => watch::watch(program, arguments),
         Command::Status(arguments) => plan::status(program, arguments, output),
+        Command::Sweep(arguments) => sweep::sweep(program, arguments),
+        Command::Compare(arguments) => sweep::compare(program, arguments, output),
+        Command::Promote(arguments) => sweep::promote(program, arguments, output),
         Command::Why(arguments) => why::why(program, arguments, output),
         Command::Replay(arguments) => replay::replay(program, arguments, output),
         Command::Retry(arguments) => retry::retry(program, arguments, output),

@@ -15,6 +15,7 @@ use engine::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use engine::plan::{Plan, Planned};
 use engine::record::RunRecord;
 use engine::spending::Purse;
+use engine::trials::standings;
 use engine::units;
 use serde_json::json;
 use stage_core::cost::Cost;
@@ -34,6 +35,7 @@ use super::hub;
 use super::jobs;
 use super::project::{Program, Project};
 use super::remote::require_usable;
+use super::sweep::status_text;
 
 pub fn check(
     program: &Program,
@@ -280,8 +282,12 @@ pub fn status(
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let cache = program.open_to_read(&project)?;
     let engine = program.engine_for(&project, &cache, None, false)?;
-    let event = make(program, &engine, &project, &cache, &[])?.event(&project.pipeline);
-    let stages = planned(event);
+    let plan = make(program, &engine, &project, &cache, &[])?;
+    let sweeps = match project.pipeline.sweeps.is_empty() {
+        true => Vec::new(),
+        false => standings(&engine, &project.pipeline, &cache, &plan)?,
+    };
+    let stages = planned(plan.event(&project.pipeline));
     let runs = history::runs(&cache)?;
     let last = runs.iter().rev().find(|run| run.pipeline == project.pipeline.name);
     let open = history::begun_runs(&cache, &runs)?.into_iter().rev();
@@ -295,6 +301,7 @@ pub fn status(
             "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
             "budget": Purse::read(&cache, &project.pipeline)?, "cost": outcome,
             "cache": deliver::absolute(cache.dir()), "batches": away.batches,
+            "sweeps": sweeps,
             "submitted": away.submitted.as_ref().map(|(submitted, life)| json!({
                 "executor": submitted.executor, "job": submitted.job, "begun": submitted.begun,
                 "life": life,
@@ -324,6 +331,7 @@ pub fn status(
     let paint = program.terminal.data;
     output.write_all(table.render(paint.columns).as_bytes())?;
     output.write_all(away.text(paint).as_bytes())?;
+    output.write_all(status_text(&sweeps, paint).as_bytes())?;
     let mut lines = allowances(&project, &cache)?;
     lines.extend(outcome.as_ref().map(accuracy));
     lines.extend(licenses(&project.pipeline).into_iter().map(|(license, stages)| {
@@ -381,6 +389,7 @@ mod tests {
             reused: 0,
             quarantined: 0,
             seconds: last,
+            trial: None,
         };
         let stages = [("voice".to_owned(), stage)].into();
         let seconds = Some(Figure::exact(20.0));

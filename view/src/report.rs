@@ -22,6 +22,7 @@ mod regression;
 mod runs;
 mod samples;
 mod seen;
+mod sheet;
 pub mod training;
 mod view;
 
@@ -32,6 +33,7 @@ use audio::{Album, ROOM};
 pub use page::STYLE;
 pub use runs::Chosen;
 use seen::Seen;
+pub use sheet::Sheet;
 
 /// A finished page.
 pub struct Report {

@@ -21,7 +21,7 @@ pub struct Group {
     pub compared: Compared,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Member {
     /// What tells it from the others: `[rate=0.1]`, `run 12`, or both.
     pub label: String,
@@ -40,10 +40,7 @@ pub fn groups(seen: &Seen, chosen: &Chosen) -> Result<Vec<Group>, ReadError> {
         add(&mut groups, &earlier, chosen)?;
     }
     add(&mut groups, seen, chosen)?;
-    for group in &mut groups {
-        let rows: Vec<Row> = group.members.iter().map(|member| member.row.clone()).collect();
-        group.compared = Compared::of(&rows);
-    }
+    groups.iter_mut().for_each(Group::compare);
     // In the order of the pipeline, whichever run a stage was in.
     let place = |group: &Group| {
         let name = |name: &str| common(name) == group.name;
@@ -99,7 +96,20 @@ fn common(name: &str) -> &str {
     split(name).0
 }
 
+impl Member {
+    /// The same under another label.
+    pub fn labelled(&self, label: &str) -> Member {
+        Member { label: label.to_owned(), ..self.clone() }
+    }
+}
+
 impl Group {
+    /// Finds the columns in which the members differ.
+    pub fn compare(&mut self) {
+        let rows: Vec<Row> = self.members.iter().map(|member| member.row.clone()).collect();
+        self.compared = Compared::of(&rows);
+    }
+
     /// A chart for each figure, with a line for each training that has it.
     pub fn charts(&self) -> Vec<(String, Vec<Curve>)> {
         let names: BTreeSet<&String> =

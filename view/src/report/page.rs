@@ -10,7 +10,7 @@ use super::view::{self, Section, text};
 
 /// The look of this page and of others.
 pub const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+pub const SCRIPT: &str = include_str!("page.js");
 
 pub fn render(found: &Found, album: &mut Album) -> String {
     let content = content(found, album);

@@ -22,7 +22,7 @@ const PREFLIGHT: &str = "preflight/";
 type Figures = (u64, BTreeMap<String, f64>);
 
 /// One training stage.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Training {
     pub stage: String,
     pub curves: BTreeMap<String, Curve>,
@@ -32,7 +32,7 @@ pub struct Training {
 }
 
 /// The results of a finished training.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ended {
     pub steps: u64,
     pub passes: Option<f64>,
@@ -45,7 +45,7 @@ pub struct Ended {
 }
 
 /// A kept checkpoint.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
     pub id: String,
     pub step: u64,

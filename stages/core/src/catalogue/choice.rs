@@ -135,7 +135,7 @@ The lowest loss is often not the best voice. This stage compares checkpoints by 
 sentences that `model.audition` let each of them speak, with the untuned model on its port `base`.
 
 `require = [\"mean(cer) <= base + 0.01\", \"share(cer > 0.3 or stop != 'end') <= 0.02\"]` leaves out
-checkpoints. `mean`, `median` and `p90` take a number of each sentence, `share` and `count` a
+checkpoints. `mean`, `median`, `p90`, `min` and `max` take a number of each sentence, `share` and `count` a
 comparison; `base` is the value of the other side's measure for the untuned model. Numbers are
 joined by `+ - * /`, comparisons by `and`, `or` and `not`. A checkpoint passes if the whole interval
 of the difference does, at `confidence`: few sentences prove little, so few pass. The intervals come

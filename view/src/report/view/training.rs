@@ -79,7 +79,7 @@ fn members(group: &Group) -> Markup {
     }
 }
 
-fn overlaid(title: &str, curves: &[Curve]) -> Markup {
+pub fn overlaid(title: &str, curves: &[Curve]) -> Markup {
     let legend = html! {
         span.legend {
             @for (at, curve) in curves.iter().enumerate() {

@@ -1,0 +1,325 @@
+//! `sweep`, `compare` and `promote`: trials that are run, shown, and taken over.
+
+mod tensorboard;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::Cache;
+use cache::fs::{Fs, RealFs};
+use cache::stat::StatIndex;
+use engine::manifest::{self, nearest};
+use engine::pipeline::{Pipeline, Sweep};
+use engine::plan::Plan;
+use engine::record::RunRecord;
+use engine::store::Store;
+use engine::trials::{Standing, standings};
+use engine::units;
+use stage_core::event::Status;
+use view::escape::clean;
+use view::paint::Paint;
+use view::report::Sheet;
+use view::table::Table;
+
+use super::arguments::{self, Format, Run};
+use super::error::{CliError, Exit};
+use super::output::is_standard;
+use super::project::{Program, Project};
+use super::run;
+
+/// Runs the trials of a sweep, and shows what came of them.
+pub fn sweep(program: &Program, arguments: &arguments::Sweep) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let sweep = find(&project.pipeline, &arguments.name)?;
+    let stage = sweep.score.as_ref().map_or(&sweep.stage, |score| &score.stage);
+    let run = Run {
+        manifest: arguments.manifest.clone(),
+        stages: vec![stage.clone()],
+        keep_going: false,
+        json: arguments.json,
+        verify: false,
+        threads: arguments.threads,
+        stop_after: arguments.stop_after,
+        settings: arguments.settings.clone(),
+    };
+    let exit = run::run(program, &run)?;
+    if !arguments.json {
+        let cache = program.open_to_read(&project)?;
+        let (sheet, _) = of_sweep(program, &project, &cache, &arguments.name)?;
+        program.output.clone().write_all(sheet.text(program.terminal.data).as_bytes())?;
+    }
+    Ok(exit)
+}
+
+pub fn compare(
+    program: &Program,
+    arguments: &arguments::Compare,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let cache = program.open_to_read(&project)?;
+    let is_sweep = |name: &String| project.pipeline.sweeps.iter().any(|own| own.name == *name);
+    let sheet = match arguments.names.as_slice() {
+        [name] if is_sweep(name) && arguments.format == Format::Tensorboard => {
+            let (standing, plan) = standing(program, &project, &cache, name)?;
+            let beside = project.pipeline.base.join("runs");
+            let folder = arguments.output.as_ref().unwrap_or(&beside);
+            let store = store(&project, &cache)?;
+            let runs =
+                tensorboard::Runs { pipeline: &project.pipeline, store: &store, plan: &plan };
+            let written = runs.write(&standing, folder)?;
+            program.tell(&format!("{folder}: {written} runs; `tensorboard --logdir {folder}`"));
+            return Ok(Exit::Done);
+        }
+        [name] if is_sweep(name) => of_sweep(program, &project, &cache, name)?.0,
+        names => of_stages(program, &project, &cache, names)?,
+    };
+    let page = match arguments.format {
+        Format::Text => sheet.text(program.terminal.data),
+        Format::Markdown => sheet.markdown(),
+        Format::Csv => sheet.csv(),
+        Format::Json => format!("{}\n", sheet.json()),
+        Format::Html => sheet.html(),
+        Format::Tensorboard => {
+            let help = "export `log` of trainings, which has their event files";
+            return Err(CliError::usage("only a sweep has TensorBoard runs".to_owned(), help));
+        }
+    };
+    let beside = project.pipeline.base.join("compare.html");
+    let file = match (&arguments.output, arguments.format) {
+        (Some(file), _) => Some(file),
+        (None, Format::Html) => Some(&beside),
+        (None, _) => None,
+    };
+    match file.filter(|file| !is_standard(file)) {
+        None => output.write_all(page.as_bytes())?,
+        Some(file) => {
+            RealFs.write_named(file, page.as_bytes())?;
+            program.tell(&format!("{file}: {}", units::bytes(page.len() as u64)));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes the values of a trial into the manifest.
+pub fn promote(
+    program: &Program,
+    arguments: &arguments::Promote,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let sweep = only(&project.pipeline, arguments.sweep.as_deref())?;
+    let number = match arguments.trial.as_str() {
+        "best" => best(program, &project, sweep)?,
+        number => number.to_owned(),
+    };
+    let Some(trial) = sweep.trial(&number) else {
+        let known: Vec<&str> = sweep.trials.iter().map(|trial| trial.number.as_str()).collect();
+        return Err(CliError::usage(
+            format!("sweep `{}` has no trial `{}`", sweep.name, clean(&number)),
+            format!("trials: {}", known.join(", ")),
+        ));
+    };
+    let file = &project.pipeline.file;
+    let text = &project.pipeline.written.text;
+    let values: Vec<_> = trial.values.clone();
+    let by_hand = || {
+        CliError::failed(
+            format!("the values cannot be written into `{file}`"),
+            format!("write them into stage `{}`: {}", sweep.stage, trial.told()),
+        )
+    };
+    let edited = manifest::set(text, &sweep.stage, &values).ok_or_else(by_hand)?;
+    if arguments.dry_run {
+        output.write_all(edited.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    if edited == *text {
+        program.tell(&format!("{file} has the values of trial {number} already"));
+        return Ok(Exit::Done);
+    }
+    RealFs.write_durably(file, edited.as_bytes())?;
+    let again = program.load(&arguments.manifest.manifest, &arguments.settings);
+    let is_right = again.as_ref().is_ok_and(|again| {
+        let own = again.pipeline.sweeps.iter().find(|own| own.name == sweep.name);
+        own.is_some_and(|own| own.trials.first().is_some_and(|own| own.values == values))
+    });
+    if !is_right {
+        RealFs.write_durably(file, text.as_bytes())?;
+        return Err(by_hand());
+    }
+    program.tell(&format!("{file}: stage `{}` has {}", sweep.stage, trial.told()));
+    Ok(Exit::Done)
+}
+
+fn best(program: &Program, project: &Project, sweep: &Sweep) -> Result<String, CliError> {
+    let cache = program.open_to_read(project)?;
+    let (_, standing) = of_sweep(program, project, &cache, &sweep.name)?;
+    standing.winner.ok_or_else(|| {
+        CliError::failed(
+            format!("sweep `{}` has no best trial yet", sweep.name),
+            format!("run it: `throstle sweep {}`", sweep.name),
+        )
+    })
+}
+
+fn only<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Result<&'a Sweep, CliError> {
+    match (name, pipeline.sweeps.as_slice()) {
+        (Some(name), _) => find(pipeline, name),
+        (None, [sweep]) => Ok(sweep),
+        (None, sweeps) => {
+            let names: Vec<&str> = sweeps.iter().map(|sweep| sweep.name.as_str()).collect();
+            Err(CliError::usage(
+                format!("the manifest has {} sweeps", names.len()),
+                match names.is_empty() {
+                    true => "add `[sweep.NAME]`, see docs/manifest.md".to_owned(),
+                    false => format!("name one with `--sweep`: {}", names.join(", ")),
+                },
+            ))
+        }
+    }
+}
+
+fn find<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a Sweep, CliError> {
+    let found = pipeline.sweeps.iter().find(|sweep| sweep.name == name);
+    found.ok_or_else(|| {
+        let names = || pipeline.sweeps.iter().map(|sweep| sweep.name.as_str());
+        let help = match nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if pipeline.sweeps.is_empty() => "add `[sweep.NAME]` to the manifest".to_owned(),
+            None => format!("sweeps: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        CliError::usage(format!("there is no sweep `{}`", clean(name)), help)
+    })
+}
+
+fn standing(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    name: &str,
+) -> Result<(Standing, Plan), CliError> {
+    let number = find(&project.pipeline, name)?.name.clone();
+    let engine = program.engine_for(project, cache, None, false)?;
+    let plan = engine.plan(&project.pipeline, cache, &[], &mut |_| {})?;
+    let standings = standings(&engine, &project.pipeline, cache, &plan)?;
+    let standing = standings.into_iter().find(|own| own.sweep == number);
+    let gone = || CliError::failed(format!("sweep `{}` has no trials", clean(name)), "add some");
+    Ok((standing.ok_or_else(gone)?, plan))
+}
+
+fn of_sweep(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    name: &str,
+) -> Result<(Sheet, Standing), CliError> {
+    let (standing, plan) = standing(program, project, cache, name)?;
+    let (store, run) = (store(project, cache)?, present(&project.pipeline, &plan));
+    let sheet = Sheet::of_sweep(&project.pipeline, &store, run, &standing)?;
+    Ok((sheet, standing))
+}
+
+fn of_stages(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    names: &[String],
+) -> Result<Sheet, CliError> {
+    let targets = project.targets(names)?;
+    let engine = program.engine_for(project, cache, None, false)?;
+    let plan = engine.plan(&project.pipeline, cache, &[], &mut |_| {})?;
+    let wanted: BTreeSet<String> =
+        targets.iter().map(|id| project.pipeline.stage(*id).name.clone()).collect();
+    let (store, run) = (store(project, cache)?, present(&project.pipeline, &plan));
+    let sheet = Sheet::of_stages(&project.pipeline, &store, run, &wanted)?;
+    match sheet.is_empty() {
+        false => Ok(sheet),
+        true => Err(CliError::failed(
+            format!("{} has no finished training", clean(&names.join(", "))),
+            "name stages that train, and run them first",
+        )),
+    }
+}
+
+fn store(project: &Project, cache: &Cache) -> Result<Store, CliError> {
+    let index = Arc::new(StatIndex::load(cache)?);
+    Ok(Store::new(cache.clone(), &project.pipeline.base, index))
+}
+
+/// The present results as those of a run.
+fn present(pipeline: &Pipeline, plan: &Plan) -> RunRecord {
+    let keyed = pipeline.stages.iter().filter_map(|spec| {
+        let keyed = plan.stage(spec.id).known.keyed.as_ref()?;
+        Some((spec.name.clone(), keyed.digest))
+    });
+    RunRecord {
+        run: 0,
+        pipeline: pipeline.name.clone(),
+        started: 0,
+        seconds: 0.0,
+        status: Status::Done,
+        stages: BTreeMap::new(),
+        keys: keyed.collect(),
+        licenses: BTreeSet::new(),
+        pinned: false,
+    }
+}
+
+/// The rungs of sweeps for `status`: their trials, the values, and the most that they cost.
+pub fn status_text(standings: &[Standing], paint: Paint) -> String {
+    let mut text = String::new();
+    for standing in standings {
+        let best = match (&standing.winner, standing.is_decided) {
+            (Some(winner), _) => format!("trial {winner} is best"),
+            (None, true) => "no trial has a score".to_owned(),
+            (None, false) => "not decided yet".to_owned(),
+        };
+        let share = match standing.rungs.len() {
+            ..=1 => String::new(),
+            _ => format!(
+                ", at most {:.0} % of the steps of {} whole trainings",
+                100.0 * standing.share,
+                standing.trials.len()
+            ),
+        };
+        let line = format!(
+            "sweep {} of {}: {} trials, {best}{share}",
+            standing.sweep,
+            standing.stage,
+            standing.trials.len()
+        );
+        text += &format!("\n{}\n", paint.fold(&clean(&line), 2));
+        let mut table = Table::new(&["rung", "until", ">trials", ">scored", ">failed", "best"]);
+        for (at, rung) in standing.rungs.iter().enumerate() {
+            table.row([
+                rung.rung.clone(),
+                rung.until.clone().unwrap_or_else(|| "the end".to_owned()),
+                units::count(rung.places as u64),
+                units::count(rung.scored as u64),
+                units::count(rung.failed as u64),
+                clean(&leader(standing, at)).into_owned(),
+            ]);
+        }
+        text += &table.render(paint.columns);
+        for row in standing.trials.iter().filter(|row| row.failure.is_some()) {
+            let why = row.failure.as_deref().unwrap_or_default();
+            let line = format!("trial {} failed: {why}", row.trial);
+            text += &format!("{}\n", paint.fold(&clean(&line), 2));
+        }
+    }
+    text
+}
+
+/// The best trial of a rung, with its values.
+fn leader(standing: &Standing, rung: usize) -> String {
+    let sign = if standing.better == "higher" { -1.0 } else { 1.0 };
+    let scored = standing.trials.iter().filter_map(|row| Some((row, row.scores[rung]?)));
+    let best = scored.min_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));
+    best.map_or_else(String::new, |(row, score)| {
+        let values = row.values.iter().map(|(name, value)| format!("{name} = {value}"));
+        let values: Vec<String> = values.collect();
+        format!("trial {} ({}): {}", row.trial, values.join(", "), units::number(score))
+    })
+}

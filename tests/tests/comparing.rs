@@ -1,0 +1,206 @@
+//! `sweep`, `compare` and `promote` as programs: trials are run, shown in every form, read by
+//! TensorBoard, and written into the manifest.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use throstle_tests::project::{Project, command};
+use throstle_tests::worlds::TEXTS;
+
+const MANIFEST: &str = r#"
+[pipeline]
+name = "voice"
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+# What is tuned.
+[stage.model]
+use = "test.train"   # our own
+input = "lines"
+rate = 0.5           # a guess
+steps = 9
+
+[stage.heard]
+use = "test.judge"
+input = "model"
+
+[sweep.rate]
+stage = "model"
+over = { rate = { from = 0.1, to = 0.9 } }
+of = "heard"
+score = "mean(score)"
+trials = 9
+rungs = 3
+"#;
+
+fn project() -> Project {
+    let project = Project::new(MANIFEST);
+    for (name, text) in TEXTS {
+        project.write(&format!("data/{name}.txt"), text);
+    }
+    project
+}
+
+fn throstle(project: &Project, arguments: &[&str]) -> Output {
+    command("small_world", project.path(), arguments).output().unwrap()
+}
+
+fn printed(project: &Project, arguments: &[&str]) -> String {
+    let output = throstle(project, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn compared(project: &Project) -> Value {
+    serde_json::from_str(&printed(project, &["compare", "rate", "--format", "json"])).unwrap()
+}
+
+#[test]
+fn a_sweep_is_run_shown_and_promoted() {
+    let project = project();
+    let plan = printed(&project, &["plan", "."]);
+    assert!(plan.contains("waits for scores of rung 1 of sweep `rate`"), "{plan}");
+    assert!(plan.contains("    rate = 0.5\n"), "the values of trials are listed: {plan}");
+    let before = printed(&project, &["status"]);
+    assert!(before.contains("9 trials, not decided yet, at most 26 % of the steps"), "{before}");
+
+    let shown = printed(&project, &["sweep", "rate"]);
+    let result = compared(&project);
+    let rows = result["rows"].as_array().unwrap();
+    let winner = &rows[0];
+    assert_eq!((rows.len(), &winner["state"]), (9, &Value::from("winner")));
+    let (trial, rate) = (winner["trial"].as_str().unwrap(), winner["rate"].as_str().unwrap());
+    assert!(shown.contains(&format!("trial {trial} of 9 is best by mean(score)")), "{shown}");
+    assert_eq!(rows.iter().filter(|row| row["rung 2"].is_number()).count(), 3);
+    assert_eq!(rows.iter().filter(|row| row["rung 3"].is_number()).count(), 1);
+    let status = printed(&project, &["status"]);
+    assert!(status.contains(&format!("trial {trial} is best")), "{status}");
+    let state: Value = serde_json::from_str(&printed(&project, &["status", "--json"])).unwrap();
+    assert_eq!(state["sweeps"][0]["winner"], trial);
+
+    // Everything but the old trial 0 is in the cache under the new values.
+    let output = throstle(&project, &["promote", "best"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = match rate {
+        "0.5" => MANIFEST.to_owned(),
+        rate => MANIFEST.replace("rate = 0.5  ", &format!("rate = {rate}  ")),
+    };
+    assert_eq!(project.text("pipeline.toml"), expected);
+    let run = throstle(&project, &["run", ".", "model[trial=0,rung=3]", "--json"]);
+    let events = String::from_utf8(run.stdout).unwrap();
+    let last: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    let stages = last["stages"].as_object().unwrap();
+    let executed: u64 = stages.values().map(|counts| counts["executed"].as_u64().unwrap()).sum();
+    assert_eq!((run.status.code(), executed), (Some(0), 0));
+}
+
+#[test]
+fn a_comparison_is_written_in_every_form() {
+    let project = project();
+    printed(&project, &["sweep", "rate"]);
+    let of = |format: &str| printed(&project, &["compare", "rate", "--format", format]);
+    let markdown = of("markdown");
+    let lines: Vec<&str> = markdown.lines().collect();
+    assert_eq!(lines[0], "| trial | rate | rung 1 | rung 2 | rung 3 | state |");
+    assert_eq!(lines[1], "| --- | --- | ---: | ---: | ---: | --- |");
+    assert!(lines.len() == 11 && lines[2].ends_with("| winner |"), "{markdown}");
+    let csv = of("csv");
+    let best: Vec<&str> = csv.lines().nth(1).unwrap().split(',').collect();
+    let exact = compared(&project)["rows"][0]["rung 3"].as_f64().unwrap();
+    assert_eq!(best[4].parse::<f64>().unwrap(), exact, "numbers have all their digits");
+    let output = throstle(&project, &["compare", "rate", "--format", "html"]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = project.text("compare.html");
+    assert!(page.contains("<table class=\"sortable\"") && page.contains("Sweep rate"));
+    for (arguments, told) in [
+        (["compare", "rite"], "rite"),
+        (["sweep", "rite"], "did you mean `rate`?"),
+        (["promote", "77"], "has no trial `77`"),
+        (["compare", "lines"], "has no finished training"),
+    ] {
+        let output = throstle(&project, &arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() != Some(0) && errors.contains(told),
+            "{arguments:?}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn a_trial_that_is_not_known_yet_cannot_be_promoted_and_no_value_is_written() {
+    let project = project();
+    let output = throstle(&project, &["promote", "best"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && errors.contains("no best trial yet"), "{errors}");
+    let dry = printed(&project, &["promote", "3", "--dry-run"]);
+    assert!(dry.contains("# a guess") && dry != MANIFEST);
+    assert_eq!(project.text("pipeline.toml"), MANIFEST);
+}
+
+/// Prints the session groups as the view of hyperparameters has them. Made for tensorboard 2.20.0;
+/// `tools/reference.sh` installs it.
+const READER: &str = r#"
+import json, sys
+from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins import base_plugin
+from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
+
+multiplexer = plugin_event_multiplexer.EventMultiplexer().AddRunsFromDirectory(sys.argv[1])
+multiplexer.Reload()
+provider = data_provider.MultiplexerDataProvider(multiplexer, sys.argv[1])
+context = backend_context.Context(base_plugin.TBContext(data_provider=provider, logdir=sys.argv[1]))
+request = api_pb2.ListSessionGroupsRequest(
+    start_index=0, slice_size=100, allowed_statuses=[api_pb2.STATUS_SUCCESS, api_pb2.STATUS_UNKNOWN])
+column = request.col_params.add()
+column.metric.group, column.metric.tag = "", "score"
+response = list_session_groups.Handler(RequestContext(), context, "", request).run()
+groups = {}
+for group in response.session_groups:
+    values = {name: value.number_value for name, value in group.hparams.items()}
+    scores = [metric.value for metric in group.metric_values if metric.name.tag == "score"]
+    groups[group.name] = {"values": values, "scores": scores, "sessions": len(group.sessions)}
+print(json.dumps(groups))
+"#;
+
+#[test]
+fn tensorboard_reads_trials_with_their_values_and_scores() {
+    let project = project();
+    project.replace("pipeline.toml", "rungs = 3", "rungs = 2\nrepeat = 2");
+    printed(&project, &["sweep", "rate"]);
+    let output =
+        throstle(&project, &["compare", "rate", "--format", "tensorboard", "-o", "runs/mine"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("runs/mine: 12 runs"), "{told}");
+    assert_eq!(project.names("runs/mine").len(), 9 + 3);
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.reference/bin/python");
+    let import = Command::new(&python).args(["-c", "import tensorboard"]).output();
+    if !import.is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: no TensorBoard in .reference");
+        return;
+    }
+    let mut reader = Command::new(&python);
+    let output = reader.args(["-c", READER]).arg(project.file("runs/mine")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let groups: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = compared(&project)["rows"].as_array().unwrap().clone();
+    assert_eq!(groups.as_object().unwrap().len(), 9);
+    for row in rows {
+        let group = &groups[format!("trial-{}", row["trial"].as_str().unwrap())];
+        let rate: f64 = row["rate"].as_str().unwrap().parse().unwrap();
+        assert_eq!(group["values"]["rate"], rate, "{group}");
+        let is_finalist = row["mean"].is_number();
+        assert_eq!(group["sessions"], if is_finalist { 2 } else { 1 });
+        let score = match is_finalist {
+            true => row["mean"].as_f64().unwrap(),
+            false => row["rung 1"].as_f64().unwrap(),
+        };
+        let found = group["scores"][0].as_f64().unwrap();
+        assert!((found - score).abs() < 1e-6, "{group} has not {score}");
+    }
+}

@@ -1,0 +1,323 @@
+//! Trainings beside each other: a table of what they differ in and what came of them, and their
+//! curves over each other.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use cache::Digest;
+use engine::pipeline::Pipeline;
+use engine::record::RunRecord;
+use engine::store::{ReadError, Store};
+use engine::trials::{Standing, trained};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Map, Value, json};
+
+use super::chart::Curve;
+use super::overlay::{Group, groups};
+use super::page::{SCRIPT, STYLE};
+use super::runs::Chosen;
+use super::seen::Seen;
+use super::view::table::{Cell, Table as PageTable};
+use super::view::training::overlaid;
+use super::view::{number, text};
+use crate::escape::clean;
+use crate::paint::Paint;
+use crate::table::Table;
+
+/// A table of trainings, with their curves.
+#[derive(Debug, Default)]
+pub struct Sheet {
+    pub title: String,
+    /// The result in one sentence.
+    pub told: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Shown>>,
+    charts: Vec<(String, Vec<Curve>)>,
+}
+
+#[derive(Debug)]
+struct Column {
+    name: String,
+    is_number: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Shown {
+    Text(String),
+    Number(f64),
+    Nothing,
+}
+
+impl Shown {
+    fn of(number: Option<f64>) -> Shown {
+        number.map_or(Shown::Nothing, Shown::Number)
+    }
+
+    fn render(&self, of_number: impl Fn(f64) -> String) -> String {
+        match self {
+            Shown::Text(text) => text.clone(),
+            Shown::Number(number) => of_number(*number),
+            Shown::Nothing => String::new(),
+        }
+    }
+}
+
+impl Sheet {
+    /// The trials of a sweep, the best first.
+    pub fn of_sweep(
+        pipeline: &Pipeline,
+        store: &Store,
+        run: RunRecord,
+        standing: &Standing,
+    ) -> Result<Sheet, ReadError> {
+        let mut sheet = Sheet { title: format!("Sweep {}", standing.sweep), ..Sheet::default() };
+        let names: BTreeSet<&String> =
+            standing.trials.iter().flat_map(|row| row.values.keys()).collect();
+        sheet.column("trial", false);
+        names.iter().for_each(|name| sheet.column(name, false));
+        let many = standing.rungs.len() > 1;
+        if standing.score.is_some() {
+            for rung in &standing.rungs {
+                let name = if many { format!("rung {}", rung.rung) } else { "score".to_owned() };
+                sheet.column(&name, true);
+            }
+            if standing.trials.iter().any(|row| !row.repeats.is_empty()) {
+                ["seeds", "mean", "spread"].iter().for_each(|name| sheet.column(name, true));
+            }
+        }
+        sheet.column("state", false);
+        let groups = look(pipeline, store, run)?;
+        let members = groups.iter().flat_map(|group| &group.members);
+        let mut own = Group { name: standing.stage.clone(), ..Group::default() };
+        for row in ordered(standing) {
+            let mut cells = vec![Shown::Text(row.trial.clone())];
+            let value = |name: &&String| match row.values.get(*name) {
+                Some(value) => Shown::Text(value.clone()),
+                None => Shown::Nothing,
+            };
+            cells.extend(names.iter().map(value));
+            if standing.score.is_some() {
+                cells.extend(row.scores.iter().map(|score| Shown::of(*score)));
+                if !row.repeats.is_empty() {
+                    let seeds = row.repeats.iter().chain(row.scores.last()).flatten().count();
+                    let seeds = row.scores.last().copied().flatten().map(|_| seeds as f64);
+                    cells.extend([seeds, row.mean, row.spread].map(Shown::of));
+                }
+            }
+            let state = match &row.failure {
+                Some(failure) => format!("{}: {failure}", row.state.told()),
+                None => row.state.told().to_owned(),
+            };
+            cells.push(Shown::Text(state));
+            sheet.rows.push(cells);
+            let stage = trained(pipeline, standing, row).map(|spec| &spec.name);
+            let training = members.clone().find(|member| Some(&member.training.stage) == stage);
+            own.members
+                .extend(training.map(|member| member.labelled(&format!("trial {}", row.trial))));
+        }
+        sheet.charts = own.charts();
+        sheet.told = told(standing);
+        Ok(sheet)
+    }
+
+    /// The trainings of these stages.
+    pub fn of_stages(
+        pipeline: &Pipeline,
+        store: &Store,
+        run: RunRecord,
+        wanted: &BTreeSet<String>,
+    ) -> Result<Sheet, ReadError> {
+        let mut own = Group::default();
+        for group in look(pipeline, store, run)? {
+            let wanted = group.members.into_iter().filter(|m| wanted.contains(&m.training.stage));
+            own.members.extend(wanted.map(|member| member.labelled(&member.training.stage)));
+        }
+        own.compare();
+        let mut sheet = Sheet { title: "Trainings".to_owned(), ..Sheet::default() };
+        sheet.column("training", false);
+        own.compared.parameters.iter().for_each(|(name, _)| sheet.column(name, false));
+        own.compared.figures.iter().for_each(|(name, _)| sheet.column(name, true));
+        for (at, member) in own.members.iter().enumerate() {
+            let mut cells = vec![Shown::Text(member.label.clone())];
+            cells.extend(own.compared.parameters.iter().map(|(_, values)| match &values[at] {
+                Some(value) => Shown::Text(value.clone()),
+                None => Shown::Nothing,
+            }));
+            cells.extend(own.compared.figures.iter().map(|(_, values)| Shown::of(values[at])));
+            sheet.rows.push(cells);
+        }
+        sheet.told = match own.best() {
+            Some((member, step, loss)) => {
+                let loss = number(loss);
+                format!("the best held-out loss is {loss}, of {} at step {step}", member.label)
+            }
+            None => format!("{} finished trainings", own.members.len()),
+        };
+        sheet.charts = own.charts();
+        Ok(sheet)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn column(&mut self, name: &str, is_number: bool) {
+        self.columns.push(Column { name: name.to_owned(), is_number });
+    }
+
+    fn cells(&self, of_number: fn(f64) -> String) -> impl Iterator<Item = Vec<String>> {
+        self.rows.iter().map(move |row| row.iter().map(|cell| cell.render(of_number)).collect())
+    }
+
+    pub fn text(&self, paint: Paint) -> String {
+        let heading = |column: &Column| match column.is_number {
+            true => format!(">{}", column.name),
+            false => column.name.clone(),
+        };
+        let headings: Vec<String> = self.columns.iter().map(heading).collect();
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        let mut table = Table::new(&headings);
+        for row in self.cells(number) {
+            table.row(row.into_iter().map(|cell| clean(&cell).into_owned()));
+        }
+        format!("{}{}\n", table.render(paint.columns), clean(&self.told))
+    }
+
+    pub fn markdown(&self) -> String {
+        let cell = |text: &str| clean(text).replace('\\', "\\\\").replace('|', "\\|");
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut page = line(self.columns.iter().map(|column| cell(&column.name)).collect());
+        let rule = |column: &Column| if column.is_number { "---:" } else { "---" }.to_owned();
+        page += &line(self.columns.iter().map(rule).collect());
+        for row in self.cells(number) {
+            page += &line(row.iter().map(|text| cell(text)).collect());
+        }
+        page
+    }
+
+    /// Whole numbers of all digits, for other programs.
+    pub fn csv(&self) -> String {
+        let mut page = String::new();
+        let names = self.columns.iter().map(|column| column.name.clone()).collect();
+        let rows = self.cells(|number| number.to_string());
+        for row in std::iter::once::<Vec<String>>(names).chain(rows) {
+            let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
+                true => format!("\"{}\"", cell.replace('"', "\"\"")),
+                false => cell.clone(),
+            };
+            let _ = writeln!(page, "{}", row.iter().map(quoted).collect::<Vec<_>>().join(","));
+        }
+        page
+    }
+
+    pub fn json(&self) -> Value {
+        let row = |row: &Vec<Shown>| -> Value {
+            let cells = self.columns.iter().zip(row).map(|(column, cell)| {
+                let value = match cell {
+                    Shown::Text(text) => json!(text),
+                    Shown::Number(number) => json!(number),
+                    Shown::Nothing => Value::Null,
+                };
+                (column.name.clone(), value)
+            });
+            Value::Object(cells.collect::<Map<String, Value>>())
+        };
+        let chart = |(title, curves): &(String, Vec<Curve>)| {
+            let curves = curves.iter().map(|own| json!({ "name": own.name, "points": own.points }));
+            json!({ "title": title, "curves": curves.collect::<Vec<_>>() })
+        };
+        json!({
+            "title": self.title,
+            "result": self.told,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "charts": self.charts.iter().map(chart).collect::<Vec<_>>(),
+        })
+    }
+
+    /// One file that needs no network.
+    pub fn html(&self) -> String {
+        let content = self.content();
+        // A script inside a text cannot know a digest of the page around it.
+        let nonce = Digest::of(content.0.as_bytes()).to_string();
+        let rules = format!(
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; \
+             base-uri 'none'; form-action 'none'"
+        );
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(rules);
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (text(&self.title)) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    (content)
+                    script nonce=(nonce) { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    fn content(&self) -> Markup {
+        let heading = |column: &Column| match column.is_number {
+            true => format!(">{}", column.name),
+            false => column.name.clone(),
+        };
+        let headings: Vec<String> = self.columns.iter().map(heading).collect();
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        let mut table = PageTable::new(self.title.clone(), &headings);
+        for row in &self.rows {
+            table.row(row.iter().map(|cell| match cell {
+                Shown::Text(shown) => Cell::text(text(shown)),
+                Shown::Number(value) => Cell::number(number(*value), *value),
+                Shown::Nothing => Cell::empty(),
+            }));
+        }
+        html! {
+            nav aria-label="Page" { button #theme type="button" { "Theme: auto" } }
+            main {
+                h1 { (text(&self.title)) }
+                p.lead { (text(&self.told)) "." }
+                (table.render())
+                div.charts { @for (title, curves) in &self.charts { (overlaid(title, curves)) } }
+            }
+        }
+    }
+}
+
+/// The trainings of a pipeline, by the names of their stages.
+fn look(pipeline: &Pipeline, store: &Store, run: RunRecord) -> Result<Vec<Group>, ReadError> {
+    let seen = Seen::look(pipeline, store, run.clone())?;
+    groups(&seen, &Chosen { run, all: Vec::new(), is_overlaid: false })
+}
+
+/// The best trial first: by rung, then by score.
+fn ordered(standing: &Standing) -> Vec<&engine::trials::Row> {
+    let mut rows: Vec<&engine::trials::Row> = standing.trials.iter().collect();
+    let sign = if standing.better == "higher" { -1.0 } else { 1.0 };
+    rows.sort_by(|one, other| {
+        let score = |row: &engine::trials::Row| row.best().map_or(f64::INFINITY, |own| sign * own);
+        let is_winner = |row: &engine::trials::Row| standing.winner.as_ref() != Some(&row.trial);
+        let order = is_winner(one).cmp(&is_winner(other));
+        let order = order.then(other.reached().cmp(&one.reached()));
+        order.then(score(one).total_cmp(&score(other)))
+    });
+    rows
+}
+
+fn told(standing: &Standing) -> String {
+    let trials = standing.trials.len();
+    match (&standing.winner, &standing.score) {
+        (Some(winner), Some(score)) => format!("trial {winner} of {trials} is best by {score}"),
+        (None, Some(score)) if standing.is_decided => {
+            format!("no trial of {trials} has a score by {score}")
+        }
+        (None, Some(score)) => format!("{trials} trials, not decided yet, by {score}"),
+        (_, None) => format!("{trials} trials; without `score` none is best"),
+    }
+}
