@@ -28,7 +28,8 @@ pub fn export(
     let plan = make(program, &engine, &project, &cache, &chosen)?;
     let is_wanted = |id: &StageId| {
         let asked = chosen.is_empty() || chosen.contains(id);
-        asked && !project.pipeline.stage(*id).exports.is_empty()
+        let takes_part = plan.stage(*id).verdict != Verdict::Out;
+        asked && takes_part && !project.pipeline.stage(*id).exports.is_empty()
     };
     let wanted: Vec<StageId> = project.pipeline.ids().filter(is_wanted).collect();
     let (ready, open): (Vec<StageId>, Vec<StageId>) =

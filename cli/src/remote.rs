@@ -160,7 +160,8 @@ pub fn pull(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         targets.is_empty() || targets.iter().any(|id| project.pipeline.stage(*id).name == name)
     };
     let stages = project.pipeline.stages.iter().zip(&plan.stages);
-    let stages = stages.filter(|(spec, _)| is_wanted(&spec.name));
+    let stages =
+        stages.filter(|(spec, plan)| is_wanted(&spec.name) && plan.verdict != Verdict::Out);
     let (fresh, open): (Vec<_>, Vec<_>) =
         stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
     let keys = fresh.iter().filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use throstle_tests::project::{Project, command};
 use throstle_tests::worlds::TEXTS;
+use throstle_tests::{Project, command};
 
 const MANIFEST: &str = r#"
 [pipeline]
