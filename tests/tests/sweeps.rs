@@ -3,14 +3,16 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cache::fs::MemoryFs;
+use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag};
 use engine::gc::{self, Limits};
 use engine::trials::{Standing, State, standings};
 use stage_core::event::{Event, Status, Verdict};
 use throstle_tests::processes::{Ended, start, wait};
-use throstle_tests::train::score;
+use throstle_tests::train::{Remote, score};
 use throstle_tests::training::steps;
 use throstle_tests::worlds::{TEXTS, eager};
 use throstle_tests::{Lab, Ran};
@@ -273,6 +275,26 @@ fn any_number_of_workers_has_the_same_winner() {
         lab.threads = threads;
         assert_eq!(lab.run().status, Status::Done);
         assert_eq!(standing(&lab), expected, "{threads} threads");
+    }
+}
+
+#[test]
+fn a_worker_that_dies_is_no_failed_trial() {
+    let expected = straight();
+    for number in [0, 5, 20, 60, 120] {
+        let manifest = manifest(9, RUNGS).replace("test.train", "test.remote-train");
+        let mut lab = lab(&manifest.replace("every = 2", "every = 2\nretries = 3"));
+        lab.stages.push(Arc::new(Remote));
+        lab.worker.program = Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker")));
+        if number > 0 {
+            let counter = lab.base().join("messages").to_string();
+            lab.worker.arguments = vec!["die-at".to_owned(), number.to_string(), counter];
+        }
+        let ran = lab.run();
+        assert_eq!(ran.status, Status::Done, "message {number}: {:?}", ran.events);
+        let died = ran.events.iter().any(|event| matches!(event, Event::WorkerDied { .. }));
+        assert_eq!(died, number > 0, "message {number}");
+        assert_eq!(standing(&lab), expected, "message {number}");
     }
 }
 
