@@ -28,7 +28,7 @@ pub fn set(text: &str, stage: &str, values: &[(&str, ParameterValue)]) -> Option
             }
             (Some(entry), None) => changes.push((line(text, entry.key.span.start), String::new())),
             (None, Some(written)) => {
-                let _ = write!(added, "{name} = {written}\n");
+                let _ = writeln!(added, "{name} = {written}");
             }
             (None, None) => {}
         }
