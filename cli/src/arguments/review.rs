@@ -9,7 +9,7 @@ pub struct Review {
     /// The stage with the clips, such as one of `text.align`; or `stage.port`.
     pub stage: String,
     /// The port on this machine; 0 is any free one.
-    #[arg(long, default_value_t = 8021)]
+    #[arg(long, default_value_t = 8022)]
     pub port: u16,
     #[command(flatten)]
     pub manifest: ManifestOption,
