@@ -45,6 +45,16 @@ fn is_like_a_mark(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.len() <= whole.len() && differing <= 2
 }
 
+/// True when the folder is marked as a cache of this program.
+fn is_tagged(fs: &dyn Fs, folder: &Utf8Path) -> bool {
+    fs.read(&folder.join(TAG_NAME)).is_ok_and(|bytes| bytes == TAG)
+}
+
+/// The cache that has this path in it.
+pub fn cache_around(fs: &dyn Fs, path: &Utf8Path) -> Option<Utf8PathBuf> {
+    path.ancestors().find(|folder| is_tagged(fs, folder)).map(Utf8Path::to_owned)
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub dir: Utf8PathBuf,
@@ -106,9 +116,8 @@ impl Layout {
         self.dir.join(MARK)
     }
 
-    /// True when the folder is marked as a cache of this program.
     pub fn is_tagged(&self, fs: &dyn Fs) -> bool {
-        fs.read(&self.dir.join(TAG_NAME)).is_ok_and(|bytes| bytes == TAG)
+        is_tagged(fs, &self.dir)
     }
 
     /// Creates missing folders, then the mark: a marked folder is complete. The mark of an older

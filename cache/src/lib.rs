@@ -57,7 +57,7 @@ pub(crate) use digest::{hash_open, hash_up_to};
 pub use entry::Table;
 pub use error::CacheError;
 pub use gate::Access;
-pub use layout::FORMAT;
+pub use layout::{FORMAT, cache_around};
 pub use materialise::{Link, Materialised};
 pub use objects::LOOSE_SIZE;
 pub use rebuild::RebuildReport;

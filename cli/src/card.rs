@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use cache::fs::RealFs;
 use cache::stat::StatIndex;
 use engine::pipeline::{Reference, StageSpec, Template, TemplatePart};
 use engine::store::Store;
@@ -13,6 +12,7 @@ use view::escape::clean;
 
 use super::arguments;
 use super::error::{CliError, Exit};
+use super::named;
 use super::output::is_standard;
 use super::project::{Program, Project};
 
@@ -21,8 +21,15 @@ pub fn write(
     arguments: &arguments::Card,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let stages = [&arguments.stage];
+    let project = program.load_for(&stages, &arguments.manifest.manifest, &arguments.settings)?;
     let spec = project.stage(&arguments.stage)?;
+    if !has_model(&project, spec) {
+        return Err(CliError::usage(
+            format!("`{}` gives no model", spec.name),
+            "name a stage that trains, chooses, merges or exports a model",
+        ));
+    }
     let cache = program.open_to_read(&project)?;
     let index = Arc::new(StatIndex::load(&cache)?);
     let store = Store::new(cache, &project.pipeline.base, index);
@@ -40,7 +47,7 @@ pub fn write(
     }
     let file = arguments.output.as_deref().filter(|file| !is_standard(file));
     match file {
-        Some(file) => RealFs.write_named(file, text.as_bytes())?,
+        Some(file) => named::write(file, text.as_bytes())?,
         None => output.write_all(text.as_bytes())?,
     }
     let repo = arguments.repo.as_deref().unwrap_or("USER/NAME");
@@ -51,6 +58,13 @@ pub fn write(
     let card = file.map_or("CARD", |file| file.as_str());
     program.tell(&format!("         hf upload {} {} README.md", clean(repo), clean(card)));
     Ok(Exit::Done)
+}
+
+/// True if the stage makes a model, or depends on one.
+fn has_model(project: &Project, spec: &StageSpec) -> bool {
+    let stages = project.pipeline.with_upstream(&[spec.id]).into_iter();
+    let mut ports = stages.flat_map(|id| project.pipeline.stage(id).kind.outputs);
+    ports.any(|port| port.gives.iter().any(|gives| find(gives).is_some()))
 }
 
 fn written(template: &Template) -> String {

@@ -65,11 +65,11 @@ pub enum CliError {
 
 impl CliError {
     pub fn usage(message: impl Into<String>, help: impl Into<String>) -> CliError {
-        CliError::Usage { message: message.into(), help: Some(help.into()) }
+        CliError::Usage { message: message.into(), help: words(help) }
     }
 
     pub fn failed(message: impl Into<String>, help: impl Into<String>) -> CliError {
-        CliError::Failed { message: message.into(), help: Some(help.into()) }
+        CliError::Failed { message: message.into(), help: words(help) }
     }
 
     pub fn process(what: &'static str) -> impl FnOnce(io::Error) -> CliError {
@@ -184,6 +184,11 @@ pub fn diagnostic(diagnostic: &dyn Diagnostic, terminal: &Terminal) -> String {
         Ok(()) => text,
         Err(_) => format!("error: {diagnostic}\n"),
     }
+}
+
+/// The words of a help, if there are any.
+fn words(help: impl Into<String>) -> Option<String> {
+    Some(help.into()).filter(|help| !help.is_empty())
 }
 
 impl From<ReadError> for CliError {

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::Cache;
-use cache::fs::RealFs;
 use cache::stat::StatIndex;
 use camino::Utf8Path;
 use engine::excess;
@@ -23,6 +22,7 @@ use view::items::{Format, ID, Listing, render};
 use super::arguments::{self, ItemFormat};
 use super::deliver::{self, Set};
 use super::error::{CliError, Exit};
+use super::named;
 use super::output::is_standard;
 use super::plan::make;
 use super::project::{Program, Project};
@@ -34,7 +34,8 @@ pub fn items(
     arguments: &arguments::Items,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let stages = [&arguments.stage];
+    let project = program.load_for(&stages, &arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
     let rows = match arguments.quarantined {
@@ -66,7 +67,7 @@ pub fn items(
         None => deliver::places(&set)?,
     };
     match &arguments.output {
-        Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
+        Some(file) if !is_standard(file) => named::write(file, &bytes)?,
         None if arguments.format == ItemFormat::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file cannot be shown on a terminal",
@@ -111,7 +112,9 @@ fn deliver(
             ));
         }
     };
-    let files = write(set, folder)?;
+    let whole = deliver::Folder::new(folder)?;
+    let files = write(set, &whole.staging)?;
+    whole.finish()?;
     let (items, files) = (units::count(set.rows.len() as u64), units::count(files as u64));
     program.tell(&format!("{items} items in {files} files, in `{}`", clean(folder.as_str())));
     Ok(Exit::Done)
@@ -122,7 +125,8 @@ pub fn cat(
     arguments: &arguments::Cat,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let stages = [&arguments.stage];
+    let project = program.load_for(&stages, &arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
     let record = outcome(program, &project, &cache, spec)?;
@@ -140,7 +144,7 @@ pub fn cat(
         Value::Number(number) => format!("{number}\n").into(),
     };
     match &arguments.output {
-        Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
+        Some(file) if !is_standard(file) => named::write(file, &bytes)?,
         None if matches!(value, Value::Blob(_)) && program.terminal.data_is_seen => {
             if std::str::from_utf8(&bytes).is_err() {
                 return Err(CliError::usage(

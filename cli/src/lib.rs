@@ -27,6 +27,7 @@ mod log;
 mod manual;
 mod meter;
 mod new_stage;
+mod named;
 mod outlet;
 mod output;
 mod plan;

@@ -8,6 +8,7 @@ use clap_mangen::Man;
 
 use super::arguments::{self, Arguments};
 use super::error::{CliError, Exit};
+use super::named;
 
 pub fn man(arguments: &arguments::Man, output: &mut dyn Write) -> Result<Exit, CliError> {
     let pages = pages()?;
@@ -20,7 +21,7 @@ pub fn man(arguments: &arguments::Man, output: &mut dyn Write) -> Result<Exit, C
     };
     RealFs.create_dir_all(folder)?;
     for (name, page) in &pages {
-        RealFs.write_named(&folder.join(name), page)?;
+        named::write(&folder.join(name), page)?;
     }
     writeln!(output, "{} pages are written to `{folder}`", pages.len())?;
     Ok(Exit::Done)

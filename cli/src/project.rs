@@ -93,6 +93,25 @@ impl Program {
         Ok(project)
     }
 
+    /// The same for work on these stages: files that only other stages need may be missing.
+    pub fn load_for(
+        &self,
+        stages: &[impl AsRef<str>],
+        manifest: &Utf8Path,
+        settings: &Settings,
+    ) -> Result<Project, CliError> {
+        let loaded = self.load(manifest, settings);
+        match (loaded, stages.is_empty()) {
+            (Err(CliError::Manifest(problems)), false) => {
+                match self.load_to_plan(manifest, settings) {
+                    Ok(project) if project.has_files_of(stages) => Ok(project),
+                    _ => Err(CliError::Manifest(problems)),
+                }
+            }
+            (loaded, _) => loaded,
+        }
+    }
+
     /// Mentions that there are warnings, which `check` shows.
     pub fn count_warnings(&self, project: &Project) {
         match project.warnings.len() {
@@ -242,6 +261,20 @@ impl Project {
             }
         }
         Ok(targets)
+    }
+
+    /// True if no file is missing that these stages, or outputs of stages, depend on.
+    fn has_files_of(&self, names: &[impl AsRef<str>]) -> bool {
+        let pipeline = &self.pipeline;
+        let is_meant = |stage: &StageSpec, name: &str| {
+            let of_port = name.rsplit_once('.').is_some_and(|(name, _)| is_named(stage, name));
+            of_port || is_named(stage, name)
+        };
+        let meant = pipeline.stages.iter();
+        let meant = meant.filter(|stage| names.iter().any(|name| is_meant(stage, name.as_ref())));
+        let wanted = pipeline.with_upstream(&meant.map(|stage| stage.id).collect::<Vec<_>>());
+        let mut wanted = wanted.iter().map(|id| pipeline.stage(*id));
+        wanted.len() > 0 && wanted.all(|stage| pipeline.absent_file(stage).is_none())
     }
 
     /// The stage with this name.

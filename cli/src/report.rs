@@ -4,7 +4,6 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::Cache;
-use cache::fs::RealFs;
 use cache::stat::StatIndex;
 use camino::Utf8Path;
 use engine::history;
@@ -15,6 +14,7 @@ use view::report::{Chosen, Report};
 
 use super::arguments;
 use super::error::{CliError, Exit};
+use super::named;
 use super::output::is_standard;
 use super::project::{Program, Project};
 
@@ -35,7 +35,7 @@ pub fn report(
         given => {
             let beside = project.pipeline.base.join("report.html");
             let file = given.unwrap_or(&beside);
-            RealFs.write_named(file, page)?;
+            named::write(file, page)?;
             program.tell(&told(file, &report));
         }
     }

@@ -17,7 +17,8 @@ pub fn retry(
     arguments: &arguments::Retry,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let names: Vec<&String> = arguments.item.iter().chain([&arguments.stage]).collect();
+    let project = program.load_for(&names, &arguments.manifest.manifest, &arguments.settings)?;
     let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
     let stages = project.targets(&[stage.to_owned()])?;
     let cache = program.open(&project)?;

@@ -55,7 +55,8 @@ fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, C
 
 fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let start = program.began;
-    let mut project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let mut project =
+        program.load_for(&arguments.stages, &arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     hub::bring(program, &mut project, &targets)?;

@@ -2,13 +2,13 @@
 
 use std::io::{Read, Write};
 
-use cache::fs::RealFs;
 use engine::engine::StopFlag;
 use engine::units;
 
 use super::arguments;
 use super::error::{CliError, Exit};
 use super::interrupt;
+use super::named;
 use super::output::is_standard;
 use super::project::Program;
 use super::voice::{self, Manner, Sound, Voices, play_bytes};
@@ -37,7 +37,7 @@ pub fn say(
     let wav = sound.wav().map_err(|why| CliError::Failed { message: why, help: None })?;
     match arguments.output.as_deref() {
         Some(file) if !is_standard(file) => {
-            RealFs.write_named(file, &wav)?;
+            named::write(file, &wav)?;
             program.tell(&format!("{file}: {}", units::seconds(seconds)));
         }
         None if arguments.play || program.terminal.data_is_seen => {

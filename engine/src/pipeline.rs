@@ -41,7 +41,7 @@ pub struct Pipeline {
     pub executors: BTreeMap<String, ExecutorSpec>,
     pub sweeps: Vec<Sweep>,
     pub written: Written,
-    /// Missing paths of stages and assets; only a plan may have any, and models that no target needs.
+    /// Missing paths of stages and assets. A run may not need them.
     pub absent: BTreeSet<Utf8PathBuf>,
 }
 
@@ -91,6 +91,23 @@ impl Pipeline {
             }
         }
         wanted
+    }
+
+    /// The assets that these stages read, by name.
+    pub fn assets_of(&self, stages: &BTreeSet<StageId>) -> BTreeSet<&str> {
+        let inputs = stages.iter().flat_map(|id| self.stage(*id).inputs.values());
+        let assets = inputs.flat_map(|input| &input.references).filter_map(Reference::asset);
+        assets.collect()
+    }
+
+    /// A missing input file of the stage.
+    pub fn absent_file(&self, spec: &StageSpec) -> Option<&Utf8PathBuf> {
+        let assets = self.assets_of(&BTreeSet::from([spec.id]));
+        let of_assets = assets.iter().filter_map(|name| self.assets.get(*name));
+        let mut read: BTreeSet<Utf8PathBuf> =
+            of_assets.map(|asset| self.base.join(&asset.path)).collect();
+        read.extend(spec.paths().map(|(_, path)| self.base.join(path)));
+        self.absent.iter().find(|absent| read.contains(*absent))
     }
 }
 
@@ -179,6 +196,15 @@ pub enum StageWork {
 pub enum Reference {
     Stage { stage: StageId, port: &'static str },
     Asset(String),
+}
+
+impl Reference {
+    pub fn asset(&self) -> Option<&str> {
+        match self {
+            Reference::Asset(name) => Some(name),
+            Reference::Stage { .. } => None,
+        }
+    }
 }
 
 /// The part of an input data set that a stage reads.

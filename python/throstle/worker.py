@@ -153,14 +153,20 @@ class Worker:
     def place(self, error):
         own = os.path.dirname(self.script)
         if isinstance(error, SyntaxError) and error.filename:
-            return f" (line {error.lineno} of `{os.path.basename(error.filename)}`)"
+            return f" (line {error.lineno} of {self.named(error.filename)})"
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(own)]
         if not frames:
             return ""
         last = frames[-1]
-        name = os.path.relpath(last.filename, own)
         inside = "" if last.name == "<module>" else f" in `{last.name}`"
-        return f" (line {last.lineno} of `{name}`{inside})"
+        return f" (line {last.lineno} of {self.named(last.filename)}{inside})"
+
+    def named(self, file):
+        """The name of a file of the stage. The script has a name of the engine's in its folder."""
+        own = os.path.dirname(self.script)
+        if file == self.script:
+            return "the script"
+        return f"`{os.path.relpath(file, own) if file.startswith(own) else os.path.basename(file)}`"
 
     # Work.
 
@@ -250,6 +256,9 @@ class Worker:
             if kept is not None:
                 message["items"] = [self.kept(item, number, out) for number, item in enumerate(kept)]
             self.send(type="made", request=request, **message)
+        except Reject as reject:
+            reason = str(reject)[:KEPT].encode("utf-8", "replace").decode()
+            self.send(type="failed", request=request, reason=f"the function rejected the data set: {reason}")
         except (Exception, SystemExit) as error:
             self.send(type="failed", request=request, reason=self.failure(error))
 

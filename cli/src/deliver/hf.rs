@@ -5,14 +5,13 @@ use camino::Utf8Path;
 use serde_json::{Map, json};
 use stage_core::Value;
 
-use super::{Names, Set, extension, folder, plain};
+use super::{Names, Set, extension, plain};
 use crate::error::CliError;
 
 const LIST: &str = "metadata.jsonl";
 
 /// Returns the number of files.
 pub fn hf(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
-    folder(to)?;
     let audio = set.audio();
     let (mut names, mut files, mut list) = (Names::default(), 0, String::new());
     for item in set.rows {

@@ -1,6 +1,7 @@
 //! Data sets in the files of other programs: `items --format hf|webdataset|shar --to DIR`, and the
 //! places of their bytes for programs that map the cache.
 
+mod folder;
 mod hf;
 mod output;
 mod shar;
@@ -12,16 +13,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Digest;
-use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use engine::store::Store;
 use serde_json::{Map, Value as Json, json};
 use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Blob, Item, Value};
 use stage_speech::audio::sniff;
-use view::escape::clean;
 
 use super::error::CliError;
+pub use folder::Folder;
 pub use hf::hf;
 pub use shar::shar;
 pub use webdataset::webdataset;
@@ -96,22 +96,6 @@ impl Names {
         }
         self.0.insert(name.clone());
         name
-    }
-}
-
-/// The folder for the files: a new or an empty one.
-pub fn folder(path: &Utf8Path) -> Result<(), CliError> {
-    let is_used = match RealFs.read_dir(path) {
-        Ok(entries) => !entries.is_empty(),
-        Err(error) if error.is_not_found() => false,
-        Err(error) => return Err(error.into()),
-    };
-    match is_used {
-        true => Err(CliError::usage(
-            format!("`{}` is not empty", clean(path.as_str())),
-            "name a new folder: nothing is overwritten",
-        )),
-        false => Ok(RealFs.create_dir_all(path)?),
     }
 }
 

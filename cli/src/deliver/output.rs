@@ -1,22 +1,20 @@
-//! A file that is written in pieces and appears under its name when it is whole.
+//! A file that is written in pieces.
 
 use std::io::{self, Write};
 
 use cache::fs::{Fs, FsFile, Open, RealFs};
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 
 use crate::error::CliError;
 
 pub struct Output {
     file: Box<dyn FsFile>,
-    path: Utf8PathBuf,
     at: u64,
 }
 
 impl Output {
     pub fn new(path: &Utf8Path) -> Result<Output, CliError> {
-        let file = RealFs.open(&part(path), Open::CreateNew)?;
-        Ok(Output { file, path: path.to_owned(), at: 0 })
+        Ok(Output { file: RealFs.open(path, Open::CreateNew)?, at: 0 })
     }
 
     pub fn size(&self) -> u64 {
@@ -24,13 +22,8 @@ impl Output {
     }
 
     pub fn finish(self) -> Result<(), CliError> {
-        self.file.sync_data()?;
-        Ok(RealFs.rename(&part(&self.path), &self.path)?)
+        Ok(self.file.sync_data()?)
     }
-}
-
-fn part(path: &Utf8Path) -> Utf8PathBuf {
-    Utf8PathBuf::from(format!("{path}.part"))
 }
 
 impl Write for Output {

@@ -10,7 +10,7 @@ use stage_core::Item;
 use view::escape::clean;
 
 use super::output::Output;
-use super::{Names, Set, folder, plain, tar};
+use super::{Names, Set, plain, tar};
 use crate::error::CliError;
 
 /// The cuts of a shard.
@@ -24,7 +24,6 @@ pub fn shar(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
             "lhotse needs WAV, as `audio.resample` makes it",
         ));
     };
-    folder(to)?;
     let mut names = Names::default();
     for (number, items) in set.rows.chunks(SHARD).enumerate() {
         let cuts = Output::new(&to.join(format!("cuts.{number:06}.jsonl.gz")))?;

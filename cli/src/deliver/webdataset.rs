@@ -4,7 +4,7 @@ use camino::Utf8Path;
 use serde_json::{Map, json};
 
 use super::output::Output;
-use super::{Names, Set, extension, folder, plain, tar};
+use super::{Names, Set, extension, plain, tar};
 use crate::error::CliError;
 
 /// The size of a file.
@@ -12,7 +12,6 @@ const MOST: u64 = 1 << 30;
 
 /// Returns the number of files.
 pub fn webdataset(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
-    folder(to)?;
     let (mut names, mut files) = (Names::default(), 0);
     let mut open: Option<Output> = None;
     for item in set.rows {

@@ -72,7 +72,9 @@ impl Written {
             Written { name: name.map(str::to_owned), path: path.into(), stage }
         };
         match text.split_once('=') {
-            Some((name, rest)) if !name.contains(['/', ':']) && !exists(text.into()) => {
+            Some((name, rest))
+                if !name.is_empty() && !name.contains(['/', ':']) && !exists(text.into()) =>
+            {
                 whole(Some(name), rest)
             }
             _ => whole(None, text),

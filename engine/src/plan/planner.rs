@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
             [] => self.pipeline.ids().collect(),
             targets => self.pipeline.with_upstream(targets),
         };
-        self.look_at_files(&wanted, sink).map_err(|error| (String::new(), error))?;
+        self.look_at_files(&wanted, sink)?;
         let mut stages: Vec<StagePlan> = Vec::with_capacity(self.pipeline.stages.len());
         for spec in &self.pipeline.stages {
             let plan = match wanted.contains(&spec.id) {
@@ -170,7 +170,7 @@ impl<'a> Planner<'a> {
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
         let pipeline = self.pipeline;
-        if let Some(path) = self.absent(spec) {
+        if let Some(path) = pipeline.absent_file(spec) {
             return Ok(StagePlan::without_file(path));
         }
         if !self.ignores_scores
@@ -457,12 +457,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Assets and `File` parameters: their content, from the stat index if it is valid.
-    fn look_at_files(&mut self, wanted: &BTreeSet<StageId>, sink: Sink) -> Result<(), PlanError> {
+    fn look_at_files(
+        &mut self,
+        wanted: &BTreeSet<StageId>,
+        sink: Sink,
+    ) -> Result<(), (String, PlanError)> {
+        let used = self.pipeline.assets_of(wanted);
         for (name, asset) in &self.pipeline.assets {
-            if self.is_absent(&asset.path) {
+            if !used.contains(name.as_str()) || self.is_absent(&asset.path) {
                 continue;
             }
-            let mut fields = self.look_at(&asset.path, sink)?;
+            let fields = self.look_at(&asset.path, sink);
+            let mut fields = fields.map_err(|error| (format!("assets.{name}"), error))?;
             if let Some(commit) = &asset.commit {
                 fields.set(COMMIT, Value::text(commit.as_str()));
             }
@@ -475,7 +481,8 @@ impl<'a> Planner<'a> {
                 if self.is_absent(&path) {
                     continue;
                 }
-                let fields = self.look_at(&path, sink)?;
+                let fields = self.look_at(&path, sink);
+                let fields = fields.map_err(|error| (spec.name.clone(), error))?;
                 if let Some(blob) = fields.blobs().next() {
                     let blob = Blob::clone(blob);
                     self.files[spec.id.0].insert(name, blob);

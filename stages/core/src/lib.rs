@@ -41,7 +41,7 @@ pub use kind::{
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{
-    Context, FileFact, FileParts, GatherInput, GatherJob, GatherOutput, ItemJob, Job, Listing,
-    NewItem, NewValue, Output, PortInput, PortOutput, Setup, SourceJob, SourceOutput, Stage, Take,
-    World,
+    Context, EachItem, FileFact, FileParts, GatherInput, GatherJob, GatherOutput, ItemJob, Job,
+    Listing, NewItem, NewValue, Output, PortInput, PortOutput, Setup, SourceJob, SourceOutput,
+    Stage, Take, World,
 };

@@ -159,6 +159,26 @@ pub trait ItemJob: Send + Sync {
     ) -> Result<Vec<Result<Output, Reject>>, StageError>;
 }
 
+/// Processes items one by one.
+pub trait EachItem: Send + Sync {
+    /// An error concerns all items.
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError>;
+}
+
+impl<J: EachItem> ItemJob for J {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
 /// Processes whole data sets.
 pub trait GatherJob: Send {
     /// What these items come to, for a job that adds items up. The engine hands it sums that it

@@ -97,3 +97,49 @@ fn the_pages_of_the_program_are_printed() {
         assert!(told.contains(part), "`{part}` is missing in {told}");
     }
 }
+
+#[test]
+fn nothing_that_a_person_names_is_written_into_a_cache() {
+    let project = done();
+    let before = project.read(".throstle/ledger.redb");
+    for arguments in [
+        &["cat", "words", "a", "words", "-o", ".throstle/ledger.redb"][..],
+        &["items", "words", "-o", ".throstle/new"],
+        &["items", "words", "--format", "webdataset", "--to", ".throstle/set"],
+        &["graph", "-o", ".throstle/objects/graph"],
+        &["report", "-o", ".throstle/report.html"],
+    ] {
+        let output = project.output(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("is in the cache"), "{said}");
+    }
+    assert!(project.read(".throstle/ledger.redb") == before);
+    assert!(!project.file(".throstle/set").exists());
+}
+
+#[test]
+fn files_that_only_other_stages_need_may_be_missing() {
+    let project = project();
+    let other = "\n[assets.model]\npath = \"model.bin\"\n\n[stage.taken]\nuse = \"model.import\"\n\
+                 asset = \"assets.model\"\n\n[stage.more]\nuse = \"corpus.table\"\n\
+                 table = \"more.csv\"\naudio = \"data/wavs\"\n";
+    project.write("pipeline.toml", format!("{}{other}", crate::small::MANIFEST));
+    for arguments in [&["run"][..], &["run", "more"], &["run", "taken"], &["items", "more"]] {
+        let output = project.output(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("more.csv") && said.contains("model.bin"), "{said}");
+    }
+    project.printed(&["run", "words"]);
+    assert_eq!(project.printed(&["items", "words.output"]).lines().count(), 6);
+    project.printed(&["why", "words", "a"]);
+}
+
+#[test]
+fn there_is_no_card_of_a_stage_without_a_model() {
+    let output = done().output(&["card", "words"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("`words` gives no model"), "{said}");
+}

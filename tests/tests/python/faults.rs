@@ -167,14 +167,14 @@ fn what_keeps_a_program_from_starting_is_told_once_with_its_place() {
     for (script, told) in [
         (
             "def measure(item:\n    pass\n",
-            "SyntaxError: '(' was never closed (line 1 of `script.py`)",
+            "SyntaxError: '(' was never closed (line 1 of the script)",
         ),
-        ("import nosuchpackage\n", "No module named 'nosuchpackage' (line 1 of `script.py`)"),
+        ("import nosuchpackage\n", "No module named 'nosuchpackage' (line 1 of the script)"),
         ("x = 1\n", "the script has no function `measure`"),
         (
             "from throstle import stage\ndef load(setup):\n    raise RuntimeError('no weights')\n\
              @stage(setup=load)\ndef measure(item, state):\n    return {}\n",
-            "RuntimeError: no weights (line 3 of `script.py` in `load`)",
+            "RuntimeError: no weights (line 3 of the script in `load`)",
         ),
         ("import os\nos._exit(4)\n", "it ended before it was ready"),
         ("import sys\nsys.exit('not today')\n", "SystemExit: not today"),
@@ -206,7 +206,7 @@ fn a_program_that_fails_on_every_item_fails_the_stage_with_one_message() {
     let project = project(&names, script, &format!("{TEXT}function = \"measure\"\n"));
     let ran = project.run();
     let message = "the first 20 items failed alike: the program failed; it said: \
-        KeyError: 'nothing' (line 2 of `script.py` in `measure`)";
+        KeyError: 'nothing' (line 2 of the script in `measure`)";
     assert_eq!(failure(&ran), message);
     assert!(aside(&ran).is_empty());
     project.replace("measure.py", "item['nothing']", "1");
@@ -219,7 +219,7 @@ fn a_failure_may_end_the_run_and_is_no_verdict() {
         failing("    if item['id'] == 'n05': raise ValueError('odd')", "on_failure = \"fail\"\n");
     let ran = project.run();
     assert_eq!(ran.code, Some(1));
-    assert!(failure(&ran).contains("ValueError: odd (line 5 of `script.py` in `measure`)"));
+    assert!(failure(&ran).contains("ValueError: odd (line 5 of the script in `measure`)"));
     project.replace("measure.py", "'n05'", "'none'");
     assert_eq!(project.run().code, Some(0));
 }

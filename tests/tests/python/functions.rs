@@ -168,7 +168,7 @@ fn a_function_for_batches_gets_lists_and_an_exception_costs_one_item() {
     assert_eq!(aside[0]["item"], "bad");
     let reason = aside[0]["reason"].as_str().unwrap();
     let told =
-        "the program failed; it said: ValueError: bad text (line 7 of `script.py` in `measure`)";
+        "the program failed; it said: ValueError: bad text (line 7 of the script in `measure`)";
     assert_eq!(reason, told);
     project.run().assert_nothing_done();
 }

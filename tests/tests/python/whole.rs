@@ -86,6 +86,11 @@ fn what_a_function_for_all_items_gets_wrong_fails_the_stage_once() {
             "Item(\"new\", text=\"x\", ",
             "has a new `text`, which is not in `item_outputs`",
         ),
+        (
+            "    order = sorted",
+            "    import throstle\n    raise throstle.Reject('too few')\n    order = sorted",
+            "the function rejected the data set: too few",
+        ),
         ("b\"x\"", "\"../../x\"", "the output `list` is not in the folder of its item"),
     ] {
         let project = project();

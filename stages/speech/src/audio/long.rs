@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cache::Digest;
 use stage_core::catalogue::audio as kinds;
 use stage_core::{
-    Context, FileParts, Item, ItemJob, Job, NewItem, NewValue, Output, Parameters, Reject, Setup,
+    Context, EachItem, FileParts, Item, Job, NewItem, NewValue, Output, Parameters, Reject, Setup,
     Stage, StageError,
 };
 use stage_formats::npy::{self, IntArray, Width};
@@ -46,17 +46,7 @@ fn open_pauses(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     })))
 }
 
-impl ItemJob for PausesJob {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        items.iter().map(|item| self.one(item, context)).collect()
-    }
-}
-
-impl PausesJob {
+impl EachItem for PausesJob {
     fn one(
         &self,
         item: &Item,
@@ -77,7 +67,9 @@ impl PausesJob {
             Err(Stopped::Stage(error)) => Err(error),
         }
     }
+}
 
+impl PausesJob {
     fn find(
         &self,
         parts: Arc<dyn FileParts>,
@@ -152,17 +144,7 @@ fn open_segment(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     })))
 }
 
-impl ItemJob for SegmentJob {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        items.iter().map(|item| self.one(item, context)).collect()
-    }
-}
-
-impl SegmentJob {
+impl EachItem for SegmentJob {
     fn one(
         &self,
         item: &Item,
@@ -197,7 +179,9 @@ impl SegmentJob {
             Err(Stopped::Stage(error)) => Err(error),
         }
     }
+}
 
+impl SegmentJob {
     /// The segments, and the seconds that are in none.
     fn segments(
         &self,

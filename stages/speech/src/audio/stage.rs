@@ -15,7 +15,7 @@ use super::trim;
 use super::wav;
 use stage_core::catalogue::audio as kinds;
 use stage_core::{
-    Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject,
+    Blob, Context, EachItem, Item, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject,
     Setup, Stage, StageError,
 };
 use std::sync::Arc;
@@ -60,17 +60,7 @@ struct AudioJob {
     work: Box<dyn Work>,
 }
 
-impl ItemJob for AudioJob {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        items.iter().map(|item| self.one(item, context)).collect()
-    }
-}
-
-impl AudioJob {
+impl EachItem for AudioJob {
     fn one(
         &self,
         item: &Item,
@@ -79,7 +69,9 @@ impl AudioJob {
         let source = Source::of(item, "audio", context)?;
         Ok(source.and_then(|source| self.read(source)))
     }
+}
 
+impl AudioJob {
     fn read(&self, source: Source) -> Result<Output, Reject> {
         let decoded = source.decode(&self.options)?;
         let codes: Vec<_> = decoded.notes.iter().map(Note::code).collect();

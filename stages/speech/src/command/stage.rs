@@ -12,7 +12,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
 use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{
-    Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue,
+    Blob, Context, EachItem, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue,
     Output, ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError,
     Value,
 };
@@ -319,17 +319,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
     Ok(Job::Item(Box::new(Each { declared: Declared::open(&setup, &[], context)?, rejects })))
 }
 
-impl ItemJob for Each {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        items.iter().map(|item| self.one(item, context)).collect()
-    }
-}
-
-impl Each {
+impl EachItem for Each {
     fn one(
         &self,
         item: &Item,

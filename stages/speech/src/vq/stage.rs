@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cache::{Digest, Hasher};
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
-    Context, Item, ItemJob, Job, NewValue, Output, Parameters, Reject, Setup, Stage, StageError,
+    Context, EachItem, Item, Job, NewValue, Output, Parameters, Reject, Setup, Stage, StageError,
     Value,
 };
 use stage_families::kinds::vq as kinds;
@@ -47,17 +47,7 @@ fn size(parameters: &Parameters, name: &str) -> Result<u64, StageError> {
     Ok(parameters.integer(name)?.unsigned_abs())
 }
 
-impl ItemJob for Adopt {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        items.iter().map(|item| self.one(item, context)).collect()
-    }
-}
-
-impl Adopt {
+impl EachItem for Adopt {
     fn one(
         &self,
         item: &Item,
@@ -92,7 +82,9 @@ impl Adopt {
             .with("frames", NewValue::Number(frames as f64))
             .with("adopted", NewValue::Text("yes".to_owned()))))
     }
+}
 
+impl Adopt {
     fn frames(&self, tokens: &[u8], length: Length) -> Result<u64, Reject> {
         let array = npy::read(tokens).map_err(|error| {
             Reject::new("unreadable-tokens", format!("the tokens cannot be read: {error}"))

@@ -1,0 +1,34 @@
+//! Files and folders that a person names for the output of a command.
+
+use cache::cache_around;
+use cache::fs::{Fs, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+use view::escape::clean;
+
+use super::error::CliError;
+
+/// Writes the file as [`RealFs::write_named`] does, but nothing in a cache.
+pub fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
+    refuse_caches(file)?;
+    Ok(RealFs.write_named(file, bytes)?)
+}
+
+/// Refuses a place in a cache, where a file of this name may belong to the store.
+pub fn refuse_caches(place: &Utf8Path) -> Result<(), CliError> {
+    match cache_around(&RealFs, &resolved(place)) {
+        None => Ok(()),
+        Some(cache) => Err(CliError::usage(
+            format!("`{}` is in the cache `{}`", clean(place.as_str()), clean(cache.as_str())),
+            "name a place outside of it: only the program itself writes to a cache",
+        )),
+    }
+}
+
+/// The path without links, or else that of the nearest folder that exists.
+fn resolved(place: &Utf8Path) -> Utf8PathBuf {
+    let named = |path: &Utf8Path| match path.as_str() {
+        "" => RealFs.resolve(Utf8Path::new(".")),
+        _ => RealFs.resolve(path),
+    };
+    place.ancestors().find_map(|path| named(path).ok()).unwrap_or_else(|| place.to_owned())
+}
