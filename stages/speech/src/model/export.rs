@@ -11,20 +11,18 @@ use stage_core::{
     Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup,
     Stage, StageError,
 };
-use stage_families::artifact::{self, FAMILY, LICENSE};
+use stage_families::artifact;
 use stage_families::export::{Exporter, Format, Recipe, Recipes};
-use stage_families::find;
 use stage_families::kinds::model as kinds;
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
-use super::graph;
-use super::import::MODEL_CARD;
+use super::arrived::arrived;
+use super::{card, graph};
 use crate::plain::{self, unknown_choice};
 
 const WEIGHTS_KIND: &str = "model/weights";
-const TEXT_KIND: &str = "text/markdown";
 /// Metadata that loaders of safetensors files require: the framework of the tensors.
 const OF_PYTORCH: (&str, &str) = ("format", "pt");
 
@@ -62,18 +60,14 @@ impl GatherJob for Export {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let model = input
-            .artifact("model")
-            .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
-        let exporter = exporter(model)?;
+        let (model, exporter) = arrived(&input)?;
         let format = self.format.unwrap_or_else(|| exporter.format());
         let mut files = exporter.weights(model, format);
         if self.discriminator {
             files.push((judge_name(format), judge(exporter, model)?));
         }
         let (mut values, mut tensors) = (exporter.descriptions(model, context)?, 0);
-        let license = model.text(LICENSE).filter(|text| !text.trim().is_empty());
-        values.extend(license.map(|text| (MODEL_CARD.to_owned(), card(text))));
+        values.extend(card::of(model));
         for (name, recipes) in &files {
             let place = Place { format, key: exporter.dictionary(name) };
             let blob = self.weights(model, recipes, place, context)?;
@@ -85,23 +79,6 @@ impl GatherJob for Export {
         let output = GatherOutput::default().with("files", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }
-}
-
-/// The exporter of a model.
-pub(super) fn exporter(model: &Fields) -> Result<&'static dyn Exporter, StageError> {
-    let family = model.text(FAMILY);
-    if let Some(exporter) = family.and_then(find).and_then(|family| family.exporter()) {
-        return Ok(exporter);
-    }
-    let why = match family {
-        Some(other) => format!("it is `{other}`"),
-        None => "it does not say what it is".to_owned(),
-    };
-    Err(StageError::with_help(
-        format!("what arrived on `model` cannot be exported: {why}"),
-        "give it a stage of the kind `model.import`, or one that makes a model or adapters, such \
-         as `fish.finetune` or `vits.finetune`",
-    ))
 }
 
 /// The name of the discriminator's file.
@@ -122,12 +99,6 @@ fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError>
             "leave out `discriminator`, or give it a model of `vits.finetune`",
         )),
     }
-}
-
-/// A model card with the licence in its header, on one line, as the import reads it.
-pub(super) fn card(license: &str) -> NewValue {
-    let license: Vec<&str> = license.split_whitespace().collect();
-    NewValue::bytes(TEXT_KIND, format!("---\nlicense: {}\n---\n", license.join(" ")))
 }
 
 impl Export {

@@ -12,12 +12,11 @@ use stage_core::programs;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup, StageError,
 };
-use stage_families::artifact::LICENSE;
 use stage_families::onnx::{Sample, Target};
 use stage_formats::onnx::Stored;
 
-use super::export::{card, exporter};
-use super::import::MODEL_CARD;
+use super::arrived::arrived;
+use super::card;
 use crate::plain::unknown_choice;
 
 const GRAPH_KIND: &str = "model/onnx";
@@ -61,16 +60,13 @@ impl GatherJob for Export {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let model = input
-            .artifact("model")
-            .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
-        let files = exporter(model)?.graph(model, self.target, self.stored, context)?;
+        let (model, exporter) = arrived(&input)?;
+        let files = exporter.graph(model, self.target, self.stored, context)?;
         let note = self.try_out(&files.graph, &files.sample, context)?;
         let graph = context.keep(GRAPH_KIND, files.graph.into())?;
         let mut values = vec![(files.name.to_owned(), NewValue::blob(graph))];
         values.extend(files.beside);
-        let license = model.text(LICENSE).filter(|text| !text.trim().is_empty());
-        values.extend(license.map(|text| (MODEL_CARD.to_owned(), card(text))));
+        values.extend(card::of(model));
         let output = GatherOutput::default().with("files", PortOutput::Artifact(values));
         Ok(GatherOutput { notes: vec![(note, 1)], ..output })
     }

@@ -16,12 +16,9 @@ use stage_families::{Family, find};
 use stage_formats::shapes::listed;
 use stage_formats::{Dtype, FormatError};
 
+use super::card;
 use super::family::{family_of, is_state, weight_file};
 use crate::plain::{self, unknown_choice};
-
-pub const MODEL_CARD: &str = "README.md";
-/// The number of bytes of a model card that are read.
-const CARD_HEAD: usize = 64 << 10;
 
 pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::IMPORT, open)
@@ -89,7 +86,7 @@ impl GatherJob for Import {
         values.extend(described);
         let license = match &self.license {
             Some(license) => Some(license.clone()),
-            None => named_license(&request.files, context)?,
+            None => card::license(&request.files, context)?,
         };
         values.extend(license.map(|text| (LICENSE.to_owned(), NewValue::Text(text))));
         parts.iter().try_for_each(|part| part.weights.verify())?;
@@ -154,21 +151,4 @@ impl Import {
         let lost = || StageError::failed(format!("`{name}` was not kept"));
         kept.get("tensor").cloned().ok_or_else(lost)
     }
-}
-
-/// The licence in the header of a model card: lines of `key: value` between two lines of dashes.
-fn named_license(
-    files: &Files<'_>,
-    context: &mut dyn Context,
-) -> Result<Option<String>, StageError> {
-    let Some(bytes) = files.head(MODEL_CARD, CARD_HEAD, context)? else { return Ok(None) };
-    let text = String::from_utf8_lossy(&bytes);
-    let mut lines = text.lines().map(str::trim_end);
-    if lines.next() != Some("---") {
-        return Ok(None);
-    }
-    let head = lines.take_while(|line| *line != "---");
-    let mut named = head.filter_map(|line| line.strip_prefix("license:"));
-    let name = named.next().map(|name| name.trim().trim_matches(['"', '\'']).to_owned());
-    Ok(name.filter(|name| !name.is_empty()))
 }

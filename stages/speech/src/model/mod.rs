@@ -1,6 +1,8 @@
 //! Models: import of published weight files as artifacts, and export.
 
+mod arrived;
 mod audition;
+mod card;
 mod export;
 mod family;
 mod graph;

@@ -1,0 +1,26 @@
+//! The model that an export is given.
+
+use stage_core::{Fields, GatherInput, StageError};
+use stage_families::artifact::FAMILY;
+use stage_families::export::Exporter;
+use stage_families::find;
+
+/// The model, and the exporter of its family.
+pub fn arrived(input: &GatherInput) -> Result<(&Fields, &'static dyn Exporter), StageError> {
+    let model = input
+        .artifact("model")
+        .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
+    let family = model.text(FAMILY);
+    if let Some(exporter) = family.and_then(find).and_then(|family| family.exporter()) {
+        return Ok((model, exporter));
+    }
+    let why = match family {
+        Some(other) => format!("it is `{other}`"),
+        None => "it does not say what it is".to_owned(),
+    };
+    Err(StageError::with_help(
+        format!("what arrived on `model` cannot be exported: {why}"),
+        "give it a stage of the kind `model.import`, or one that makes a model or adapters, such \
+         as `fish.finetune` or `vits.finetune`",
+    ))
+}
