@@ -77,9 +77,9 @@ fn lacking<'a>(project: &'a Project, targets: &[StageId]) -> Vec<(&'a Asset, &'a
         [] => pipeline.ids().collect(),
         targets => pipeline.with_upstream(targets),
     };
-    let is_used = |name: &str| wanted.iter().any(|id| pipeline.stage(*id).uses_asset(name));
+    let used = pipeline.assets_of(&wanted);
     let assets = pipeline.assets.iter().filter(|(name, asset)| {
-        is_used(name) && pipeline.absent.contains(&pipeline.base.join(&asset.path))
+        used.contains(name.as_str()) && pipeline.absent.contains(&pipeline.base.join(&asset.path))
     });
     assets.filter_map(|(_, asset)| Some((asset, asset.hub.as_ref()?))).collect()
 }

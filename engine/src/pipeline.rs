@@ -309,12 +309,6 @@ impl StageSpec {
         self.kind.cost.family().and_then(stage_families::find)
     }
 
-    /// Tests if an input of the stage is this asset.
-    pub fn uses_asset(&self, name: &str) -> bool {
-        let mut references = self.inputs.values().flat_map(|input| &input.references);
-        references.any(|reference| matches!(reference, Reference::Asset(asset) if asset == name))
-    }
-
     /// The stages that it reads, and those with the scores that it waits for.
     pub fn upstream(&self) -> impl Iterator<Item = StageId> + '_ {
         let references = self.inputs.values().flat_map(|input| &input.references);
