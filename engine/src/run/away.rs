@@ -291,7 +291,7 @@ impl Schedule<'_> {
 
     fn send_away(&mut self, id: StageId, ticket: u64, items: Vec<Queued>) {
         let (claims, started) = (Vec::new(), Instant::now());
-        self.in_flight.insert(ticket, InFlight { stage: id, items, claims, started });
+        self.in_flight.insert(ticket, InFlight { stage: id, items, claims, started, since: started });
     }
 
     fn start_crew(

@@ -168,7 +168,8 @@ impl Schedule<'_> {
     fn send(&mut self, id: StageId, task: Task, taken: Taken) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
         let (items, claims) = taken;
-        let in_flight = InFlight { stage: id, items, claims, started: Instant::now() };
+        let started = Instant::now();
+        let in_flight = InFlight { stage: id, items, claims, started, since: started };
         self.in_flight.insert(task.ticket(), in_flight);
         self.hands.hand_out(spec.kind, &spec.policy.device, task).map_err(EngineError::Thread)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use stage_core::event::Event;
 use stage_core::{Batching, Fields, Reject, StageError};
@@ -474,6 +475,10 @@ impl Schedule<'_> {
 
     /// Ends work that exceeds the time limit of its stage.
     pub fn end_overdue(&mut self) -> Result<(), EngineError> {
+        let waiting = |(ticket, _): &(&u64, &mut InFlight)| !self.hands.is_running(**ticket);
+        for (_, task) in self.in_flight.iter_mut().filter(waiting) {
+            task.since = Instant::now();
+        }
         let overdue: Vec<(u64, f64)> = self
             .in_flight
             .iter()
@@ -482,7 +487,7 @@ impl Schedule<'_> {
                 let limit = spec.policy.timeout_seconds.filter(|_| !spec.kind.watches_time)?;
                 let limit = (!self.is_away(task.stage)).then_some(limit)?;
                 let limit = limit * task.items.len().max(1) as f64;
-                let is_overdue = task.started.elapsed().as_secs_f64() > limit + OVERTIME;
+                let is_overdue = task.since.elapsed().as_secs_f64() > limit + OVERTIME;
                 is_overdue.then_some((*ticket, limit))
             })
             .collect();

@@ -258,6 +258,14 @@ impl Hands {
         }
     }
 
+    /// False for a task that waits behind others of its lane.
+    pub fn is_running(&self, ticket: u64) -> bool {
+        let Some(lane) = self.lanes.get(&ticket) else { return true };
+        let at_once = if lane == POOL { self.threads } else { 1 };
+        let before = self.lanes.range(..ticket).filter(|(_, own)| *own == lane);
+        before.count() < at_once
+    }
+
     /// Gives up on a task that takes too long. A worker is killed, and its task returns as a death;
     /// a pool thread cannot be killed and is replaced.
     pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {

@@ -40,6 +40,8 @@ pub struct InFlight {
     pub items: Vec<Queued>,
     pub claims: Vec<Claim>,
     pub started: Instant,
+    /// Its time limit counts from here: until it runs, this is the last look at it.
+    pub since: Instant,
 }
 
 /// The end of a pass over the plan.
