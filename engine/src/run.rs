@@ -9,6 +9,7 @@ mod board;
 mod commit;
 mod context;
 mod cost;
+pub(crate) mod crew;
 mod device;
 mod dispatch;
 mod export_paths;

@@ -19,7 +19,8 @@ use crate::executor::batch::{Batch, ShardResult, Work};
 use crate::executor::split::{Limits, split};
 use crate::pipeline::{Adapter, ExecutorSpec};
 use crate::record::{ITEM, ItemRecord, STAGE, StageRecord, decode, encode};
-use crate::run::away::{Crew, Inputs, Sent, Stuck, open_batches, taken_up};
+use crate::run::away::{open_batches, taken_up};
+use crate::run::crew::{Crew, Inputs, Sent, Stuck};
 use crate::run::message::{Failure, ItemOutcome, Message, Outcome};
 use crate::store::Store;
 

@@ -1,0 +1,477 @@
+//! The thread of a batch: it submits the jobs and waits for their results in the remote.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cache::fs::MachineFault;
+use cache::{CacheError, Digest};
+use camino::Utf8PathBuf;
+use crossbeam_channel::Sender;
+use remote::{Fresh, Push, Remote, Trouble};
+use stage_core::event::Event;
+use stage_core::key::ItemReads;
+use stage_core::{Item, StageError};
+
+use super::message::{Failure, GatherSource, GatherSources, ItemOutcome, Message, Outcome};
+use crate::engine::StopFlag;
+use crate::executor::batch::{
+    Attempt, BATCH, Batch, Name, OwnBatch, Report, ShardResult, Work, close,
+};
+use crate::executor::decide::{Decision, Seen, Stored, Tried};
+use crate::executor::jobs::Jobs;
+use crate::mirror;
+use crate::pipeline::{ExecutorSpec, Reads};
+use crate::record::{ItemRecord, StageRecord, decode, encode};
+use crate::store::{ReadError, Store};
+
+/// The interval between looks for a request to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A shard that is waited for.
+pub struct Sent {
+    ticket: u64,
+    /// The keys and names of its items.
+    items: Vec<(Digest, Arc<str>)>,
+    tried: Tried,
+    /// The reports of its attempts that are known, by their numbers; none for an attempt that has not
+    /// reported.
+    attempts: Vec<Option<Report>>,
+}
+
+impl Sent {
+    pub fn new(ticket: u64, items: Vec<(Digest, Arc<str>)>) -> Sent {
+        Sent { ticket, items, tried: Tried::default(), attempts: Vec::new() }
+    }
+
+    fn stored(&self, is_done: bool) -> Stored {
+        let reports = || self.attempts.iter().flatten();
+        let has_moved = |report: &&Report| matches!(report, Report::Later { has_moved: true, .. });
+        Stored {
+            is_done,
+            has_failed: reports().any(|report| matches!(report, Report::Failed { .. })),
+            moved: reports().filter(has_moved).count() as u32,
+        }
+    }
+}
+
+/// The objects that the workers of a batch read.
+#[derive(Default)]
+pub struct Inputs {
+    /// The data sets.
+    pub roots: Vec<Digest>,
+    pub objects: Vec<Digest>,
+    /// Of a training: everything that it reads.
+    pub ports: Option<GatherSources>,
+}
+
+/// The objects of items that a stage reads.
+pub fn objects<'a>(reads: &ItemReads, items: impl Iterator<Item = &'a Item>) -> BTreeSet<Digest> {
+    let mut objects = BTreeSet::new();
+    for item in items {
+        objects.extend(reads.see(item).to_item().fields.blobs().map(|blob| blob.digest));
+    }
+    objects
+}
+
+/// The thread of a batch.
+pub struct Crew {
+    pub store: Store,
+    pub messages: Sender<Message>,
+    pub stops: [StopFlag; 2],
+    pub remote: Arc<Remote>,
+    pub spec: ExecutorSpec,
+    pub pipeline: String,
+    pub run: u64,
+    pub batch: Batch,
+    pub id: Digest,
+    pub logs: Utf8PathBuf,
+    pub open: BTreeMap<u32, Sent>,
+    /// None if an earlier run has published the batch.
+    pub inputs: Option<Inputs>,
+    pub jobs: Box<dyn Jobs>,
+    /// The shards with a job, as far as the scheduler says.
+    pub known: BTreeSet<u32>,
+    /// Messages are told once.
+    pub told: BTreeSet<String>,
+}
+
+/// Why a batch cannot go on.
+pub enum Stuck {
+    /// The machine, the remote or the scheduler: a later run goes on.
+    Pause(String),
+    Stage(StageError),
+}
+
+impl From<Trouble> for Stuck {
+    fn from(trouble: Trouble) -> Stuck {
+        Stuck::Pause(trouble.to_string())
+    }
+}
+
+impl From<CacheError> for Stuck {
+    fn from(error: CacheError) -> Stuck {
+        Stuck::Pause(error.whole())
+    }
+}
+
+impl From<ReadError> for Stuck {
+    fn from(error: ReadError) -> Stuck {
+        Stuck::Stage(error.into())
+    }
+}
+
+impl Crew {
+    pub fn work(mut self) {
+        let worked = self.publish().and_then(|()| self.wait());
+        self.end(worked);
+    }
+
+    /// Ends the work; false if it was stopped before all shards had ended.
+    pub fn end(mut self, worked: Result<bool, Stuck>) {
+        if matches!(worked, Ok(true) | Err(Stuck::Stage(_))) {
+            // A record that stays open is looked up in vain by the next run.
+            let _ = close(self.store.cache(), &self.id);
+        }
+        match worked {
+            Ok(true) => {}
+            Ok(false) => self.leave(),
+            Err(Stuck::Pause(why)) => {
+                let _ = self.messages.send(Message::Full { why });
+                self.leave();
+            }
+            Err(Stuck::Stage(error)) => {
+                let open: Vec<u32> = self.open.keys().copied().collect();
+                open.into_iter().for_each(|shard| self.fail(shard, error.clone()));
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stops.iter().any(StopFlag::is_requested)
+    }
+
+    fn note(&mut self, message: String) {
+        if self.told.insert(message.clone()) {
+            let event = Event::Note { stage: Some(self.batch.stage.clone()), message };
+            let _ = self.messages.send(Message::Event(event));
+        }
+    }
+
+    /// Writes the batch and everything that its workers read.
+    pub fn publish(&mut self) -> Result<(), Stuck> {
+        let cache = self.store.cache().clone();
+        cache.fs().create_dir_all(&self.logs).map_err(CacheError::from)?;
+        let Some(inputs) = self.inputs.take() else { return Ok(()) };
+        if inputs.ports.is_some() {
+            // A training may have been begun here, and continues from another one.
+            mirror::push(&cache, &self.remote, &|_, _| {})?;
+            mirror::push_checkpoints(&cache, &self.remote)?;
+        }
+        let mut wanted = self.tables(&inputs.roots)?;
+        wanted.extend(inputs.objects);
+        for source in inputs.ports.iter().flat_map(BTreeMap::values).flatten() {
+            wanted.extend(self.read_by(source)?);
+        }
+        let wanted: Vec<Digest> = wanted.into_iter().collect();
+        let known = self.remote.knows(&wanted)?;
+        let lacking = wanted.iter().zip(known).filter(|(_, known)| !known);
+        let lacking: BTreeSet<Digest> = lacking.map(|(digest, _)| *digest).collect();
+        for digest in &lacking {
+            if !cache.contains(digest)? {
+                // A file of the user.
+                cache.put_with_digest(*digest, self.store.read(digest)?)?;
+            }
+        }
+        let open = OwnBatch {
+            key: self.batch.key,
+            pipeline: self.pipeline.clone(),
+            stage: self.batch.stage.clone(),
+            executor: self.spec.name.clone(),
+            shards: self.batch.shards(),
+            is_training: matches!(self.batch.work, Work::Training),
+            run: self.run,
+            begun: cache.fs().now() / 1_000_000_000,
+            is_closed: false,
+        };
+        cache.record(BATCH, &self.id, encode(&open))?;
+        cache.commit()?;
+        let mut objects = cache.objects()?;
+        objects.retain(|(digest, _)| lacking.contains(digest));
+        let value = encode(&self.batch).into();
+        let outcome = fresh(self.id, &self.batch.stage, value, self.id, wanted);
+        let (records, outcomes, logs) = (Vec::new(), vec![outcome], Vec::new());
+        self.remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} })?;
+        Ok(())
+    }
+
+    fn tables(&self, roots: &[Digest]) -> Result<BTreeSet<Digest>, ReadError> {
+        let mut tables = BTreeSet::new();
+        for root in roots {
+            tables.insert(*root);
+            tables.extend(self.store.dataset(root)?.buckets.iter().map(|bucket| bucket.chunk));
+        }
+        Ok(tables)
+    }
+
+    fn read_by(&self, source: &GatherSource) -> Result<BTreeSet<Digest>, ReadError> {
+        let mut wanted = BTreeSet::new();
+        match source {
+            GatherSource::Artifact { fields, .. } => {
+                wanted.extend(fields.blobs().map(|blob| blob.digest));
+            }
+            GatherSource::Dataset { root, reads, .. } => {
+                for bucket in self.store.dataset(root)?.buckets {
+                    let items = self.store.chunk(&bucket.chunk)?.items;
+                    match reads {
+                        Reads::All => wanted.extend(
+                            items.iter().flat_map(|item| item.fields.blobs()).map(|b| b.digest),
+                        ),
+                        Reads::Fields { names, id } => {
+                            wanted.extend(objects(&ItemReads::new(names, *id), items.iter()));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Waits for all shards; false if it was stopped before.
+    fn wait(&mut self) -> Result<bool, Stuck> {
+        let pause = Duration::from_secs_f64(self.spec.poll_seconds);
+        while !self.open.is_empty() {
+            if self.is_stopped() {
+                return Ok(false);
+            }
+            self.round()?;
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !self.is_stopped() && !self.open.is_empty() {
+                std::thread::sleep(LOOK.min(pause));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at all open shards once, and starts the jobs that they need.
+    pub fn round(&mut self) -> Result<(), Stuck> {
+        // The scheduler is asked before the store: a job that has ended since is in the store.
+        let seen = self.jobs.look();
+        let seen = match seen {
+            Ok(seen) => {
+                self.known = seen.keys().copied().collect();
+                Some(seen)
+            }
+            Err(why) => {
+                self.note(format!("`{}` does not answer: {why}", self.spec.name));
+                None
+            }
+        };
+        let mut submitted = Vec::new();
+        for shard in self.open.keys().copied().collect::<Vec<_>>() {
+            let state = match &seen {
+                Some(seen) => seen.get(&shard).copied().unwrap_or(Seen::Unknown),
+                None => Seen::NoAnswer,
+            };
+            if self.step(shard, state)? {
+                submitted.push(shard);
+            }
+        }
+        if !self.remote.is_usable() {
+            let url = self.remote.address();
+            return Err(Stuck::Pause(format!("the remote `{url}` does not answer any more")));
+        }
+        if !submitted.is_empty() && !self.is_stopped() {
+            self.submit(&submitted);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, shards: &[u32]) {
+        let (count, name) = (shards.len(), self.spec.name.clone());
+        let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+        match self.jobs.submit(shards) {
+            Ok(named) => {
+                self.known.extend(shards);
+                self.note(format!("{jobs} on `{name}`: {named}"));
+            }
+            Err(why) => self.note(format!("cannot start {jobs} on `{name}`: {why}")),
+        }
+    }
+
+    /// True if a job has to be started for the shard.
+    fn step(&mut self, shard: u32, seen: Seen) -> Result<bool, Stuck> {
+        self.read_reports(shard)?;
+        let key = match self.batch.work {
+            Work::Items(_) => Name::Result(shard).of(&self.id),
+            Work::Training => self.batch.key,
+        };
+        let result = self.remote.look_up(&key)?;
+        if !self.remote.is_usable() {
+            return Ok(false);
+        }
+        let Some(sent) = self.open.get_mut(&shard) else { return Ok(false) };
+        let stored = sent.stored(result.is_some());
+        match sent.tried.decide(stored, seen, self.spec.attempts) {
+            Decision::Take => self.take(shard, &result.unwrap_or_default()),
+            Decision::Fail => {
+                let failed = sent.attempts.iter().flatten().find_map(|report| match report {
+                    Report::Failed { message } => Some(message.clone()),
+                    Report::Later { .. } => None,
+                });
+                self.fail(shard, StageError::failed(failed.unwrap_or_default()));
+            }
+            Decision::GiveUp => {
+                let error = self.gave_up(shard);
+                // A fault of a machine, such as a full disk, is no verdict on the stage.
+                if MachineFault::of_message(&error.to_string()).is_some() {
+                    return Err(Stuck::Pause(error.to_string()));
+                }
+                self.fail(shard, error);
+            }
+            Decision::Submit => return Ok(true),
+            Decision::Wait => {}
+        }
+        Ok(false)
+    }
+
+    /// Reads what the attempts at a shard have left in the store.
+    fn read_reports(&mut self, shard: u32) -> Result<(), Stuck> {
+        let Some(sent) = self.open.get_mut(&shard) else { return Ok(()) };
+        let mut begun = Vec::new();
+        for number in 0.. {
+            let at = number as usize;
+            if at == sent.attempts.len() {
+                let name = Name::Attempt(shard, number).of(&self.id);
+                let Some(bytes) = self.remote.look_up(&name)? else { break };
+                sent.attempts.push(None);
+                begun.extend(decode::<Attempt>(&bytes).map(|attempt| (number, attempt.machine)));
+            }
+            if sent.attempts[at].is_none() {
+                let report = self.remote.look_up(&Name::Report(shard, number).of(&self.id))?;
+                sent.attempts[at] = report.and_then(|bytes| decode(&bytes));
+            }
+        }
+        for (number, machine) in begun {
+            let again =
+                if number == 0 { String::new() } else { format!(", attempt {}", number + 1) };
+            let of = self.batch.shards();
+            self.note(format!("part {} of {of} runs on `{machine}`{again}", shard + 1));
+        }
+        Ok(())
+    }
+
+    fn gave_up(&self, shard: u32) -> StageError {
+        let (jobs, name) = (self.spec.attempts, &self.spec.name);
+        let mut message = format!("{jobs} jobs on `{name}` ended without a result");
+        let sent = self.open.get(&shard);
+        let why = sent.and_then(|sent| {
+            sent.attempts.iter().flatten().rev().find_map(|report| match report {
+                Report::Later { why, .. } => Some(why.clone()),
+                Report::Failed { .. } => None,
+            })
+        });
+        if let Some(why) = why.or_else(|| self.jobs.last_words(shard)) {
+            message.push_str(&format!("; the last output: {why}"));
+        }
+        StageError::with_help(message, format!("see the output of the jobs in `{}`", self.logs))
+    }
+
+    fn take(&mut self, shard: u32, bytes: &[u8]) {
+        let Some(sent) = self.open.remove(&shard) else { return };
+        let outcome = match self.batch.work {
+            Work::Training => {
+                let unreadable = || StageError::failed("the outcome in the remote is unreadable");
+                let record = decode::<StageRecord>(bytes).ok_or_else(unreadable);
+                Outcome::Gather(record.map_err(Failure::Stage))
+            }
+            Work::Items(_) => Outcome::Items(outcomes(&sent, decode(bytes))),
+        };
+        self.done(sent.ticket, outcome);
+    }
+
+    fn fail(&mut self, shard: u32, error: StageError) {
+        let Some(sent) = self.open.remove(&shard) else { return };
+        let failure = Failure::Open(error);
+        self.done(sent.ticket, failed(&sent, failure));
+    }
+
+    fn done(&self, ticket: u64, outcome: Outcome) {
+        let (lost, written) = (Vec::new(), 0);
+        // The schedule is gone only after the run.
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
+    }
+
+    /// The run ends before the jobs do.
+    fn leave(&mut self) {
+        let name = self.spec.name.clone();
+        let jobs = match self.open.keys().filter(|shard| self.known.contains(shard)).count() {
+            1 => "1 job".to_owned(),
+            jobs => format!("{jobs} jobs"),
+        };
+        if self.spec.cancels {
+            let cancel = Name::Cancel.of(&self.id);
+            let outcome = fresh(cancel, "cancel", self.id.to_string().into(), self.id, Vec::new());
+            let published = self.remote.publish(&outcome).map(drop).map_err(|why| why.to_string());
+            let cancelled = self.jobs.cancel();
+            if published.is_ok() || cancelled.is_ok() {
+                // Otherwise the next run takes up the jobs.
+                let _ = close(self.store.cache(), &self.id);
+            }
+            match cancelled.and(published) {
+                Ok(()) => self.note(format!("cancelled {jobs} on `{name}`")),
+                Err(why) => self.note(format!("cannot cancel the jobs on `{name}`: {why}")),
+            }
+        } else {
+            self.jobs.leave();
+            if !jobs.starts_with('0') {
+                self.note(format!("left {jobs} to `{name}`: the next run takes their results"));
+            }
+        }
+        for sent in std::mem::take(&mut self.open).into_values() {
+            self.done(sent.ticket, failed(&sent, Failure::Stage(StageError::Stopped)));
+        }
+    }
+}
+
+/// An outcome of the remote that holds a record of a batch.
+fn fresh(
+    key: Digest,
+    name: &str,
+    value: bytes::Bytes,
+    summary: Digest,
+    objects: Vec<Digest>,
+) -> Fresh {
+    Fresh { key, name: name.to_owned(), table: BATCH, value, summary, objects }
+}
+
+fn failed(sent: &Sent, failure: Failure) -> Outcome {
+    match sent.items.is_empty() {
+        true => Outcome::Gather(Err(failure)),
+        false => Outcome::Items(vec![ItemOutcome::Failed(failure); sent.items.len()]),
+    }
+}
+
+/// The outcomes of items in the order in which they were sent.
+fn outcomes(sent: &Sent, result: Option<ShardResult>) -> Vec<ItemOutcome> {
+    let (mut records, mut failures) = (HashMap::new(), HashMap::new());
+    if let Some(result) = result {
+        records.extend(result.items);
+        failures.extend(result.failed);
+    }
+    let outcome = |(key, name): &(Digest, Arc<str>)| match records.remove(key) {
+        Some(ItemRecord::Done { fields, notes, seconds }) => {
+            let bytes = fields.blobs().map(|blob| blob.size).sum();
+            ItemOutcome::Done { fields, notes, seconds, bytes }
+        }
+        Some(ItemRecord::Rejected(reject)) => ItemOutcome::Rejected(reject),
+        None => ItemOutcome::Failed(Failure::Stage(match failures.remove(name) {
+            Some(reject) => StageError::failed(reject.reason),
+            None => {
+                let message = "its job returned no result for this item".to_owned();
+                StageError::Transient { message }
+            }
+        })),
+    };
+    sent.items.iter().map(outcome).collect()
+}
