@@ -21,12 +21,12 @@ use super::queue::Queued;
 use super::schedule::{InFlight, Schedule};
 use crate::engine::{Engine, EngineError};
 use crate::executor::batch::{Batch, Upstream, Work, own};
-use crate::executor::jobs::{self, Jobs, Order};
+use crate::executor::jobs::{self, Order};
 use crate::executor::split::{Limits, SECONDS, batches, split};
 use crate::executor::state;
 use crate::pipeline::{ExecutorSpec, Pipeline, StageId, StageSpec};
 use crate::plan::{Plan, Planned};
-use crate::record::{PortValue, decode};
+use crate::record::PortValue;
 
 /// Fails if stages with work run on an executor and the folder of the remote does not exist: jobs
 /// would have no batch. A share that is not mounted must not be created here.
