@@ -57,7 +57,7 @@ pub enum Command {
     /// Ctrl-C or SIGTERM stops cleanly: current work is finished or saved, and the exit code is 75.
     /// A second one quits immediately. Finished work is kept in both cases.
     Run(Run),
-    /// Start a run that goes on without you, as a job of an executor.
+    /// Start an unattended run, as a job of an executor.
     ///
     /// On Slurm, a small job runs `throstle run`, which starts the jobs of the stages. Slurm starts
     /// it again when its time limit ends it. With `use = "command"`, the run is a process of this
@@ -72,14 +72,14 @@ pub enum Command {
     Watch(Run),
     /// Show the state of every stage and the last run.
     Status(Status),
-    /// Run the trials of a sweep, and show what came of them.
+    /// Run the trials of a sweep, and show their results.
     ///
     /// Runs the stages that the score of `[sweep.NAME]` needs, rung by rung, and nothing else. The
     /// exit codes are those of `run`; a killed or stopped sweep goes on with the next call.
     Sweep(Sweep),
-    /// Show trials or trainings beside each other: a table, and curves in one chart.
+    /// Compare trials or trainings: a table, and curves in one chart.
     Compare(Compare),
-    /// Write the values of a trial into the manifest; comments and order stay.
+    /// Write the values of a trial into the manifest; comments and order are kept.
     Promote(Promote),
     /// Explain why a stage or an item has to run again, or why it ran last time.
     Why(Why),

@@ -26,7 +26,7 @@ pub fn write(
     let spec = project.stage(&arguments.stage)?;
     if !has_model(&project, spec) {
         return Err(CliError::usage(
-            format!("`{}` gives no model", spec.name),
+            format!("`{}` neither makes a model nor depends on one", spec.name),
             "name a stage that trains, chooses, merges or exports a model",
         ));
     }

@@ -90,8 +90,8 @@ pub fn to_come(project: &Project, targets: &[StageId]) -> Vec<String> {
         let known = Fetched::read(&project.cache_folder, model);
         let size = known.map_or("size unknown".to_owned(), |known| units::bytes(known.bytes));
         format!(
-            "`{model}` comes down first ({size}), by `hf`, before any stage runs: no GPU works \
-             meanwhile, so on a paid machine fetch it before with `hf download`"
+            "`{model}` is downloaded first ({size}), by `hf`, before any stage runs: GPUs are idle \
+             meanwhile, so on a paid machine download it in advance with `hf download`"
         )
     };
     lacking(project, targets).into_iter().map(line).collect()

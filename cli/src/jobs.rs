@@ -8,7 +8,7 @@ use engine::estimate::Estimate;
 use engine::executor::queue::{self, Shards};
 use engine::executor::split::{Limits, SECONDS, jobs};
 use engine::executor::state::{self, BatchState, ShardState, State};
-use engine::executor::submit::{Life, Submitted, Unattended};
+use engine::executor::submit::{SubmissionState, Submitted, Unattended};
 use engine::pipeline::{Adapter, Pipeline, StageWork};
 use engine::units;
 use serde::Serialize;
@@ -105,7 +105,7 @@ pub fn planned_text(planned: &[PlannedJobs], paint: Paint) -> String {
 #[derive(Debug, Serialize)]
 pub struct Away {
     pub batches: Vec<BatchState>,
-    pub submitted: Option<(Submitted, Life)>,
+    pub submitted: Option<(Submitted, SubmissionState)>,
 }
 
 /// Asks the remote and Slurm, if this machine has begun batches or submitted a run.
@@ -156,16 +156,16 @@ impl Away {
 }
 
 /// The state of a submitted run in one line.
-pub fn submitted_line(submitted: &Submitted, life: &Life) -> String {
+pub fn submitted_line(submitted: &Submitted, life: &SubmissionState) -> String {
     let Submitted { executor, job, is_slurm, begun } = submitted;
     let what = if *is_slurm { "job" } else { "process" };
     let state = match life {
-        Life::Waiting { reason } if reason.is_empty() => "waits".to_owned(),
-        Life::Waiting { reason } => format!("waits ({})", clean(reason)),
-        Life::Running { node } if node.is_empty() => "is running".to_owned(),
-        Life::Running { node } => format!("is running on {}", clean(node)),
-        Life::Ended => "has ended".to_owned(),
-        Life::Unknown { why } => format!("is in an unknown state: {}", clean(why)),
+        SubmissionState::Waiting { reason } if reason.is_empty() => "waits".to_owned(),
+        SubmissionState::Waiting { reason } => format!("waits ({})", clean(reason)),
+        SubmissionState::Running { node } if node.is_empty() => "is running".to_owned(),
+        SubmissionState::Running { node } => format!("is running on {}", clean(node)),
+        SubmissionState::Ended => "has ended".to_owned(),
+        SubmissionState::Unknown { why } => format!("is in an unknown state: {}", clean(why)),
     };
     let (executor, job, date) = (clean(executor), clean(job), units::date(*begun));
     format!("the run submitted to `{executor}` on {date} ({what} {job}) {state}")

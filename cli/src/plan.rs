@@ -15,7 +15,7 @@ use engine::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use engine::plan::{Plan, Planned};
 use engine::record::RunRecord;
 use engine::spending::Purse;
-use engine::trials::standings;
+use engine::trials::sweep_states;
 use engine::units;
 use serde_json::json;
 use stage_core::cost::Cost;
@@ -285,7 +285,7 @@ pub fn status(
     let plan = make(program, &engine, &project, &cache, &[])?;
     let sweeps = match project.pipeline.sweeps.is_empty() {
         true => Vec::new(),
-        false => standings(&engine, &project.pipeline, &cache, &plan)?,
+        false => sweep_states(&engine, &project.pipeline, &cache, &plan)?,
     };
     let stages = planned(plan.event(&project.pipeline));
     let runs = history::runs(&cache)?;

@@ -148,7 +148,8 @@ fn merge(
         }
         if !unknown.is_empty() {
             let count = unknown.len();
-            program.warn(&format!("{count} votes are on recordings that have changed since"));
+            program
+                .warn(&format!("{count} votes do not count: their recordings have changed since"));
         }
     }
     Ok(Exit::Done)

@@ -78,13 +78,17 @@ fn open(
     let (clips, left_out) = clips::clips(program, project, &cache, &store, stage)?;
     let name = &stage.0.name;
     if clips.is_empty() {
-        let help = "its clips have no field `audio`, or all are quarantined";
+        let help = "name a stage with the field `audio` and clips that are not quarantined";
         return Err(CliError::failed(format!("`{name}` has no clips to review"), help));
     }
     if left_out > 0 {
         let count = units::count(left_out as u64);
-        program.warn(&format!("{count} clips of `{name}` are no segments of their own: left out"));
+        program.warn(&format!(
+            "left out {count} clips of `{name}`: their sound is not that of a segment"
+        ));
     }
-    let refused = |refusal: Refusal| CliError::failed(refusal.reason, "mend the table first");
+    let refused = |refusal: Refusal| {
+        CliError::failed(refusal.reason, "correct the table, then start the review again")
+    };
     Session::open(clips, Sounds::new(store), path).map_err(refused)
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use cache::{Cache, Digest};
 use engine::executor::queue;
-use engine::executor::submit::{Life, Submitted, Unattended};
+use engine::executor::submit::{SubmissionState, Submitted, Unattended};
 use engine::pipeline::{Adapter, ExecutorSpec, Pipeline};
 use engine::run::require_remote;
 use serde_json::json;
@@ -47,7 +47,10 @@ pub fn submit(
     let unattended = Unattended::new(absolute(cache.dir()).as_ref(), &project.pipeline.name);
     // Two submissions at once would not see each other.
     let _claim = cache.claim(&Digest::of(unattended.name().as_bytes()))?.ok_or_else(|| {
-        CliError::failed("another `throstle submit` is at work here", "try again")
+        CliError::failed(
+            "another `throstle submit` is using this cache",
+            "wait until it ends, then try again",
+        )
     })?;
     if let Some((submitted, life)) = living(&unattended, spec, &cache)? {
         let line = submitted_line(&submitted, &life);
@@ -81,7 +84,7 @@ fn tell(
 fn object(
     unattended: &Unattended,
     submitted: &Submitted,
-    life: Option<&Life>,
+    life: Option<&SubmissionState>,
 ) -> serde_json::Value {
     json!({
         "submitted": life.is_none(), "executor": submitted.executor, "job": submitted.job,
@@ -124,13 +127,13 @@ fn living(
     unattended: &Unattended,
     spec: &ExecutorSpec,
     cache: &Cache,
-) -> Result<Option<(Submitted, Life)>, CliError> {
+) -> Result<Option<(Submitted, SubmissionState)>, CliError> {
     let last = unattended.last();
     let begun = cache.fs().now() / 1_000_000_000;
     let is_slurm = matches!(spec.adapter, Adapter::Slurm(_));
     if is_slurm || last.as_ref().is_some_and(|last| last.is_slurm) {
         let jobs = queue::ask(&[unattended.name().to_owned()].into()).map_err(|why| {
-            CliError::failed(why, "nothing was submitted: Slurm may have an earlier submission")
+            CliError::failed(why, "nothing was submitted, since an earlier submission may exist; try again when `squeue` answers")
         })?;
         let jobs = jobs.get(unattended.name());
         if let Some((jobs, job)) = jobs.and_then(|jobs| Some((jobs, jobs.values().next()?))) {
@@ -149,7 +152,7 @@ fn living(
     let unknown =
         Submitted { executor: spec.name.clone(), job: process.to_string(), is_slurm: false, begun };
     let submitted = last.filter(|last| !last.is_slurm).unwrap_or(unknown);
-    Ok(Some((submitted, Life::Running { node: String::new() })))
+    Ok(Some((submitted, SubmissionState::Running { node: String::new() })))
 }
 
 /// The command line of the run.

@@ -14,7 +14,7 @@ use engine::pipeline::{Pipeline, Sweep};
 use engine::plan::Plan;
 use engine::record::RunRecord;
 use engine::store::Store;
-use engine::trials::{Standing, standings};
+use engine::trials::{SweepState, sweep_states};
 use engine::units;
 use stage_core::event::Status;
 use view::escape::clean;
@@ -82,7 +82,7 @@ pub fn compare(
         Format::Json => format!("{}\n", sheet.json()),
         Format::Html => sheet.html(),
         Format::Tensorboard => {
-            let help = "export `log` of trainings, which has their event files";
+            let help = "for a training, export its output `log`: it contains the event files";
             return Err(CliError::usage("only a sweep has TensorBoard runs".to_owned(), help));
         }
     };
@@ -199,13 +199,15 @@ fn standing(
     project: &Project,
     cache: &Cache,
     name: &str,
-) -> Result<(Standing, Plan), CliError> {
+) -> Result<(SweepState, Plan), CliError> {
     let number = find(&project.pipeline, name)?.name.clone();
     let engine = program.engine_for(project, cache, None, false)?;
     let plan = engine.plan(&project.pipeline, cache, &[], &mut |_| {})?;
-    let standings = standings(&engine, &project.pipeline, cache, &plan)?;
-    let standing = standings.into_iter().find(|own| own.sweep == number);
-    let gone = || CliError::failed(format!("sweep `{}` has no trials", clean(name)), "add some");
+    let sweep_states = sweep_states(&engine, &project.pipeline, cache, &plan)?;
+    let standing = sweep_states.into_iter().find(|own| own.sweep == number);
+    let gone = || {
+        CliError::failed(format!("sweep `{}` has no trials", clean(name)), "add values to `over`")
+    };
     Ok((standing.ok_or_else(gone)?, plan))
 }
 
@@ -214,7 +216,7 @@ fn of_sweep(
     project: &Project,
     cache: &Cache,
     name: &str,
-) -> Result<(Sheet, Standing), CliError> {
+) -> Result<(Sheet, SweepState), CliError> {
     let (standing, plan) = standing(program, project, cache, name)?;
     let (store, run) = (store(project, cache)?, present(&project.pipeline, &plan));
     let sheet = Sheet::of_sweep(&project.pipeline, &store, run, &standing)?;
@@ -268,9 +270,9 @@ fn present(pipeline: &Pipeline, plan: &Plan) -> RunRecord {
 }
 
 /// The rungs of sweeps for `status`: their trials, the values, and the most that they cost.
-pub fn status_text(standings: &[Standing], paint: Paint) -> String {
+pub fn status_text(sweep_states: &[SweepState], paint: Paint) -> String {
     let mut text = String::new();
-    for standing in standings {
+    for standing in sweep_states {
         let best = match (&standing.winner, standing.is_decided) {
             (Some(winner), _) => format!("trial {winner} is best"),
             (None, true) => "no trial has a score".to_owned(),
@@ -313,7 +315,7 @@ pub fn status_text(standings: &[Standing], paint: Paint) -> String {
 }
 
 /// The best trial of a rung, with its values.
-fn leader(standing: &Standing, rung: usize) -> String {
+fn leader(standing: &SweepState, rung: usize) -> String {
     let sign = if standing.better == "higher" { -1.0 } else { 1.0 };
     let scored = standing.trials.iter().filter_map(|row| Some((row, row.scores[rung]?)));
     let best = scored.min_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));

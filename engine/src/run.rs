@@ -380,6 +380,7 @@ impl Pass<'_> {
             is_hopeless: false,
             next_ticket: 0,
             away: StopFlag::default(),
+            crews: Vec::new(),
             claims_away: HashMap::new(),
             seconds_away: seconds_away(self.pipeline, total.expected.as_ref()),
             queue: Arc::default(),

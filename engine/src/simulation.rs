@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use mutation::Mutation;
 use world::{SECOND, World};
 
-const STORM: u64 = 3_600 * SECOND;
+const FAULTS: u64 = 3_600 * SECOND;
 /// The time after the storm in which everything has to end.
-const CALM: u64 = 48 * 3_600 * SECOND;
+const RECOVERY: u64 = 48 * 3_600 * SECOND;
 /// Nested processes work on one stack.
 const STACK: usize = 256 << 20;
 /// The lines of the trace that a failing seed shows.
@@ -49,13 +49,13 @@ fn simulate(seed: u64, mutation: Mutation, is_traced: bool) -> Simulated {
         state.next_generation();
         state.look_later(SECOND);
     }
-    world.advance(STORM);
+    world.advance(FAULTS);
     {
         let mut state = world.state();
         state.is_calm = true;
-        state.tell(|| "the storm is over".to_owned());
+        state.tell(|| "no more faults from here".to_owned());
     }
-    world.advance(STORM + CALM);
+    world.advance(FAULTS + RECOVERY);
     if world.state().violation.is_none() {
         if !world.state().has_ended {
             world.state().wrong("the run does not end".to_owned());

@@ -1,4 +1,4 @@
-//! The state of sweeps: what their trials have scored, and which of them is best. All of it follows
+//! The state of sweeps: the scores of their trials, and the best one. All of it follows
 //! from the results in the cache.
 
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use crate::sweep::halving::{Fate, Score, Scores};
 
 /// A sweep and its trials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Standing {
+pub struct SweepState {
     pub sweep: String,
     /// The written name of the stage of the trials.
     pub stage: String,
@@ -104,12 +104,12 @@ impl State {
 }
 
 /// The sweeps of a pipeline by a plan of all its stages.
-pub fn standings(
+pub fn sweep_states(
     engine: &Engine,
     pipeline: &Pipeline,
     cache: &Cache,
     plan: &Plan,
-) -> Result<Vec<Standing>, EngineError> {
+) -> Result<Vec<SweepState>, EngineError> {
     let planner = Planner::new(engine, pipeline, cache)?;
     let standing = |(number, sweep): (usize, &Sweep)| {
         let found = Reading { planner: &planner, plan, pipeline, sweep, number }.standing();
@@ -121,7 +121,7 @@ pub fn standings(
 /// The stage that trains a trial, at the highest rung that it takes part in.
 pub fn trained<'a>(
     pipeline: &'a Pipeline,
-    standing: &Standing,
+    standing: &SweepState,
     row: &Row,
 ) -> Option<&'a StageSpec> {
     let rung = row.reached().max(1) - 1;
@@ -139,7 +139,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn standing(&self) -> Result<Standing, crate::error::PlanError> {
+    fn standing(&self) -> Result<SweepState, crate::error::PlanError> {
         let (sweep, stages) = (self.sweep, &self.plan.stages);
         let scores = self.planner.scores(sweep, stages)?;
         let mut trials = Vec::new();
@@ -181,7 +181,7 @@ impl Reading<'_> {
         if let Some(winner) = winner {
             trials[winner].state = State::Winner;
         }
-        Ok(Standing {
+        Ok(SweepState {
             sweep: sweep.name.clone(),
             stage: sweep.stage.clone(),
             score: sweep.score.as_ref().map(|score| score.text.clone()),

@@ -300,7 +300,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=2.5, help="of each recording")
     parser.add_argument("--mistakes", type=float, default=0.01, help="share of slurred letters")
     parser.add_argument("--pause", type=float, default=1.0, help="shortest pause in seconds")
-    parser.add_argument("--every", type=int, default=3, help="one sentence in so many has a fault")
+    parser.add_argument("--every", type=int, default=3, help="one sentence in this many has a fault")
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds, with commas between")
     parser.add_argument("--scripts", action="store_true", help="scripts only, and no subtitles")
     parser.add_argument("--seed", type=int, default=1)

@@ -9,7 +9,7 @@ use cache::fs::MemoryFs;
 use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag};
 use engine::gc::{self, Limits};
-use engine::trials::{Standing, State, standings};
+use engine::trials::{State, SweepState, sweep_states};
 use stage_core::event::{Event, Status, Verdict};
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::{Remote, score};
@@ -65,10 +65,10 @@ fn lab(manifest: &str) -> Lab {
     filled(Lab::new(), manifest)
 }
 
-fn standing(lab: &Lab) -> Standing {
+fn standing(lab: &Lab) -> SweepState {
     let (engine, pipeline, cache) = (lab.engine(), lab.pipeline(), lab.cache());
     let plan = engine.plan(&pipeline, &cache, &[], &mut |_| {}).unwrap();
-    standings(&engine, &pipeline, &cache, &plan).unwrap().remove(0)
+    sweep_states(&engine, &pipeline, &cache, &plan).unwrap().remove(0)
 }
 
 /// The winner of halving one whole rung after the other, from trainings of all trials that were
@@ -123,7 +123,7 @@ fn halving_does_the_steps_of_the_sheet_and_finds_the_winner_of_whole_rungs() {
 const RUNGS: &str = "trials = 9\nrungs = [1, 3]";
 
 /// The standing of an undisturbed run.
-fn straight() -> Standing {
+fn straight() -> SweepState {
     let lab = lab(&manifest(9, RUNGS));
     assert_eq!(lab.run().status, Status::Done);
     let standing = standing(&lab);
@@ -391,7 +391,7 @@ fn a_higher_score_may_be_better() {
     let lab = lab(&manifest(9, "trials = 9\nbetter = \"higher\""));
     lab.run();
     let higher = standing(&lab);
-    let last = |standing: &Standing, row: usize| standing.trials[row].best().unwrap();
+    let last = |standing: &SweepState, row: usize| standing.trials[row].best().unwrap();
     let best = (0..9).max_by(|a, b| last(&higher, *a).total_cmp(&last(&higher, *b))).unwrap();
     assert_eq!(higher.winner, Some(higher.trials[best].trial.clone()));
     assert_ne!(lower.winner, higher.winner);

@@ -14,7 +14,7 @@ const KEYS: [(&str, &str); 10] = [
     ("j  k", "next, previous clip"),
     ("space", "play or pause"),
     ("r", "play from the start"),
-    ("← →", "a word back, on"),
+    ("← →", "previous, next word"),
     ("shift ← →", "20 ms back, on"),
     ("e", "edit the text; Enter saves, Esc leaves"),
     ("d", "drop, or take back"),

@@ -160,7 +160,7 @@ impl Api {
 
     /// The recording of the pair that is shown.
     fn sound(&self, name: &str) -> Result<Response, Refusal> {
-        let unknown = || Refusal::new(404, "this recording is not played now");
+        let unknown = || Refusal::new(404, "this recording is not part of the current pair");
         let blob = {
             let state = self.lock();
             let side = SIDES.iter().position(|side| self.name(&state, side) == *name);
@@ -199,7 +199,7 @@ fn begun(test: &Test, log: &Log, rater: &str) -> usize {
 
 fn body<'a, T: Deserialize<'a>>(request: &'a Request) -> Result<T, Refusal> {
     serde_json::from_slice(&request.body)
-        .map_err(|error| Refusal::new(400, format!("the body is not understood: {error}")))
+        .map_err(|error| Refusal::new(400, format!("invalid request body: {error}")))
 }
 
 fn unstored(error: &CliError) -> Refusal {

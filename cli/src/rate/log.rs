@@ -92,7 +92,10 @@ fn path(folder: &Utf8Path, rater: &str) -> Utf8PathBuf {
 /// Reads a file of votes.
 pub fn read(path: &Utf8Path, bytes: &[u8]) -> Result<Votes, CliError> {
     Votes::read(bytes).map_err(|damage| {
-        CliError::failed(format!("`{path}`: {damage}"), "it is not changed; move it away")
+        CliError::failed(
+            format!("`{path}`: {damage}"),
+            "the file was not changed; move it to another folder",
+        )
     })
 }
 

@@ -37,7 +37,7 @@ impl Api {
 
     fn correct(&self, body: &[u8]) -> Result<Response, Refusal> {
         let wish: Wish = serde_json::from_slice(body)
-            .map_err(|error| Refusal::new(400, format!("the body is no correction: {error}")))?;
+            .map_err(|error| Refusal::new(400, format!("invalid correction: {error}")))?;
         let changed = self.session().wish(wish)?;
         Ok(Response::json(200, &json!(changed)))
     }

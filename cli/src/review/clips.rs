@@ -150,7 +150,7 @@ pub fn clips(
         let (own, other) = (&spec.name, &corrections.name);
         return Err(CliError::usage(
             format!("the clips of `{own}` have another sound than those of `{other}`"),
-            "review a stage with the sound as it was cut, such as one of `text.align`",
+            "review a stage before any that changes the sound, such as `text.align`",
         ));
     }
     let left_out = all - clips.len();

@@ -154,7 +154,10 @@ impl Session {
         let words = text.split_whitespace().map(|word| word.replace(char::is_control, ""));
         let text = words.collect::<Vec<_>>().join(" ");
         if !text.chars().any(char::is_alphanumeric) {
-            return Err(Refusal::new(422, "a text has words: drop the clip if nothing is said"));
+            return Err(Refusal::new(
+                422,
+                "the text has no words: drop the clip if nothing is said in it",
+            ));
         }
         Ok(vec![(self.id(self.part(key)?), Some(Correction::Text(text)))])
     }

@@ -6,7 +6,7 @@ use camino::Utf8Path;
 use engine::pipeline::{Pipeline, Place, StageSpec};
 use engine::plan::{Plan, Planned};
 use engine::store::Store;
-use engine::trials::{Row, Standing, State};
+use engine::trials::{Row, State, SweepState};
 use stage_core::course;
 use stage_formats::FormatError;
 use stage_formats::tensorboard::{EventWriter, HyperParameter, Moment, file_name};
@@ -27,7 +27,7 @@ pub struct Runs<'a> {
 impl Runs<'_> {
     /// Writes a folder for each trial with a score, and for each of its repeats; returns their
     /// number. Existing files of the same runs are replaced.
-    pub fn write(&self, standing: &Standing, folder: &Utf8Path) -> Result<usize, CliError> {
+    pub fn write(&self, standing: &SweepState, folder: &Utf8Path) -> Result<usize, CliError> {
         let mut written = 0;
         for row in &standing.trials {
             let scores: Vec<(usize, f64)> = row
@@ -54,7 +54,7 @@ impl Runs<'_> {
 
     fn run(
         &self,
-        standing: &Standing,
+        standing: &SweepState,
         row: &Row,
         rung: usize,
         scores: &[(usize, f64)],
@@ -67,7 +67,10 @@ impl Runs<'_> {
         };
         let log = self.stage(standing, row, rung).and_then(|spec| self.log(spec));
         let failed = |error: FormatError| {
-            CliError::failed(format!("the run of {group} cannot be written: {error}"), "report it")
+            CliError::failed(
+                format!("the run of {group} cannot be written: {error}"),
+                "report this as a bug",
+            )
         };
         let moment = |step: u64| Moment { step, seconds: step as f64 };
         let mut writer = match log {
@@ -88,7 +91,7 @@ impl Runs<'_> {
         Ok(RealFs.write_durably(&folder.join(file_name(0, SUFFIX)), &bytes)?)
     }
 
-    fn stage(&self, standing: &Standing, row: &Row, rung: usize) -> Option<&StageSpec> {
+    fn stage(&self, standing: &SweepState, row: &Row, rung: usize) -> Option<&StageSpec> {
         let place = Place { sweep: standing.number, trial: row.number, rung };
         let is_it =
             |spec: &&StageSpec| spec.place == Some(place) && spec.written() == standing.stage;
@@ -105,7 +108,7 @@ impl Runs<'_> {
     }
 
     /// The last step of a rung, or its number if that is not known.
-    fn step(&self, standing: &Standing, row: &Row, rung: usize) -> u64 {
+    fn step(&self, standing: &SweepState, row: &Row, rung: usize) -> u64 {
         let steps = self.stage(standing, row, rung).and_then(|spec| {
             let steps = spec.parameters.integer("steps").ok()?.max(1) as u64;
             Some(course::until(&spec.parameters, steps).ok()?.unwrap_or(steps))

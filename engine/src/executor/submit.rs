@@ -36,7 +36,7 @@ pub struct Submitted {
 /// The present state of a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Life {
+pub enum SubmissionState {
     Waiting { reason: String },
     Running { node: String },
     Ended,
@@ -84,19 +84,25 @@ impl Unattended {
     }
 
     /// The state of a submission, with the jobs of its name if Slurm was asked.
-    pub fn life(&self, submitted: &Submitted, jobs: Option<Result<&Shards, &str>>) -> Life {
+    pub fn life(
+        &self,
+        submitted: &Submitted,
+        jobs: Option<Result<&Shards, &str>>,
+    ) -> SubmissionState {
         match (submitted.is_slurm, jobs) {
             (false, _) => match living(&self.mark()) {
-                Some(_) => Life::Running { node: String::new() },
-                None => Life::Ended,
+                Some(_) => SubmissionState::Running { node: String::new() },
+                None => SubmissionState::Ended,
             },
             (true, Some(Ok(jobs))) => match jobs.values().next() {
-                Some(job) if job.seen == Seen::Running => Life::Running { node: job.node.clone() },
-                Some(job) => Life::Waiting { reason: job.reason.clone() },
-                None => Life::Ended,
+                Some(job) if job.seen == Seen::Running => {
+                    SubmissionState::Running { node: job.node.clone() }
+                }
+                Some(job) => SubmissionState::Waiting { reason: job.reason.clone() },
+                None => SubmissionState::Ended,
             },
-            (true, Some(Err(why))) => Life::Unknown { why: why.to_owned() },
-            (true, None) => Life::Unknown { why: "Slurm was not asked".to_owned() },
+            (true, Some(Err(why))) => SubmissionState::Unknown { why: why.to_owned() },
+            (true, None) => SubmissionState::Unknown { why: "Slurm was not asked".to_owned() },
         }
     }
 

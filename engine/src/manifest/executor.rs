@@ -64,7 +64,7 @@ pub static KEYS: &[Parameter] = &[
     key(
         "max_jobs",
         ParameterType::Integer { min: 1, max: 10_000 },
-        "The largest number of jobs of one stage at a time. Default: 64.",
+        "The largest number of jobs of one stage at a time. Default: 64. Each batch of 250,000 items has at least one job, even above this number.",
     ),
     key("shard", ParameterType::Duration, "The expected time of one job. Default: `15m`."),
     key(

@@ -131,7 +131,7 @@ fn sections() -> Value {
                         or_param(json!({ "type": "integer", "minimum": 0 })),
                     ),
                     "score": described(
-                        "What ranks the trials, such as `mean(cer)`.",
+                        "The measure that ranks the trials, such as `mean(cer)`.",
                         or_param(json!({ "type": "string" })),
                     ),
                     "of": described(
@@ -140,7 +140,7 @@ fn sections() -> Value {
                         or_param(json!({ "type": "string" })),
                     ),
                     "better": described(
-                        "Which scores are better. Default: `lower`.",
+                        "`lower` or `higher`: the better scores. Default: `lower`.",
                         or_param(json!({ "enum": BETTER })),
                     ),
                     "rungs": described(
@@ -156,7 +156,7 @@ fn sections() -> Value {
                         ] })),
                     ),
                     "eta": described(
-                        &format!("One of so many trials goes on. Default: {ETA}."),
+                        &format!("One of this many trials goes on to the next rung. Default: {ETA}."),
                         or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_ETA })),
                     ),
                     "repeat": described(

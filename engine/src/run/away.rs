@@ -48,7 +48,7 @@ pub fn require_remote(
         Err(error) if !error.is_not_found() => Ok(()),
         _ => Err(EngineError::Unready {
             message: format!(
-                "stage `{}` runs on an executor, and there is no folder `{folder}` for its remote",
+                "stage `{}` runs on an executor, and the folder `{folder}` of the remote does not exist",
                 spec.name
             ),
             help: "mount the share, or create the folder".to_owned(),
@@ -286,7 +286,17 @@ impl Schedule<'_> {
             told: BTreeSet::new(),
         };
         let thread = Builder::new().name("executor".into()).spawn(move || crew.work());
-        thread.map(drop).map_err(EngineError::Thread)
+        self.crews.push(thread.map_err(EngineError::Thread)?);
+        Ok(())
+    }
+
+    /// Waits for the threads of batches: when their last task has ended, they still close the record
+    /// of the batch.
+    pub fn end_crews(&mut self) {
+        for crew in std::mem::take(&mut self.crews) {
+            // A panic of the thread has been reported.
+            let _ = crew.join();
+        }
     }
 
     fn batch(&self, id: StageId, key: Digest, work: Work) -> Batch {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cache::{CacheError, Claim, Digest};
@@ -84,6 +85,8 @@ pub struct Schedule<'a> {
     pub next_ticket: u64,
     /// Stops the threads that wait for jobs of executors.
     pub away: StopFlag,
+    /// The threads that wait for jobs of executors.
+    pub crews: Vec<JoinHandle<()>>,
     /// The claims on the jobs of stages, until the end of the run.
     pub claims_away: HashMap<Digest, Claim>,
     /// The expected time of an item of stages on executors.
@@ -117,6 +120,7 @@ impl Schedule<'_> {
                 self.tick()?;
             }
         }
+        self.end_crews();
         self.require_trials()?;
         self.note_devices()?;
         self.end_allowance()?;

@@ -57,6 +57,8 @@ pub fn no_trial_left(sweep: &crate::pipeline::Sweep) -> Event {
     Event::StageFailed {
         stage: sweep.stage.clone(),
         message: format!("every trial of sweep `{}` has failed", sweep.name),
-        help: Some("`throstle status` has the reasons; failed trials are not tried again".into()),
+        help: Some(
+            "see the reasons in `throstle status`; to try again, change `salt` of the stage".into(),
+        ),
     }
 }

@@ -102,7 +102,7 @@ fn mistakes_in_a_sweep_are_told() {
             "`draw` cannot be `sobel`",
         ),
         ("stage = \"loud\"\nover = { target = [-1] }\nrung = [1]", "has no key `rung`"),
-        ("stage = \"loud\"\nover = { target = [-1] }\nrungs = 2", "is no training"),
+        ("stage = \"loud\"\nover = { target = [-1] }\nrungs = 2", "is not a training"),
         ("stage = \"loud\"\nover = { target = [-1] }\nrepeat = 2", "has repeats and no `score`"),
         ("stage = \"loud\"\nover = { target = [-1] }\nscore = \"cer\"", "needs one"),
         (

@@ -90,7 +90,7 @@ fn of_equal_speakers_the_one_with_more_clips_is_chosen() {
     assert_eq!(report["chosen"], "aino");
     assert_eq!(kept(&output), ["aino_01", "aino_02"]);
     let reason = report["models"][1]["out"].as_str().unwrap();
-    assert!(reason.contains("which has more clips"), "{reason}");
+    assert!(reason.contains("which comes first by the number of clips"), "{reason}");
 }
 
 #[test]

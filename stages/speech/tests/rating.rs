@@ -310,7 +310,7 @@ fn a_test_without_votes_or_with_few_says_how_many_pairs_are_missing() {
     let mut test = Test::new(&["-0.25", "0.25"], 200);
     let report = test.report();
     let told = report["summary"].as_str().unwrap();
-    assert_eq!(told, "no votes yet: about 16 pairs show if 70 % prefer one");
+    assert_eq!(told, "no votes yet: about 16 pairs show a preference of 70 %");
     assert_eq!(report["decided"], false);
 
     // 62 % of the pairs: about 46 votes, and many more for half a dozen in a row to be luck.

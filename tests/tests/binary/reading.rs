@@ -125,13 +125,15 @@ fn files_that_only_other_stages_need_may_be_missing() {
                  asset = \"assets.model\"\n\n[stage.more]\nuse = \"corpus.table\"\n\
                  table = \"more.csv\"\naudio = \"data/wavs\"\n";
     project.write("pipeline.toml", format!("{}{other}", crate::small::MANIFEST));
-    for arguments in [&["run"][..], &["run", "more"], &["run", "taken"], &["items", "more"]] {
+    for arguments in
+        [&["run"][..], &["run", ".", "more"], &["run", ".", "taken"], &["items", "more"]]
+    {
         let output = project.output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains("more.csv") && said.contains("model.bin"), "{said}");
     }
-    project.printed(&["run", "words"]);
+    project.printed(&["run", ".", "words"]);
     assert_eq!(project.printed(&["items", "words.output"]).lines().count(), 6);
     project.printed(&["why", "words", "a"]);
 }
@@ -141,5 +143,5 @@ fn there_is_no_card_of_a_stage_without_a_model() {
     let output = done().output(&["card", "words"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("`words` gives no model"), "{said}");
+    assert!(said.contains("`words` neither makes a model"), "{said}");
 }

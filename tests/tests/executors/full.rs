@@ -68,7 +68,7 @@ fn a_remote_without_its_folder_is_refused_before_anything_runs() {
     std::fs::remove_dir(place.folder().join("remote")).unwrap();
     let ran = place.start(&[]).ended();
     assert_eq!(ran.code, Some(2), "{}", ran.errors);
-    assert!(ran.errors.contains("there is no folder"), "{}", ran.errors);
+    assert!(ran.errors.contains("does not exist"), "{}", ran.errors);
     assert!(!notes(&ran).iter().any(|note| note.contains("left")), "{:?}", notes(&ran));
     assert!(!place.folder().join("remote").exists(), "a share may not be mounted");
     // Without an executor a remote that is away costs a warning.

@@ -8,7 +8,7 @@ use cache::Digest;
 use engine::pipeline::Pipeline;
 use engine::record::RunRecord;
 use engine::store::{ReadError, Store};
-use engine::trials::{Standing, trained};
+use engine::trials::{SweepState, trained};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ impl Sheet {
         pipeline: &Pipeline,
         store: &Store,
         run: RunRecord,
-        standing: &Standing,
+        standing: &SweepState,
     ) -> Result<Sheet, ReadError> {
         let mut sheet = Sheet { title: format!("Sweep {}", standing.sweep), ..Sheet::default() };
         let names: BTreeSet<&String> =
@@ -297,7 +297,7 @@ fn look(pipeline: &Pipeline, store: &Store, run: RunRecord) -> Result<Vec<Group>
 }
 
 /// The best trial first: by rung, then by score.
-fn ordered(standing: &Standing) -> Vec<&engine::trials::Row> {
+fn ordered(standing: &SweepState) -> Vec<&engine::trials::Row> {
     let mut rows: Vec<&engine::trials::Row> = standing.trials.iter().collect();
     let sign = if standing.better == "higher" { -1.0 } else { 1.0 };
     rows.sort_by(|one, other| {
@@ -310,7 +310,7 @@ fn ordered(standing: &Standing) -> Vec<&engine::trials::Row> {
     rows
 }
 
-fn told(standing: &Standing) -> String {
+fn told(standing: &SweepState) -> String {
     let trials = standing.trials.len();
     match (&standing.winner, &standing.score) {
         (Some(winner), Some(score)) => format!("trial {winner} of {trials} is best by {score}"),
@@ -318,6 +318,6 @@ fn told(standing: &Standing) -> String {
             format!("no trial of {trials} has a score by {score}")
         }
         (None, Some(score)) => format!("{trials} trials, not decided yet, by {score}"),
-        (_, None) => format!("{trials} trials; without `score` none is best"),
+        (_, None) => format!("{trials} trials, not ranked: the sweep has no `score`"),
     }
 }

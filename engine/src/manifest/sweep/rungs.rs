@@ -71,7 +71,8 @@ pub fn read(
     if score.is_none() && (until.len() > 1 || repeat > 1) {
         let what = if until.len() > 1 { "rungs" } else { "repeats" };
         let message = format!("sweep `{}` has {what} and no `score`", written.name.value);
-        let help = "write what ranks the trials: `score = \"mean(cer)\"` and `of = \"heard\"`";
+        let help =
+            "add the measure that ranks the trials: `score = \"mean(cer)\"` and `of = \"heard\"`";
         problems.add(Problem::new("missing_key", span, message).help(help));
         return None;
     }
@@ -107,7 +108,7 @@ fn rungs(
         return Some((vec![ParameterValue::Absent], vec![ALL as u64]));
     };
     if draft.kind.parameter(UNTIL).is_none() {
-        let message = format!("`{}` is no training, so that it has no rungs", draft.kind.name);
+        let message = format!("`{}` is not a training, so it cannot have rungs", draft.kind.name);
         problems.add(Problem::new("wrong_value", node.span, message).help("remove `rungs`"));
         return None;
     }
@@ -159,7 +160,7 @@ fn rungs(
         true => Some((until, numbers)),
         false => wrong(
             "`rungs` must rise and stay below the whole training",
-            "the whole training is the last rung, and is not written",
+            "leave out the last rung: it is always the whole training",
         ),
     }
 }
@@ -249,7 +250,7 @@ fn axis(
         };
         let is_written = *name == UNTIL && draft.values.is_set(UNTIL);
         if is_written || draft.axes.iter().any(is_swept) {
-            let message = format!("`{name}` of `{}` has other values too", draft.name.value);
+            let message = format!("`{name}` of `{}` is set twice", draft.name.value);
             let help = format!("{why}: remove the others");
             problems.add(Problem::new("duplicate_key", span, message).help(help));
             return None;
@@ -312,7 +313,7 @@ pub fn finish(
             score.stages = places;
             let wrong = match (score.stages.len() == expected, has_others) {
                 (true, false) => None,
-                (_, true) => Some("has other values than those of the sweep, too"),
+                (_, true) => Some("has a `matrix` or another sweep besides this one"),
                 (false, false) => Some("does not follow the trials"),
             };
             if let Some(wrong) = wrong {
@@ -371,7 +372,7 @@ fn gate(
         stage.gate = scores.collect();
         if stage.gate.iter().any(|above| above.0 >= stage.id.0) {
             let message = format!("the score of sweep `{}` depends on all its rungs", sweep.name);
-            let help = format!("`{}` must not read all trials, or a named one", score.stage);
+            let help = format!("let `{}` read only the trial of its own instance", score.stage);
             problems.add(Problem::new("wrong_value", span, message).help(help));
             return;
         }

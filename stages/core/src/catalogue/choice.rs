@@ -67,8 +67,9 @@ pub const PREFER: Parameter = Parameter {
     name: "prefer",
     parameter_type: ParameterType::List(&ParameterType::Record(PREFERENCE)),
     default: Default::Texts(&[]),
-    doc: "The preferred measures, the most important first. Without any, the earliest \
-          checkpoint that meets the requirements is chosen.",
+    doc: "The preferred measures, the most important first. Without any, the first \
+          candidate that meets the requirements is chosen: the earliest checkpoint, or the voice \
+          with the most clips.",
     ..Parameter::BASE
 };
 
@@ -146,7 +147,7 @@ once: more checkpoints do not make it easier to pass by chance.
 out if another one is better in one measure and worse in none; then the measures decide in their
 order. If nothing tells two apart, the one with fewer steps is chosen: it has kept more of the base.
 
-With `rated`, the ranks of people come first: measures gate, ears rank. Checkpoints that were not in
+With `rated`, the ranks by people come before the measures in `prefer`. Checkpoints that were not in
 the listening test are out as soon as there are votes.
 
 A checkpoint without one of the figures for one of the sentences is out; if the base lacks one, the

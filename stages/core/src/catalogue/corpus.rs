@@ -233,14 +233,14 @@ pub const MARK: &str = "mark";
 pub static CORRECTIONS: Kind = Kind {
     name: "corpus.corrections",
     version: 2,
-    summary: "Applies a table of corrections to segments: texts, drops, and other cuts.",
+    summary: "Applies a table of corrections to segments: new texts, drops, splits and joins.",
     doc: "\
 `throstle review` writes the table while you listen. A line has the id of a segment in the column
 `segment` and an `action`: `text` replaces the text by that of the column `text`, `drop` removes the
 segment, `split` cuts it after the seconds in `at`, and `join` appends the next segment of the
 recording, which has the name in `with`. Further columns are remarks.
 
-A line belongs to the sound of the segment, whose hash its id ends with: it stays valid when the
+The id of a segment ends with a hash of its sound, and a line belongs to that hash: it stays valid when the
 recording is edited elsewhere, and lines of several people can be put together. Parts of a split and
 joined segments have such names too, and lines of their own. Two different lines for one segment are
 an error that names both; lines that fit no segment are counted in the notes.

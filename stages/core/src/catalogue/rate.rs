@@ -37,7 +37,7 @@ A round has one pair for each sentence. Each rater hears the voices in another o
 on the left as often as on the right, and the sides and the order follow from the seed and the name
 of the rater. The share `repeats` of the pairs is played again with the sides exchanged, and `traps`
 are mixed in: the same recording twice (with `tie`), and a recording beside a copy of it without
-everything above 3.5 kHz. Both show if a rater listens.
+everything above 3.5 kHz. Both kinds show if a rater listens.
 
 The share `hold` of the sentences is not played: `quality.choose` holds out the same ones, so that
 its report is about sentences that took no part in the choice. The id of a pair is a hash of its
@@ -132,7 +132,7 @@ pub static VOTES: Kind = Kind {
     doc: "\
 Reads the files that `throstle rate STAGE` writes to `ratings/STAGE`, one for each rater, in JSON
 lines. Without the folder there are no votes. A last line that was cut off is left out; files that
-are none of votes are quarantined.",
+contain no votes are quarantined.",
     work: Work::Source,
     cost: Cost::Rates(Rates::LIGHT),
     outputs: &[OutputPort {
@@ -151,7 +151,7 @@ are none of votes are quarantined.",
     parameters: &[Parameter {
         name: "folder",
         parameter_type: ParameterType::OptionalFolder,
-        doc: "The folder of the votes: `ratings/STAGE`.",
+        doc: "The folder of the votes: `ratings/STAGE`. It need not exist yet.",
         ..Parameter::BASE
     }],
     ..Kind::BASE
@@ -172,7 +172,7 @@ A rater who always prefers one side is left out, and so is one with traps and re
 answers explain thirty times better than care does. The report says so, with the figures. Votes for
 recordings that have changed do not count.
 
-The result of one rater is named as one: it speaks for these sentences, not for other listeners.
+With one rater, the report says so: the ranks are the preference of this person for these sentences.
 Decide before the test how many rounds each rater hears: stopping as soon as a difference shows
 finds differences that do not exist.",
     work: Work::Gather,

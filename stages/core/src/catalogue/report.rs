@@ -42,17 +42,17 @@ pub static SUMMARY: Kind = Kind {
 
 pub static RECORDINGS: Kind = Kind {
     name: "report.recordings",
-    summary: "Tells what has become of each second of long recordings.",
+    summary: "Reports each second of long recordings as kept, quarantined or without a text.",
     doc: "\
 For each recording: the seconds that are kept, those that each reason has quarantined, sound without a
 text, parts without a segment, and the parts of its text that were not heard. `throstle report` draws
 a timeline of each recording, with players for what was quarantined.
 
-`segments` are all segments, and `input` the stages behind in their order, the last one with the
-segments that are kept. A segment that one of them neither has nor has quarantined counts as left out
+`segments` are all segments, and `input` the later stages in their order, the last one with the
+segments that are kept. A segment that a stage neither outputs nor quarantines counts as left out
 there. Stages before `segments` may be listed in `input` too: their quarantined recordings are listed.
 
-The report stays small: spans of the same fate are one, and at most 200 segments and 200 parts of the
+The report stays small: adjacent spans of the same kind are merged, and at most 200 segments and 200 parts of the
 text are listed for each recording. The seconds are those of all.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),

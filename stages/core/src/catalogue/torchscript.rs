@@ -103,7 +103,7 @@ The module is a file that `torch.jit.save` has written, after `torch.jit.script`
 `device`. It is a program: run only modules that you trust.
 
 With `form = \"audio\"` the module gets a recording as f32 samples from -1 to 1; with
-`form = \"array\"` an array of a NumPy file as f32, its own shape with ones before it up to
+`form = \"array\"` an array of a NumPy file as f32, with axes of length 1 in front up to
 `dimensions`. It returns a number, a tensor, a tuple or list of these, or a dictionary with texts as
 keys. One value is the only output; the values of a tuple, and those of a vector of several numbers,
 are named in their order in `returns`; a dictionary has the names of the outputs.
@@ -323,7 +323,7 @@ fn mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let named: Vec<&str> = returns.iter().copied().filter(|name| *name != UNUSED).collect();
     for (at, name) in named.iter().enumerate() {
         let why = match (named[..at].contains(name), outputs.contains_key(name)) {
-            (true, _) => "twice",
+            (true, _) => "listed twice",
             (false, false) => "not in `outputs`",
             (false, true) => continue,
         };
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(
             of(&good, &["mos", "mos", "noise"], &[]),
             [
-                "returns: `mos` is twice",
+                "returns: `mos` is listed twice",
                 "returns: `noise` is not in `outputs`",
                 "returns: the output `frames` is missing"
             ]

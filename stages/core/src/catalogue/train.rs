@@ -199,8 +199,8 @@ pub const UNTIL: Parameter = absent(or_share(at_least_one(
         course::UNTIL,
         0,
         "The training ends after this step, or share of all steps, while its schedule goes on to \
-            the last one: a rung of a sweep, which sets this by itself. A longer training continues \
-            from its last state, and ends with the same bits as one that was never interrupted.",
+            the last one. Sweeps with `rungs` set this; do not set it by hand there. A longer training continues \
+            from the last state of this one, and ends with the same bits as one that was never interrupted.",
     ),
     1_000_000_000,
 )));

@@ -93,7 +93,7 @@ impl Report {
         let first = self.voices.first().map(|voice| voice.id.as_str()).unwrap_or_default();
         match (self.votes, self.decided, self.more) {
             (0, _, Some(more)) => {
-                format!("no votes yet: about {more} pairs show if 70 % prefer one")
+                format!("no votes yet: about {more} pairs show a preference of 70 %")
             }
             (0, ..) => "no votes yet".to_owned(),
             (_, true, _) => format!("`{first}` is preferred"),
@@ -102,7 +102,8 @@ impl Report {
                 format!("undecided, `{first}` is ahead: about {more} more pairs")
             }
             (_, false, None) => {
-                "undecided: more than 1,000 further pairs; the voices may be equal".to_owned()
+                "undecided: more than 1,000 further pairs needed; the voices may be equal"
+                    .to_owned()
             }
         }
     }

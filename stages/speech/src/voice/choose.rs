@@ -10,7 +10,7 @@ use stage_core::{
 use crate::plain::unknown_choice;
 use crate::quality::choose::{Options, Words, choose};
 
-const VOICES: Words = Words { first: "has more clips, or the first name" };
+const VOICES: Words = Words { first: "comes first by the number of clips, then by name" };
 
 struct Choose {
     by_speaker: bool,

@@ -17,7 +17,14 @@ fn of(test: &Test) -> Markup {
     let mut voices =
         Table::new(text(&caption), &["Voice", ">Rank", ">Strength", ">Wins", ">Votes"]);
     test.voices.iter().for_each(|voice| voices.row(cells(voice)));
-    let headings = ["Rater", ">Votes", ">Left", ">Repeats alike", ">Traps passed", "Result"];
+    let headings = [
+        "Rater",
+        ">Votes",
+        ">Preferred left",
+        ">Repeats answered alike",
+        ">Traps passed",
+        "Result",
+    ];
     let mut raters = Table::new(text(&format!("{}: raters", test.stage)), &headings);
     test.raters.iter().for_each(|rater| raters.row(checks(rater)));
     html! {

@@ -17,7 +17,7 @@ pub trait Segment {
 }
 
 /// Cuts and joins segments.
-pub trait Scissors<S> {
+pub trait AudioEditor<S> {
     type Fault;
 
     /// Two segments of one, the first with this many seconds. None if it is not so long.
@@ -46,7 +46,7 @@ pub struct Applied<'t, S> {
 pub enum Trouble<F> {
     /// Lines undo each other. The names of their segments.
     Circle(BTreeSet<String>),
-    Scissors(F),
+    AudioEditor(F),
 }
 
 impl<F: fmt::Display> fmt::Display for Trouble<F> {
@@ -57,7 +57,7 @@ impl<F: fmt::Display> fmt::Display for Trouble<F> {
                 let names = names.join(" and ");
                 write!(formatter, "the corrections of {names} undo each other: remove one of them")
             }
-            Trouble::Scissors(fault) => fault.fmt(formatter),
+            Trouble::AudioEditor(fault) => fault.fmt(formatter),
         }
     }
 }
@@ -67,10 +67,10 @@ impl<F: fmt::Display> fmt::Display for Trouble<F> {
 /// # Errors
 ///
 /// If lines undo each other, or a sound cannot be read.
-pub fn apply<'t, S: Segment, C: Scissors<S>>(
+pub fn apply<'t, S: Segment, C: AudioEditor<S>>(
     table: &'t Table,
     segments: Vec<S>,
-    scissors: &mut C,
+    editor: &mut C,
 ) -> Result<Applied<'t, S>, Trouble<C::Fault>> {
     let (mut recordings, mut alone) = (BTreeMap::<String, Vec<S>>::new(), Vec::new());
     for segment in segments {
@@ -82,7 +82,7 @@ pub fn apply<'t, S: Segment, C: Scissors<S>>(
         }
     }
     let start = |segment: &S| segment.place().map_or(0.0, |(_, start, _)| start);
-    let mut work = Work { table, scissors, used: BTreeSet::new(), done: Vec::new() };
+    let mut work = Work { table, editor, used: BTreeSet::new(), done: Vec::new() };
     for mut segments in recordings.into_values() {
         segments.sort_by(|one, other| start(one).total_cmp(&start(other)));
         work.recording(segments)?;
@@ -96,12 +96,12 @@ pub fn apply<'t, S: Segment, C: Scissors<S>>(
 
 struct Work<'t, 'c, S, C> {
     table: &'t Table,
-    scissors: &'c mut C,
+    editor: &'c mut C,
     used: BTreeSet<&'t str>,
     done: Vec<Corrected<'t, S>>,
 }
 
-impl<'t, S: Segment, C: Scissors<S>> Work<'t, '_, S, C> {
+impl<'t, S: Segment, C: AudioEditor<S>> Work<'t, '_, S, C> {
     fn recording(&mut self, segments: Vec<S>) -> Result<(), Trouble<C::Fault>> {
         // Each with the names of the segments that it was made of.
         let mut rest: VecDeque<(S, BTreeSet<String>)> =
@@ -121,7 +121,7 @@ impl<'t, S: Segment, C: Scissors<S>> Work<'t, '_, S, C> {
                     self.done.push(Corrected { segment, correction: Some(correction) });
                 }
                 Correction::Split { at } => {
-                    match self.scissors.split(&segment, *at).map_err(Trouble::Scissors)? {
+                    match self.editor.split(&segment, *at).map_err(Trouble::AudioEditor)? {
                         Some([first, second]) => {
                             self.used.insert(name);
                             rest.push_front((second, made_of.clone()));
@@ -134,7 +134,7 @@ impl<'t, S: Segment, C: Scissors<S>> Work<'t, '_, S, C> {
                     let next = rest.front().filter(|(next, _)| follows(&segment, next, with));
                     let joined = match next {
                         Some((next, _)) => {
-                            self.scissors.join(&segment, next).map_err(Trouble::Scissors)?
+                            self.editor.join(&segment, next).map_err(Trouble::AudioEditor)?
                         }
                         None => None,
                     };
@@ -181,9 +181,9 @@ mod tests {
         }
     }
 
-    struct Knife;
+    struct TestEditor;
 
-    impl Scissors<Letters> for Knife {
+    impl AudioEditor<Letters> for TestEditor {
         type Fault = String;
 
         fn split(&mut self, segment: &Letters, at: f64) -> Result<Option<[Letters; 2]>, String> {
@@ -205,7 +205,7 @@ mod tests {
             Table::read(format!("segment,action,text,at,with\n{lines}").as_bytes()).unwrap();
         let segments = [("abc", 0.0), ("de", 3.0), ("fgh", 5.0), ("ij", 9.0)];
         let segments = segments.map(|(name, at)| Letters(name.to_owned(), at)).to_vec();
-        let applied = apply(&table, segments, &mut Knife)?;
+        let applied = apply(&table, segments, &mut TestEditor)?;
         let told = |one: &Corrected<Letters>| match one.correction {
             None => one.segment.0.clone(),
             Some(Correction::Text(text)) => format!("{}={text}", one.segment.0),

@@ -11,7 +11,7 @@ use stage_core::{
     PortOutput, Reject, Setup, StageError, Value,
 };
 
-use super::apply::{Corrected, Scissors, Segment, Trouble, apply};
+use super::apply::{AudioEditor, Corrected, Segment, Trouble, apply};
 use super::sound::{self, Piece};
 use super::table::{Correction, Table};
 use super::{CORRECTED, DROPPED, name};
@@ -96,7 +96,7 @@ impl Segment for Part {
 
 struct Cutter<'c>(&'c mut dyn Context);
 
-impl Scissors<Part> for Cutter<'_> {
+impl AudioEditor<Part> for Cutter<'_> {
     type Fault = StageError;
 
     fn split(&mut self, part: &Part, at: f64) -> Result<Option<[Part; 2]>, StageError> {
@@ -176,7 +176,7 @@ impl GatherJob for Corrections {
         let parts = items.iter().enumerate().map(|(at, item)| Part::of(at, item)).collect();
         let applied = apply(&self.table, parts, &mut Cutter(context));
         let applied = applied.map_err(|trouble| match trouble {
-            Trouble::Scissors(error) => error,
+            Trouble::AudioEditor(error) => error,
             Trouble::Circle(_) => StageError::failed(trouble.to_string()),
         })?;
         let mut counts = Counts::default();

@@ -238,7 +238,7 @@ pub fn preferred(
     let chosen = among.first().copied();
     leave(&mut among, chosen.into_iter().collect(), &|_| {
         let first = options.words.first;
-        format!("no measure tells it from `{}`, which {first}", ids[chosen.unwrap_or_default()])
+        format!("no measure separates it from `{}`, which {first}", ids[chosen.unwrap_or_default()])
     });
     Ok(chosen.map(|one| field.places[one]))
 }
