@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine::store::Store;
 use stage_core::Blob;
-use stage_speech::corpus::corrections::{Piece, Scissors, Segment, join, name, split};
+use stage_speech::corpus::corrections::{AudioEditor, Piece, Segment, join, name, split};
 
 use super::clips::Clip;
 
@@ -191,7 +191,7 @@ fn slice<'t>(text: &'t str, words: &[Word], range: Range<usize>) -> &'t str {
     if range.is_empty() { "" } else { text.get(from..to).unwrap_or_default().trim() }
 }
 
-impl Scissors<Part> for Sounds {
+impl AudioEditor<Part> for Sounds {
     type Fault = String;
 
     fn split(&mut self, part: &Part, at: f64) -> Result<Option<[Part; 2]>, String> {

@@ -9,7 +9,7 @@ use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 use server::Refusal;
 use stage_speech::corpus::corrections::{
-    Applied, Correction, Line, Scissors, Segment, Table, Trouble, apply, name_of,
+    Applied, AudioEditor, Correction, Line, Segment, Table, Trouble, apply, name_of,
 };
 
 use super::clips::Clip;
