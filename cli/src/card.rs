@@ -12,7 +12,6 @@ use view::escape::clean;
 
 use super::arguments;
 use super::error::{CliError, Exit};
-use super::named;
 use super::output::is_standard;
 use super::project::{Program, Project};
 
@@ -47,7 +46,7 @@ pub fn write(
     }
     let file = arguments.output.as_deref().filter(|file| !is_standard(file));
     match file {
-        Some(file) => named::write(file, text.as_bytes())?,
+        Some(file) => project.write(file, text.as_bytes())?,
         None => output.write_all(text.as_bytes())?,
     }
     let repo = arguments.repo.as_deref().unwrap_or("USER/NAME");

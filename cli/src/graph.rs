@@ -6,7 +6,6 @@ use view::graph::Graph;
 
 use super::arguments::{self, GraphFormat};
 use super::error::{CliError, Exit};
-use super::named;
 use super::output::is_standard;
 use super::plan::{make, planned};
 use super::project::{Program, Project};
@@ -27,7 +26,7 @@ pub fn graph(
         GraphFormat::Svg => graph.svg(),
     };
     match &arguments.output {
-        Some(file) if !is_standard(file) => named::write(file, text.as_bytes())?,
+        Some(file) if !is_standard(file) => project.write(file, text.as_bytes())?,
         Some(_) | None => output.write_all(text.as_bytes())?,
     }
     Ok(Exit::Done)

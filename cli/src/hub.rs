@@ -3,13 +3,18 @@
 //! The folder and the commit are noted in the cache folder, so that nothing is asked while the folder
 //! exists. A branch or a tag stays at the commit that it had first.
 
-use std::io::ErrorKind;
-use std::process::{Command, Stdio};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use cache::fs::{FileKind, Fs, FsResult, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
+use engine::engine::StopFlag;
 use engine::pipeline::{Asset, HubModel, Pipeline, StageId};
 use engine::units;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use stage_core::programs;
 
 use super::error::CliError;
 use super::project::{Program, Project};
@@ -18,6 +23,33 @@ use super::project::{Program, Project};
 const NOTES: &str = "hub";
 /// The length of a commit.
 const COMMIT: usize = 40;
+/// The interval at which a download looks for a request to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// The bytes that are kept of the output of `hf`: its last line names the folder.
+const KEPT_BYTES: usize = 8 << 10;
+/// The bytes of one read, and the largest number of reads at once.
+const PIECE: usize = 4 << 10;
+const READS: usize = 64;
+
+/// The conditions under which a download ends early. The next one resumes.
+pub struct Limits<'a> {
+    pub stop: &'a StopFlag,
+    pub deadline: Option<Instant>,
+}
+
+impl Limits<'_> {
+    fn are_reached(&self) -> bool {
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        is_late || self.stop.is_requested()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Download {
+    Done,
+    /// The limits ended it.
+    Stopped,
+}
 
 /// What is known about a model that was fetched once.
 struct Fetched {
@@ -97,18 +129,25 @@ pub fn to_come(project: &Project, targets: &[StageId]) -> Vec<String> {
     lacking(project, targets).into_iter().map(line).collect()
 }
 
+/// True if models have to be downloaded before these stages can run.
+pub fn is_needed(project: &Project, targets: &[StageId]) -> bool {
+    !lacking(project, targets).is_empty()
+}
+
 /// Fetches the models that these stages need and this machine lacks.
 pub fn bring(
     program: &Program,
     project: &mut Project,
     targets: &[StageId],
-) -> Result<(), CliError> {
+    limits: &Limits<'_>,
+) -> Result<Download, CliError> {
     let lacking: Vec<HubModel> =
         lacking(project, targets).into_iter().map(|(_, model)| model.clone()).collect();
     for model in &lacking {
         let known = Fetched::read(&project.cache_folder, model).map(|known| known.commit);
         program.tell(&format!("fetching `{model}` with `hf`"));
-        let fetched = fetch(model, known.as_deref().unwrap_or(&model.revision))?;
+        let revision = known.as_deref().unwrap_or(&model.revision);
+        let Some(fetched) = fetch(model, revision, limits)? else { return Ok(Download::Stopped) };
         let (commit, bytes) = (&fetched.commit, units::bytes(fetched.bytes));
         program.tell(&format!("`{model}` is here: commit {commit}, {bytes}"));
         fetched.write(&project.cache_folder, model).map_err(cache::CacheError::from)?;
@@ -118,7 +157,7 @@ pub fn bring(
     if !lacking.is_empty() {
         settle(&mut project.pipeline, &project.cache_folder);
     }
-    Ok(())
+    Ok(Download::Done)
 }
 
 /// The path of an asset with this model, as it is written.
@@ -128,24 +167,89 @@ fn model_path(project: &Project, model: &HubModel) -> Utf8PathBuf {
     asset.map(|asset| asset.path.clone()).unwrap_or_default()
 }
 
-fn fetch(model: &HubModel, revision: &str) -> Result<Fetched, CliError> {
+/// Downloads one model. None if the limits ended the download.
+fn fetch(
+    model: &HubModel,
+    revision: &str,
+    limits: &Limits<'_>,
+) -> Result<Option<Fetched>, CliError> {
     let mut command = Command::new("hf");
     command.args(["download", &model.repository(), &format!("--revision={revision}")]);
-    let ran = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = ran.map_err(|error| match error.kind() {
+    // Its progress goes to the terminal as it is.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let started = programs::start(&mut command).map_err(|error| not_started(model, &error))?;
+    let ended = follow(started, limits).map_err(CliError::process("follow the program `hf`"))?;
+    let Some((status, told)) = ended else { return Ok(None) };
+    if !status.success() {
+        let message = format!("`hf` could not fetch `{model}` ({status})");
+        let help =
+            "its messages are above; the next run resumes. Private models need `hf auth login`";
+        return Err(CliError::failed(message, help));
+    }
+    arrived(model, &told).map(Some)
+}
+
+fn not_started(model: &HubModel, error: &io::Error) -> CliError {
+    match error.kind() {
         ErrorKind::NotFound => CliError::usage(
             format!("`{model}` needs the program `hf`, which is not installed"),
             "install it with `pip install -U huggingface_hub`, or name a folder of this machine",
         ),
         _ => CliError::failed(format!("cannot start `hf`: {error}"), "check its installation"),
-    })?;
-    if !output.status.success() {
-        let message = format!("`hf` could not fetch `{model}` ({})", output.status);
-        let help =
-            "its messages are above; the next run resumes. Private models need `hf auth login`";
-        return Err(CliError::failed(message, help));
     }
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+}
+
+/// The exit status and the last output of a download. None if the limits ended it, with all its
+/// descendants.
+fn follow(
+    mut program: programs::Program,
+    limits: &Limits<'_>,
+) -> io::Result<Option<(ExitStatus, String)>> {
+    let (_, mut output, _) = program.pipes();
+    if let Some(output) = &output {
+        fcntl(output, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    let mut kept = Vec::new();
+    loop {
+        if limits.are_reached() {
+            program.end()?;
+            return Ok(None);
+        }
+        let has_ended = program.ends_or_says(output.iter().map(AsFd::as_fd), LOOK)?;
+        if let Some(pipe) = &mut output
+            && !read_available(pipe, &mut kept)?
+        {
+            output = None;
+        }
+        if has_ended {
+            let status = program.end()?.status;
+            return Ok(Some((status, String::from_utf8_lossy(&kept).into_owned())));
+        }
+    }
+}
+
+/// Reads without waiting, and keeps the last bytes. False at the end of the output.
+fn read_available(pipe: &mut ChildStdout, kept: &mut Vec<u8>) -> io::Result<bool> {
+    let mut buffer = [0; PIECE];
+    for _ in 0..READS {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(count) => keep(kept, &buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.extend_from_slice(bytes);
+    kept.drain(..kept.len().saturating_sub(KEPT_BYTES));
+}
+
+/// The model in the folder that `hf` names on its last line.
+fn arrived(model: &HubModel, told: &str) -> Result<Fetched, CliError> {
     let folder = told.lines().rev().map(str::trim).find(|line| !line.is_empty());
     let folder = Utf8PathBuf::from(folder.unwrap_or_default().trim_start_matches("path="));
     let commit = folder.file_name().unwrap_or_default().to_owned();
@@ -170,4 +274,35 @@ fn size(folder: &Utf8Path) -> FsResult<u64> {
         };
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn followed(script: &str, limits: &Limits<'_>) -> Option<(ExitStatus, String)> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        follow(programs::start(&mut command).unwrap(), limits).unwrap()
+    }
+
+    #[test]
+    fn of_a_long_output_the_end_is_kept() {
+        let stop = StopFlag::default();
+        let limits = Limits { stop: &stop, deadline: None };
+        let script = "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the folder; exit 3";
+        let (status, told) = followed(script, &limits).unwrap();
+        assert_eq!((status.code(), told.len()), (Some(3), KEPT_BYTES));
+        assert!(told.ends_with("x\nthe folder\n"));
+    }
+
+    #[test]
+    fn a_request_and_a_deadline_end_a_download() {
+        let stop = StopFlag::default();
+        let deadline = Some(Instant::now() + Duration::from_millis(300));
+        assert!(followed("sleep 600", &Limits { stop: &stop, deadline }).is_none());
+        stop.request();
+        assert!(followed("sleep 600", &Limits { stop: &stop, deadline: None }).is_none());
+    }
 }

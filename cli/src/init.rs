@@ -8,6 +8,7 @@ use engine::manifest::FILE_NAME as MANIFEST;
 
 use super::arguments::Init;
 use super::error::{CliError, Exit};
+use super::named;
 
 const IGNORE_FILE: &str = ".gitignore";
 const IGNORED: &str = "\
@@ -20,6 +21,7 @@ const IGNORED: &str = "\
 /// Existing files are never overwritten. The manifest is written last: a folder with a manifest is
 /// complete, and an interrupted `init` can be repeated.
 pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> {
+    named::refuse_caches(&arguments.dir)?;
     let manifest = arguments.dir.join(MANIFEST);
     if RealFs.exists(&manifest)? {
         return Err(there_already(&manifest));

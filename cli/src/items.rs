@@ -22,7 +22,6 @@ use view::items::{Format, ID, Listing, render};
 use super::arguments::{self, ItemFormat};
 use super::deliver::{self, Set};
 use super::error::{CliError, Exit};
-use super::named;
 use super::output::is_standard;
 use super::plan::make;
 use super::project::{Program, Project};
@@ -67,7 +66,7 @@ pub fn items(
         None => deliver::places(&set)?,
     };
     match &arguments.output {
-        Some(file) if !is_standard(file) => named::write(file, &bytes)?,
+        Some(file) if !is_standard(file) => project.write(file, &bytes)?,
         None if arguments.format == ItemFormat::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file cannot be shown on a terminal",
@@ -144,7 +143,7 @@ pub fn cat(
         Value::Number(number) => format!("{number}\n").into(),
     };
     match &arguments.output {
-        Some(file) if !is_standard(file) => named::write(file, &bytes)?,
+        Some(file) if !is_standard(file) => project.write(file, &bytes)?,
         None if matches!(value, Value::Blob(_)) && program.terminal.data_is_seen => {
             if std::str::from_utf8(&bytes).is_err() {
                 return Err(CliError::usage(

@@ -6,7 +6,7 @@ use cache::Cache;
 use cache::fs::{Fs, RealFs};
 use engine::engine::EngineError;
 use engine::executor::batch::OwnBatch;
-use engine::executor::state::{self, AttemptState, BatchState};
+use engine::executor::state::{self, AttemptState, BatchState, ShardState, State};
 use engine::units;
 use remote::Remote;
 use serde_json::json;
@@ -66,12 +66,38 @@ pub fn log(
     Ok(Exit::Done)
 }
 
-/// A row for each attempt.
+/// The state of a part whose jobs have left output and have not begun to work. Without an end of its
+/// batch, its job may be running.
+fn state_of_output(shard: &ShardState) -> &'static str {
+    match shard.state {
+        State::Pending => "unknown",
+        state => state.name(),
+    }
+}
+
+fn part(batch: &BatchState, shard: &ShardState) -> String {
+    format!("{} of {}", shard.part, batch.shards.len())
+}
+
+/// A row for each attempt, and for each part with output alone.
 fn list(batches: &[BatchState], program: &Program) -> String {
     let headings = [">run", "stage", ">part", ">attempt", "node", "began", "state", "job", "log"];
     let mut table = Table::new(&headings).spare(["job", "began", "attempt"]);
     for batch in batches {
         for shard in &batch.shards {
+            if let Some(file) = &shard.output {
+                table.row([
+                    batch.run.to_string(),
+                    clean(&batch.stage).into_owned(),
+                    part(batch, shard),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    state_of_output(shard).to_owned(),
+                    String::new(),
+                    clean(file).into_owned(),
+                ]);
+            }
             for attempt in &shard.attempts {
                 let is_last = attempt.attempt as usize == shard.attempts.len();
                 let state = match (&attempt.ended, is_last) {
@@ -83,7 +109,7 @@ fn list(batches: &[BatchState], program: &Program) -> String {
                 table.row([
                     batch.run.to_string(),
                     clean(&batch.stage).into_owned(),
-                    format!("{} of {}", shard.part, batch.shards.len()),
+                    part(batch, shard),
                     attempt.attempt.to_string(),
                     clean(&attempt.machine).into_owned(),
                     units::date(attempt.begun),
@@ -108,9 +134,15 @@ struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Prints the logs of all attempts of a batch.
+    /// Prints the logs of all attempts of a batch, and the output of jobs that did not begin to work.
     fn print(&self, batch: &BatchState, output: &mut dyn Write) -> Result<(), CliError> {
         for shard in &batch.shards {
+            if shard.output.is_some() {
+                match self.json {
+                    true => self.output_line(batch, shard, output)?,
+                    false => self.output_alone(batch, shard, output)?,
+                }
+            }
             for attempt in &shard.attempts {
                 let log = match self.remote {
                     Some(remote) => remote.log(&attempt.log).map_err(failed)?,
@@ -143,10 +175,7 @@ impl Jobs<'_> {
         writeln!(output, "{}", paint.strong(&head))?;
         let Some(log) = log else {
             // It is still running, or was killed.
-            let folder = state::folder(self.cache.dir(), &batch.batch);
-            let printed = RealFs.read(&folder.join(format!("{}.log", part - 1)));
-            let printed = printed.unwrap_or_default();
-            let text = clean_lines(&String::from_utf8_lossy(&printed));
+            let text = clean_lines(&self.printed(batch, part));
             let text = if text.trim().is_empty() { "no log yet" } else { text.trim_end() };
             writeln!(output, "{text}\n")?;
             return Ok(());
@@ -158,6 +187,43 @@ impl Jobs<'_> {
         drop(lines);
         output.write_all(&text)?;
         writeln!(output)?;
+        Ok(())
+    }
+
+    /// The output of the jobs of a part.
+    fn printed(&self, batch: &BatchState, part: u32) -> String {
+        let file = state::output(self.cache.dir(), &batch.batch, part);
+        let printed = RealFs.read(&file).unwrap_or_default();
+        String::from_utf8_lossy(&printed).into_owned()
+    }
+
+    fn output_alone(
+        &self,
+        batch: &BatchState,
+        shard: &ShardState,
+        output: &mut dyn Write,
+    ) -> Result<(), CliError> {
+        let (stage, part) = (clean(&batch.stage), part(batch, shard));
+        let state = state_of_output(shard);
+        let head = format!("{stage}, part {part}, no job began to work ({state}); its output:");
+        writeln!(output, "{}", self.program.terminal.data.strong(&head))?;
+        let printed = self.printed(batch, shard.part);
+        writeln!(output, "{}\n", clean_lines(&printed).trim_end())?;
+        Ok(())
+    }
+
+    fn output_line(
+        &self,
+        batch: &BatchState,
+        shard: &ShardState,
+        output: &mut dyn Write,
+    ) -> Result<(), CliError> {
+        let job = json!({
+            "stage": batch.stage, "run": batch.run, "part": shard.part,
+            "state": state_of_output(shard),
+        });
+        let printed = self.printed(batch, shard.part);
+        writeln!(output, "{}", json!({ "job": job, "output": printed }))?;
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub fn refuse_caches(place: &Utf8Path) -> Result<(), CliError> {
 }
 
 /// The path without links, or else that of the nearest folder that exists.
-fn resolved(place: &Utf8Path) -> Utf8PathBuf {
+pub fn resolved(place: &Utf8Path) -> Utf8PathBuf {
     let named = |path: &Utf8Path| match path.as_str() {
         "" => RealFs.resolve(Utf8Path::new(".")),
         _ => RealFs.resolve(path),

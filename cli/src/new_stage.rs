@@ -10,6 +10,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::arguments::NewStage;
 use super::error::{CliError, Exit};
 use super::init::{there_already, write};
+use super::named;
 
 /// The name of the example.
 const EXAMPLE: &str = "whisper";
@@ -103,6 +104,7 @@ const TAKEN: [&str; 58] = [
 pub fn new_stage(arguments: &NewStage, output: &mut dyn Write) -> Result<Exit, CliError> {
     let name = &arguments.name;
     let folder = arguments.to.clone().unwrap_or_else(|| Utf8PathBuf::from(name));
+    named::refuse_caches(&folder)?;
     let source = match &arguments.throstle {
         Some(path) => Source::Path(checkout(path)?),
         None => Source::Repository,

@@ -18,6 +18,7 @@ use view::escape::clean;
 use super::arguments::{CacheLocation, Settings};
 use super::error::CliError;
 use super::hub;
+use super::named;
 use super::output::Output;
 use super::remote_choice::chosen;
 use super::terminal::Terminal;
@@ -261,6 +262,30 @@ impl Project {
             }
         }
         Ok(targets)
+    }
+
+    /// Writes an output that a person named; not over the manifest or what the pipeline reads.
+    pub fn write(&self, file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
+        self.refuse_sources(file)?;
+        named::write(file, bytes)
+    }
+
+    /// Refuses the manifest, and existing files and folders in those that the pipeline reads.
+    pub fn refuse_sources(&self, place: &Utf8Path) -> Result<(), CliError> {
+        let Ok(real) = RealFs.resolve(place) else { return Ok(()) };
+        let manifest = named::resolved(&self.pipeline.file);
+        let sources = self.pipeline.paths();
+        let mut sources = sources.iter().filter_map(|source| RealFs.resolve(source).ok());
+        // A pipeline may read the folder of its manifest, which has the outputs as well.
+        let is_source =
+            |source: Utf8PathBuf| !manifest.starts_with(&source) && real.starts_with(source);
+        match real == manifest || sources.any(is_source) {
+            false => Ok(()),
+            true => Err(CliError::usage(
+                format!("`{}` belongs to the pipeline", clean(place.as_str())),
+                "name another file: manifests and sources are never overwritten",
+            )),
+        }
     }
 
     /// True if no file is missing that these stages, or outputs of stages, depend on.

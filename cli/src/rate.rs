@@ -55,7 +55,7 @@ pub fn rate(
     let recordings = Recordings::of(&items, store);
     if let Some(file) = &arguments.pack {
         let page = pack::page(&test, &recordings)?;
-        RealFs.write_named(file, page.as_bytes())?;
+        project.write(file, page.as_bytes())?;
         let size = engine::units::bytes(page.len() as u64);
         let stage = clean(&arguments.stage);
         program.tell(&format!(
@@ -68,7 +68,7 @@ pub fn rate(
     interrupt::on_signals(stop.clone(), interrupt::silent())
         .map_err(CliError::process("listen for signals"))?;
     let local = Local::with_token(arguments.port)?;
-    let log = Log::open(&RealFs, &place, &test.stage, rater)?;
+    let log = Log::open(Arc::new(RealFs), &place, &test.stage, rater)?;
     local.announce(output)?;
     let api = Arc::new(Api::new(test, recordings, log, rater)?);
     local.start(api.clone())?;
@@ -129,7 +129,7 @@ fn merge(
             let message = format!("`{file}` has votes on `{}`", clean(&read.stage));
             return Err(CliError::usage(message, "name the stage that the file was made of"));
         }
-        let mut log = Log::open(&RealFs, place, &test.stage, &read.rater)?;
+        let mut log = Log::open(Arc::new(RealFs), place, &test.stage, &read.rater)?;
         let (known, unknown): (Vec<_>, Vec<_>) =
             read.votes.into_iter().partition(|vote| test.has(&vote.pair));
         let (mut new, mut twice) = (0, 0);

@@ -14,7 +14,6 @@ use view::report::{Chosen, Report};
 
 use super::arguments;
 use super::error::{CliError, Exit};
-use super::named;
 use super::output::is_standard;
 use super::project::{Program, Project};
 
@@ -35,7 +34,7 @@ pub fn report(
         given => {
             let beside = project.pipeline.base.join("report.html");
             let file = given.unwrap_or(&beside);
-            named::write(file, page)?;
+            project.write(file, page)?;
             program.tell(&told(file, &report));
         }
     }

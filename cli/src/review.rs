@@ -3,12 +3,14 @@
 mod api;
 mod clips;
 mod doubt;
+mod lock;
 mod parts;
 mod session;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use cache::fs::RealFs;
 use camino::Utf8PathBuf;
 use engine::engine::StopFlag;
 use engine::pipeline::StageSpec;
@@ -23,6 +25,7 @@ use super::items;
 use super::local::{Local, wait};
 use super::project::{Program, Project};
 use api::Api;
+use lock::Lock;
 use parts::Sounds;
 use session::Session;
 
@@ -39,6 +42,7 @@ pub fn review(
     let (spec, port) = items::output_port(&project, &arguments.stage)?;
     let corrections = clips::corrections(&project, spec)?;
     let path = table(&project, corrections)?;
+    let _lock = Lock::take(&RealFs, &path)?;
     let local = Local::with_token(arguments.port)?;
     let session = open(program, &project, (spec, port), path.clone())?;
     let service: Arc<dyn Service> = Arc::new(Api {
@@ -78,7 +82,7 @@ fn open(
     let (clips, left_out) = clips::clips(program, project, &cache, &store, stage)?;
     let name = &stage.0.name;
     if clips.is_empty() {
-        let help = "name a stage with the field `audio` and clips that are not quarantined";
+        let help = "name a stage with clips in the field `audio`";
         return Err(CliError::failed(format!("`{name}` has no clips to review"), help));
     }
     if left_out > 0 {

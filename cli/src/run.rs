@@ -21,11 +21,13 @@ use view::{Reporter, Reporters};
 
 use super::arguments::Run;
 use super::error::{CliError, Exit};
-use super::hub;
+use super::hub::{self, Download};
 use super::interrupt::{self, Shared};
 use super::outlet::Outlet;
 use super::project::{Program, Project};
 use super::terminal;
+
+const STOPPED_DOWNLOAD: &str = "the download of a model was stopped; the next run resumes it";
 
 /// A machine fault ends the run like a request to stop, even before the run begins.
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
@@ -38,7 +40,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// True until an event of the run is shown.
+/// Only before the first event of the run is shown.
 fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, CliError> {
     let seconds = program.began.elapsed().as_secs_f64();
     let finished = Event::Finished { status: Status::Paused, stages: [].into(), seconds };
@@ -59,15 +61,27 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         program.load_for(&arguments.stages, &arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
-    hub::bring(program, &mut project, &targets)?;
+    let stop = StopFlag::default();
+    let reporters = Arc::new(Mutex::new(Reporters::default()));
+    let display: Shared = reporters.clone();
+    let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
+    let downloads = hub::is_needed(&project, &targets);
+    if downloads {
+        listen(&stop, &display)?;
+        let deadline = limit.and_then(|seconds| interrupt::deadline(start, seconds));
+        let limits = hub::Limits { stop: &stop, deadline };
+        if hub::bring(program, &mut project, &targets, &limits)? == Download::Stopped {
+            return tell_pause(program, arguments, STOPPED_DOWNLOAD.to_owned());
+        }
+    }
     let cache = program.open(&project)?;
     let engine = program.engine_for(&project, &cache, arguments.threads, arguments.verify)?;
-    let stop = StopFlag::default();
     let output = outlet(arguments.json, program, &stop)?;
-    let display = display(arguments.json, program, Some(&cache), output.clone())?;
-    interrupt::on_signals(stop.clone(), display.clone())
-        .map_err(CliError::process("listen for signals"))?;
-    let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
+    let filled = fill(arguments.json, program, Some(&cache), output.clone())?;
+    *reporters.lock().unwrap_or_else(PoisonError::into_inner) = filled;
+    if !downloads {
+        listen(&stop, &display)?;
+    }
     if let Some(seconds) = limit {
         interrupt::after(seconds, start, stop.clone(), display.clone()).map_err(thread_failed)?;
     }
@@ -232,12 +246,18 @@ fn thread_failed(error: io::Error) -> CliError {
     CliError::Process { what: "start a thread", source: error }
 }
 
-fn display(
+fn listen(stop: &StopFlag, display: &Shared) -> Result<(), CliError> {
+    interrupt::on_signals(stop.clone(), display.clone())
+        .map_err(CliError::process("listen for signals"))
+}
+
+/// The reporters of the display and of the log.
+fn fill(
     json: bool,
     program: &Program,
     cache: Option<&Cache>,
     output: Outlet,
-) -> Result<Shared, CliError> {
+) -> Result<Reporters, CliError> {
     let mut reporters = Reporters::default();
     if let Some(cache) = cache {
         let folder = runlog::folder(cache.dir());
@@ -261,7 +281,7 @@ fn display(
         ),
         (false, false) => reporters.add(Lines::new(output, terminal.errors)),
     }
-    Ok(Arc::new(Mutex::new(reporters)))
+    Ok(reporters)
 }
 
 /// The sources of readings, with the GPUs by the numbers that a worker sees.

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use cache::{Cache, Digest};
+use engine::engine::StopFlag;
 use engine::executor::queue;
 use engine::executor::submit::{SubmissionState, Submitted, Unattended};
-use engine::pipeline::{Adapter, ExecutorSpec, Pipeline};
+use engine::pipeline::{Adapter, ExecutorSpec, Pipeline, StageId};
 use engine::run::require_remote;
 use serde_json::json;
 use view::escape::clean;
@@ -14,7 +15,8 @@ use view::escape::clean;
 use super::arguments;
 use super::deliver::absolute;
 use super::error::{CliError, Exit};
-use super::hub;
+use super::hub::{self, Download};
+use super::interrupt;
 use super::jobs::submitted_line;
 use super::plan::make;
 use super::project::{Program, Project, manifest_file};
@@ -28,8 +30,12 @@ pub fn submit(
     let mut project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
-    // Not in the job, which may have a GPU.
-    hub::bring(program, &mut project, &targets)?;
+    if hub::is_needed(&project, &targets)
+        && download(program, &mut project, &targets)? == Download::Stopped
+    {
+        program.tell("the download of a model was stopped; the next `throstle submit` resumes it");
+        return Ok(Exit::Paused);
+    }
     let spec = executor(&project.pipeline, arguments.on.as_deref())?;
     let cache = program.open(&project)?;
     let engine = program.engine_for(&project, &cache, None, false)?;
@@ -66,6 +72,22 @@ pub fn submit(
     let (job, name) = (clean(&submitted.job), clean(&spec.name));
     let line = format!("submitted to `{name}` as {what} {job}; output: `{}`", unattended.log());
     tell(arguments, output, &line, object(&unattended, &submitted, None))
+}
+
+/// Downloads models before the job starts, which may have a GPU.
+fn download(
+    program: &Program,
+    project: &mut Project,
+    targets: &[StageId],
+) -> Result<Download, CliError> {
+    let stop = StopFlag::default();
+    interrupt::on_signals(stop.clone(), interrupt::silent())
+        .map_err(CliError::process("listen for signals"))?;
+    let limits = hub::Limits { stop: &stop, deadline: None };
+    let download = hub::bring(program, project, targets, &limits);
+    // A later signal ends the process: nothing waits for the flag.
+    stop.begin_reading();
+    download
 }
 
 fn tell(

@@ -24,6 +24,7 @@ use view::table::Table;
 
 use super::arguments::{self, Format, Run};
 use super::error::{CliError, Exit};
+use super::named;
 use super::output::is_standard;
 use super::project::{Program, Project};
 use super::run;
@@ -68,6 +69,8 @@ pub fn compare(
             let store = store(&project, &cache)?;
             let runs =
                 tensorboard::Runs { pipeline: &project.pipeline, store: &store, plan: &plan };
+            named::refuse_caches(folder)?;
+            project.refuse_sources(folder)?;
             let written = runs.write(&standing, folder)?;
             program.tell(&format!("{folder}: {written} runs; `tensorboard --logdir {folder}`"));
             return Ok(Exit::Done);
@@ -95,7 +98,7 @@ pub fn compare(
     match file.filter(|file| !is_standard(file)) {
         None => output.write_all(page.as_bytes())?,
         Some(file) => {
-            RealFs.write_named(file, page.as_bytes())?;
+            project.write(file, page.as_bytes())?;
             program.tell(&format!("{file}: {}", units::bytes(page.len() as u64)));
         }
     }
@@ -139,17 +142,24 @@ pub fn promote(
         program.tell(&format!("{file} has the values of trial {number} already"));
         return Ok(Exit::Done);
     }
-    RealFs.write_durably(file, edited.as_bytes())?;
+    // A link stays a link.
+    let place = RealFs.resolve(file)?;
+    RealFs.write_durably(&place, edited.as_bytes())?;
     let again = program.load(&arguments.manifest.manifest, &arguments.settings);
     let is_right = again.as_ref().is_ok_and(|again| {
         let own = again.pipeline.sweeps.iter().find(|own| own.name == sweep.name);
         own.is_some_and(|own| own.trials.first().is_some_and(|own| own.values == values))
     });
     if !is_right {
-        RealFs.write_durably(file, text.as_bytes())?;
+        RealFs.write_durably(&place, text.as_bytes())?;
         return Err(by_hand());
     }
     program.tell(&format!("{file}: stage `{}` has {}", sweep.stage, trial.told()));
+    program.tell(&format!(
+        "the trials of sweep `{name}` now start from other values: remove `[sweep.{name}]` before \
+         the next run, which then trains nothing again",
+        name = sweep.name
+    ));
     Ok(Exit::Done)
 }
 
@@ -297,7 +307,7 @@ pub fn status_text(sweep_states: &[SweepState], paint: Paint) -> String {
         for (at, rung) in standing.rungs.iter().enumerate() {
             table.row([
                 rung.rung.clone(),
-                rung.until.clone().unwrap_or_else(|| "the end".to_owned()),
+                rung.until.as_deref().map_or_else(|| "the end".to_owned(), units::percent),
                 units::count(rung.places as u64),
                 units::count(rung.scored as u64),
                 units::count(rung.failed as u64),
@@ -320,7 +330,9 @@ fn leader(standing: &SweepState, rung: usize) -> String {
     let scored = standing.trials.iter().filter_map(|row| Some((row, row.scores[rung]?)));
     let best = scored.min_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));
     best.map_or_else(String::new, |(row, score)| {
-        let values = row.values.iter().map(|(name, value)| format!("{name} = {value}"));
+        let value =
+            |(name, value): (&String, &String)| format!("{name} = {}", units::percent(value));
+        let values = row.values.iter().map(value);
         let values: Vec<String> = values.collect();
         format!("trial {} ({}): {}", row.trial, values.join(", "), units::number(score))
     })

@@ -63,6 +63,16 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A percentage of many digits with one decimal. Short ones, small ones and other texts stay as they
+/// are.
+pub fn percent(text: &str) -> String {
+    const SHORT: usize = "12.25%".len();
+    match text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()) {
+        Some(number) if text.len() > SHORT && number.abs() >= 0.05 => format!("{number:.1}%"),
+        _ => text.to_owned(),
+    }
+}
+
 /// `1 item`, `2 items`.
 pub fn items(number: u64) -> String {
     format!("{} {}", count(number), if number == 1 { "item" } else { "items" })
@@ -110,6 +120,13 @@ mod tests {
             "0 B 999 B 1.5 kB 64 MB 10 GB"
         );
         assert_eq!([7, 999, 1_000, 1_234_567].map(count).join(" "), "7 999 1,000 1,234,567");
+    }
+
+    #[test]
+    fn percentages_of_many_digits_have_one_decimal() {
+        let texts = ["11.111111111%", "33.333333333%", "12.25%", "5%", "0.001234567%", "\"x%\""];
+        let expected = ["11.1%", "33.3%", "12.25%", "5%", "0.001234567%", "\"x%\""];
+        assert_eq!(texts.map(percent), expected);
     }
 
     #[test]

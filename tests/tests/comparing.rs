@@ -79,6 +79,7 @@ fn a_sweep_is_run_shown_and_promoted() {
     assert_eq!(rows.iter().filter(|row| row["rung 3"].is_number()).count(), 1);
     let status = printed(&project, &["status"]);
     assert!(status.contains(&format!("trial {trial} is best")), "{status}");
+    assert!(status.contains(" 11.1% ") && !status.contains("11.11"), "{status}");
     let state: Value = serde_json::from_str(&printed(&project, &["status", "--json"])).unwrap();
     assert_eq!(state["sweeps"][0]["winner"], trial);
 
@@ -116,6 +117,15 @@ fn a_comparison_is_written_in_every_form() {
     assert_eq!(output.status.code(), Some(0));
     let page = project.text("compare.html");
     assert!(page.contains("<table class=\"sortable\"") && page.contains("Sweep rate"));
+    for (file, told) in [(".throstle/x", "is in the cache"), ("pipeline.toml", "belongs to the")] {
+        for format in ["csv", "html", "tensorboard"] {
+            let arguments = ["compare", "rate", "--format", format, "-o", file];
+            let output = throstle(&project, &arguments);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+            assert!(errors.contains(told), "{errors}");
+        }
+    }
     for (arguments, told) in [
         (["compare", "rite"], "rite"),
         (["sweep", "rite"], "did you mean `rate`?"),
@@ -129,6 +139,23 @@ fn a_comparison_is_written_in_every_form() {
             "{arguments:?}: {errors}"
         );
     }
+}
+
+#[test]
+fn values_are_promoted_through_a_link_and_in_lines_of_windows() {
+    let project = project();
+    let text = MANIFEST.replace("rate = 0.5           # a guess\n", "").replace('\n', "\r\n");
+    project.write("shared/voice.toml", &text);
+    std::fs::remove_file(project.file("pipeline.toml")).unwrap();
+    std::os::unix::fs::symlink("shared/voice.toml", project.file("pipeline.toml")).unwrap();
+    let output = throstle(&project, &["promote", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("remove `[sweep.rate]` before the next run"), "{errors}");
+    let link = std::fs::symlink_metadata(project.file("pipeline.toml")).unwrap();
+    let promoted = project.text("shared/voice.toml");
+    assert!(link.is_symlink() && promoted.contains("\r\nrate = "), "{promoted:?}");
+    assert_eq!(promoted.matches('\n').count(), promoted.matches("\r\n").count());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The file of a rater in the project: every vote is durable before the next pair is shown.
 
-use cache::fs::{Fs, FsFile, Open};
+use std::sync::Arc;
+
+use cache::fs::{Fs, FsFile, FsResult, Open};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_speech::rate::votes::{self, Vote, Votes};
 
@@ -8,17 +10,25 @@ use crate::error::CliError;
 
 /// The votes of a rater, and the file that they are appended to.
 pub struct Log {
+    fs: Arc<dyn Fs>,
+    path: Utf8PathBuf,
     file: Box<dyn FsFile>,
+    inode: u64,
     votes: Votes,
     /// The end of the last whole line.
     end: u64,
-    /// A write failed, so that the end of the file is unknown.
-    is_broken: bool,
+    /// A write failed, so that there may be a part of a line behind the end.
+    is_torn: bool,
 }
 
 impl Log {
     /// Opens the file, and makes it if necessary. A last line that was cut off is removed.
-    pub fn open(fs: &dyn Fs, folder: &Utf8Path, stage: &str, rater: &str) -> Result<Log, CliError> {
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        folder: &Utf8Path,
+        stage: &str,
+        rater: &str,
+    ) -> Result<Log, CliError> {
         fs.create_dir_all(folder)?;
         let path = path(folder, rater);
         let file = fs.open(&path, Open::Create)?;
@@ -26,6 +36,7 @@ impl Log {
             let message = format!("`{rater}` is rating in another program");
             return Err(CliError::failed(message, "end that one first, or take another name"));
         }
+        let inode = file.metadata()?.inode;
         let bytes = fs.read(&path)?;
         let is_begun = bytes.contains(&b'\n');
         if !is_begun {
@@ -35,7 +46,8 @@ impl Log {
             file.sync_data()?;
             fs.sync_dir(folder)?;
             let votes = read(&path, head.as_bytes())?;
-            return Ok(Log { file, end: votes.whole as u64, votes, is_broken: false });
+            let end = votes.whole as u64;
+            return Ok(Log { fs, path, file, inode, votes, end, is_torn: false });
         }
         let votes = read(&path, &bytes)?;
         if votes.rater != rater || votes.stage != stage {
@@ -47,7 +59,7 @@ impl Log {
             file.set_len(end)?;
             file.sync_data()?;
         }
-        Ok(Log { file, votes, end, is_broken: false })
+        Ok(Log { fs, path, file, inode, votes, end, is_torn: false })
     }
 
     pub fn votes(&self) -> &Votes {
@@ -72,16 +84,36 @@ impl Log {
     }
 
     fn append(&mut self, line: &str) -> Result<(), CliError> {
-        if self.is_broken {
-            let message = "an earlier vote could not be stored";
-            return Err(CliError::failed(message, "start `throstle rate` again"));
+        if !self.is_in_place()? {
+            let path = &self.path;
+            let message =
+                format!("`{path}` was changed by another program; start `throstle rate` again");
+            return Err(CliError::failed(message, ""));
         }
-        self.is_broken = true;
+        if self.is_torn {
+            self.file.set_len(self.end)?;
+            self.file.sync_data()?;
+        }
+        self.is_torn = true;
         self.file.write_all_at(line.as_bytes(), self.end)?;
         self.file.sync_data()?;
-        self.is_broken = false;
+        self.is_torn = false;
         self.end += line.len() as u64;
         Ok(())
+    }
+
+    /// Tests if the path still leads to the open file, with the length that it should have. The
+    /// open file alone does not tell: it takes votes even after it was removed or replaced.
+    fn is_in_place(&self) -> FsResult<bool> {
+        let found = match self.fs.metadata(&self.path) {
+            Err(error) if error.is_not_found() => return Ok(false),
+            other => other?,
+        };
+        let is_whole = match self.is_torn {
+            true => found.size >= self.end,
+            false => found.size == self.end,
+        };
+        Ok(found.is_file() && found.inode == self.inode && is_whole)
     }
 }
 
@@ -102,7 +134,8 @@ pub fn read(path: &Utf8Path, bytes: &[u8]) -> Result<Votes, CliError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use cache::fs::MemoryFs;
+    use cache::fs::fault::ENOSPC;
+    use cache::fs::{Fault, FaultFs, MemoryFs};
     use stage_speech::rate::votes::Answer;
 
     use super::*;
@@ -115,12 +148,12 @@ mod tests {
         fs
     }
 
-    fn open(fs: &dyn Fs) -> Log {
-        Log::open(fs, FOLDER.into(), "pairs", "anna").unwrap()
+    fn open(fs: &MemoryFs) -> Log {
+        Log::open(Arc::new(fs.clone()), FOLDER.into(), "pairs", "anna").unwrap()
     }
 
     fn vote(number: usize) -> Vote {
-        let answer = if number % 2 == 0 { Answer::Left } else { Answer::Right };
+        let answer = if number.is_multiple_of(2) { Answer::Left } else { Answer::Right };
         let pair = format!("pair {number}");
         Vote { pair, swapped: false, repeat: false, answer, seconds: 1.0 }
     }
@@ -167,11 +200,60 @@ mod tests {
         }
     }
 
+    /// The open file would take the votes, and nobody would find them.
+    #[test]
+    fn a_vote_is_refused_once_its_file_is_another_one_or_has_another_length() {
+        type Fate = fn(&MemoryFs, &Utf8Path);
+        let fates: [Fate; 5] = [
+            |fs, path| fs.remove_file(path).unwrap(),
+            |fs, path| fs.write_durably(path, &fs.read(path).unwrap()).unwrap(),
+            |fs, path| {
+                fs.remove_file(path).unwrap();
+                fs.create_dir(path).unwrap();
+            },
+            |fs, path| fs.open(path, Open::ReadWrite).unwrap().set_len(5).unwrap(),
+            |fs, path| fs.overwrite(path, &[&fs.read(path).unwrap()[..], b"\n"].concat()).unwrap(),
+        ];
+        for fate in fates {
+            let fs = disk();
+            let mut log = open(&fs);
+            log.add(&vote(0)).unwrap();
+            let path = path(FOLDER.into(), "anna");
+            fate(&fs, &path);
+            let before = fs.files();
+            for error in [log.add(&vote(1)).unwrap_err(), log.undo().unwrap_err()] {
+                let told = error.told();
+                let wanted = "was changed by another program; start `throstle rate` again";
+                assert!(told.contains(path.as_str()) && told.contains(wanted), "{told}");
+            }
+            assert_eq!((pairs(&log), fs.files()), (vec!["pair 0"], before));
+        }
+    }
+
+    #[test]
+    fn after_a_full_disk_the_next_vote_replaces_what_was_written_of_the_last_one() {
+        let disk = disk();
+        let faults = Arc::new(FaultFs::new(Arc::new(disk.clone())));
+        let mut log = Log::open(faults.clone(), FOLDER.into(), "pairs", "anna").unwrap();
+        log.add(&vote(0)).unwrap();
+        for bytes in [0, 1, 20] {
+            faults.set(vec![Fault::Space { bytes, error: ENOSPC }]);
+            log.add(&vote(1)).unwrap_err();
+            log.undo().unwrap_err();
+        }
+        faults.set(Vec::new());
+        assert_eq!(pairs(&log), ["pair 0"]);
+        log.add(&vote(2)).unwrap();
+        log.add(&vote(3)).unwrap();
+        assert_eq!(pairs(&open(&disk.crash())), ["pair 0", "pair 2", "pair 3"]);
+    }
+
     #[test]
     fn two_programs_cannot_rate_under_one_name() {
         let fs = disk();
         let first = open(&fs);
-        let error = Log::open(&fs, FOLDER.into(), "pairs", "anna").err().unwrap();
+        let again = Log::open(Arc::new(fs.clone()), FOLDER.into(), "pairs", "anna");
+        let error = again.err().unwrap();
         assert!(error.to_string().contains("in another program"), "{error}");
         drop(first);
         open(&fs);
@@ -181,7 +263,8 @@ mod tests {
     fn the_file_of_another_test_is_not_written_to() {
         let fs = disk();
         drop(open(&fs));
-        let error = Log::open(&fs, FOLDER.into(), "other", "anna").err().unwrap();
+        let other = Log::open(Arc::new(fs.clone()), FOLDER.into(), "other", "anna");
+        let error = other.err().unwrap();
         assert!(error.to_string().contains("votes of `anna` on `pairs`"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use engine::plan::Plan;
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
 use stage_core::catalogue::corpus::CORRECTIONS;
-use stage_core::{Blob, Item, Value};
+use stage_core::{Blob, Item, Reject, Value};
 use stage_speech::corpus::corrections::name;
 
 use super::doubt::{Doubt, MEASURES, doubts};
@@ -123,8 +123,8 @@ pub fn corrections<'p>(project: &'p Project, spec: &StageSpec) -> Result<&'p Sta
     }
 }
 
-/// The clips of a stage, the most doubtful first, and those that were left out since their sound
-/// is not that of segments.
+/// The clips of a stage, the most doubtful first, with those that it quarantined, and the number of
+/// those that were left out since their sound is not that of segments.
 pub fn clips(
     program: &Program,
     project: &Project,
@@ -136,16 +136,20 @@ pub fn clips(
     let mut clips: Vec<Clip> = rows(store, &record, port)?.iter().filter_map(Clip::of).collect();
     let behind = behind(project, spec.id);
     let corrections = corrections(project, spec)?;
-    let wanted: Vec<StageId> = behind.iter().copied().chain([corrections.id]).collect();
+    let wanted = behind.iter().copied().chain([corrections.id]).chain(spec.upstream());
+    let wanted: Vec<StageId> = wanted.collect::<BTreeSet<_>>().into_iter().collect();
     let engine = program.engine_for(project, cache, None, false)?;
     let plan = make(program, &engine, project, cache, &wanted)?;
     let all = clips.len();
-    if let Some(record) = last(project, cache, &plan, corrections)? {
-        let segments = rows(store, &record, "output")?;
-        let names: BTreeSet<String> =
-            segments.iter().filter_map(Clip::of).map(|it| it.name).collect();
-        clips.retain(|clip| names.contains(&clip.name));
-    }
+    let segments: Option<BTreeSet<String>> = match last(project, cache, &plan, corrections)? {
+        Some(record) => {
+            let segments = rows(store, &record, "output")?;
+            Some(segments.iter().filter_map(Clip::of).map(|it| it.name).collect())
+        }
+        None => None,
+    };
+    let is_segment = |clip: &Clip| segments.as_ref().is_none_or(|names| names.contains(&clip.name));
+    clips.retain(is_segment);
     if clips.is_empty() && all > 0 {
         let (own, other) = (&spec.name, &corrections.name);
         return Err(CliError::usage(
@@ -154,6 +158,8 @@ pub fn clips(
         ));
     }
     let left_out = all - clips.len();
+    let arriving = arriving(project, cache, &plan, store, spec)?;
+    clips.extend(quarantined(spec, &record, arriving.iter().filter(|clip| is_segment(clip))));
     for id in behind {
         let stage = project.pipeline.stage(id);
         if let Some(record) = last(project, cache, &plan, stage)? {
@@ -170,6 +176,45 @@ pub fn clips(
     Ok((clips, left_out))
 }
 
+/// The clips that arrive at a stage, once for each of its inputs.
+fn arriving(
+    project: &Project,
+    cache: &Cache,
+    plan: &Plan,
+    store: &Store,
+    spec: &StageSpec,
+) -> Result<Vec<Clip>, CliError> {
+    let mut clips = Vec::new();
+    for id in spec.upstream() {
+        let Some(record) = last(project, cache, plan, project.pipeline.stage(id))? else {
+            continue;
+        };
+        for port in record.outputs.keys() {
+            clips.extend(rows(store, &record, port)?.iter().filter_map(Clip::of));
+        }
+    }
+    Ok(clips)
+}
+
+/// The clips that a stage quarantines, as they arrive there.
+fn quarantined<'c>(
+    stage: &StageSpec,
+    record: &StageRecord,
+    arriving: impl Iterator<Item = &'c Clip>,
+) -> Vec<Clip> {
+    let mut rejects: HashMap<&str, &Reject> =
+        record.rejects.iter().map(|(id, reject)| (&**id, reject)).collect();
+    let with_verdict = |clip: &Clip| {
+        let reject = rejects.remove(&*clip.id)?;
+        Some(Clip { verdict: Some(verdict(stage, reject)), ..clip.clone() })
+    };
+    arriving.filter_map(with_verdict).collect()
+}
+
+fn verdict(stage: &StageSpec, reject: &Reject) -> String {
+    format!("{}: {}", stage.name, reject.reason)
+}
+
 /// Adds what a later stage says of clips: measures, and reasons to quarantine them.
 fn judge(
     clips: &mut [Clip],
@@ -181,8 +226,7 @@ fn judge(
         clips.iter().enumerate().map(|(at, clip)| (clip.id.clone(), at)).collect();
     for (id, reject) in &record.rejects {
         if let Some(at) = places.get(id) {
-            let told = || format!("{}: {}", stage.name, reject.reason);
-            clips[*at].verdict.get_or_insert_with(told);
+            clips[*at].verdict.get_or_insert_with(|| verdict(stage, reject));
         }
     }
     let Some(port) = stage.kind.outputs.first() else { return Ok(()) };

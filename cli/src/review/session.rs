@@ -69,6 +69,10 @@ pub struct Session {
     sounds: Sounds,
     path: Utf8PathBuf,
     table: Table,
+    /// The bytes that were last read or written; None if there is no file.
+    disk: Option<Vec<u8>>,
+    /// The bytes of a write that failed. They may be on the disk nevertheless.
+    failed: Option<Vec<u8>>,
     parts: BTreeMap<String, Part>,
     rows: Vec<Row>,
     undo: Vec<Before>,
@@ -80,8 +84,9 @@ impl Session {
     /// If the table cannot be read or its lines undo each other.
     pub fn open(clips: Vec<Clip>, sounds: Sounds, path: Utf8PathBuf) -> Result<Session, Refusal> {
         let (table, parts, rows) = Default::default();
-        let undo = Vec::new();
-        let mut session = Session { clips, sounds, path, table, parts, rows, undo };
+        let (disk, failed, undo) = (None, None, Vec::new());
+        let mut session = Session { clips, sounds, path, table, disk, failed, parts, rows, undo };
+        session.disk = session.bytes()?;
         session.table = session.read()?;
         let (parts, rows) = session.seen(&session.table.clone())?;
         (session.parts, session.rows) = (parts, rows);
@@ -122,8 +127,7 @@ impl Session {
             Wish::Split { key, at } => self.split(&key, at)?,
             Wish::Join { key } => self.join(&key)?,
         };
-        // Others may have changed the table.
-        let mut table = self.read()?;
+        let mut table = self.table.clone();
         let change = |(id, correction): (String, Option<Correction>)| {
             let before = match correction {
                 Some(correction) => table.set(&id, correction),
@@ -141,7 +145,7 @@ impl Session {
         let Some(before) = self.undo.last().cloned() else {
             return Err(Refusal::new(422, "there is nothing to undo"));
         };
-        let mut table = self.read()?;
+        let mut table = self.table.clone();
         for (name, line) in before {
             table.put(&name, line);
         }
@@ -223,26 +227,50 @@ impl Session {
         self.clips[part.begins().0].id_of(&part.name)
     }
 
-    /// The table on the disk; empty if there is none.
+    /// The bytes of the table on the disk; None if there is no file.
+    fn bytes(&self) -> Result<Option<Vec<u8>>, Refusal> {
+        match RealFs.read(&self.path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Refusal::new(500, error.whole())),
+        }
+    }
+
+    /// The table of the bytes that were read; empty if there is no file.
     fn read(&self) -> Result<Table, Refusal> {
-        let bytes = match RealFs.read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Refusal::new(500, error.whole())),
-        };
-        Table::read(&bytes).map_err(|why| Refusal::new(409, format!("`{}`: {why}", self.path)))
+        let bytes = self.disk.as_deref().unwrap_or_default();
+        Table::read(bytes).map_err(|why| Refusal::new(409, format!("`{}`: {why}", self.path)))
     }
 
     /// Writes the table, and then takes it over.
     fn save(&mut self, table: Table) -> Result<Changed, Refusal> {
         let (parts, rows) = self.seen(&table)?;
         let bytes = table.write().map_err(|why| Refusal::new(500, why))?;
-        let written = RealFs.write_named(&self.path, &bytes);
-        written
-            .map_err(|error| Refusal::new(500, format!("nothing was saved: {}", error.whole())))?;
+        self.write(bytes)?;
         let changed = difference(&self.rows, &rows);
         (self.table, self.parts, self.rows) = (table, parts, rows);
         Ok(Changed { corrections: self.corrections(), ..changed })
+    }
+
+    /// Replaces the table on the disk, unless another program has changed it.
+    fn write(&mut self, bytes: Vec<u8>) -> Result<(), Refusal> {
+        let disk = self.bytes()?;
+        let is_own = disk == self.disk || (disk.is_some() && disk == self.failed);
+        if !is_own {
+            let reason = format!(
+                "nothing was saved: `{}` was changed by another program; start `throstle review` \
+                 again",
+                self.path
+            );
+            return Err(Refusal::new(409, reason));
+        }
+        self.disk = disk;
+        if let Err(error) = RealFs.write_named(&self.path, &bytes) {
+            self.failed = Some(bytes);
+            return Err(Refusal::new(500, format!("nothing was saved: {}", error.whole())));
+        }
+        (self.disk, self.failed) = (Some(bytes), None);
+        Ok(())
     }
 
     /// What the page shows with a table.

@@ -44,6 +44,9 @@ pub struct ShardState {
     /// The reason for a failure, or why its job waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The file with the output of its jobs, if there is output and no job has begun to work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -95,8 +98,12 @@ pub fn batches(
         if batch.pipeline != pipeline || !is_wanted(&batch) {
             continue;
         }
-        let shards = (0..batch.shards).map(|shard| read_shard(remote, &id, &batch, shard));
-        let shards = shards.collect::<Result<_, _>>()?;
+        let read = |shard| -> Result<ShardState, Trouble> {
+            let mut state = read_shard(remote, &id, &batch, shard)?;
+            state.add_output(cache, &id, batch.is_closed && remote.is_some());
+            Ok(state)
+        };
+        let shards = (0..batch.shards).map(read).collect::<Result<_, _>>()?;
         let OwnBatch { stage, executor, run, begun, is_closed: closed, .. } = batch;
         states.push(BatchState { batch: id, stage, executor, run, begun, closed, shards });
     }
@@ -110,8 +117,8 @@ fn read_shard(
     shard: u32,
 ) -> Result<ShardState, Trouble> {
     let attempts = Vec::new();
-    let mut state =
-        ShardState { part: shard + 1, state: State::Pending, attempts, job: None, why: None };
+    let (part, state) = (shard + 1, State::Pending);
+    let mut state = ShardState { part, state, attempts, job: None, why: None, output: None };
     let Some(remote) = remote else { return Ok(state) };
     let look_up = |name: Name| remote.look_up(&name.of(id));
     for number in 0.. {
@@ -179,6 +186,22 @@ pub fn add_schedulers(
 }
 
 impl ShardState {
+    /// Jobs may end before they begin to work, for example if their command does not start the
+    /// worker: only their output tells about them.
+    fn add_output(&mut self, cache: &Cache, batch: &Digest, has_ended: bool) {
+        if !self.attempts.is_empty() {
+            return;
+        }
+        let file = output(cache.dir(), batch, self.part);
+        if cache.fs().metadata(&file).is_ok_and(|found| found.is_file() && found.size > 0) {
+            self.output = Some(file.into_string());
+            if has_ended && self.state == State::Pending {
+                self.state = State::Failed;
+                self.why = Some("no job began to work".to_owned());
+            }
+        }
+    }
+
     /// A job that the scheduler does not know has ended, or was lost: the next run starts another.
     fn add(&mut self, listed: Option<&Listed>) {
         if matches!(self.state, State::Done | State::Failed) {
@@ -204,12 +227,17 @@ pub fn folder(cache: &Utf8Path, batch: &Digest) -> Utf8PathBuf {
     cache.join("jobs").join(batch.short())
 }
 
+/// The file with the output of the jobs of a part, counted from 1.
+pub fn output(cache: &Utf8Path, batch: &Digest, part: u32) -> Utf8PathBuf {
+    folder(cache, batch).join(format!("{}.log", part - 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn shard(state: State) -> ShardState {
-        ShardState { part: 1, state, attempts: Vec::new(), job: None, why: None }
+        ShardState { part: 1, state, attempts: Vec::new(), job: None, why: None, output: None }
     }
 
     fn listed(seen: Seen) -> Listed {

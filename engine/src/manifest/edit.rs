@@ -1,7 +1,6 @@
 //! Writes values of parameters into the text of a manifest. Everything else stays as it is:
 //! comments, the order, and the spaces.
 
-use std::fmt::Write;
 use std::ops::Range;
 
 use stage_core::ParameterValue;
@@ -16,7 +15,7 @@ pub fn set(text: &str, stage: &str, values: &[(&str, ParameterValue)]) -> Option
     let root = parse::document(text, &mut Collector::default())?;
     let table = inner(inner(&root, "stage")?, stage)?;
     let mut changes: Vec<(Range<usize>, String)> = Vec::new();
-    let mut added = String::new();
+    let mut added = Vec::new();
     for (name, value) in values {
         let written = match value {
             ParameterValue::Absent => None,
@@ -28,14 +27,16 @@ pub fn set(text: &str, stage: &str, values: &[(&str, ParameterValue)]) -> Option
             }
             (Some(entry), None) => changes.push((line(text, entry.key.span.start), String::new())),
             (None, Some(written)) => {
-                let _ = writeln!(added, "{name} = {written}");
+                added.push(format!("{name} = {written}"));
             }
             (None, None) => {}
         }
     }
     if !added.is_empty() {
         let at = line(text, table.get("use")?.key.span.start).end;
-        let break_before = if text[..at].ends_with('\n') { "" } else { "\n" };
+        let ending = ending(&text[..at]);
+        let break_before = if text[..at].ends_with('\n') { "" } else { ending };
+        let added: String = added.iter().map(|line| format!("{line}{ending}")).collect();
         changes.push((at..at, format!("{break_before}{added}")));
     }
     changes.sort_by_key(|(range, _)| range.start);
@@ -63,6 +64,14 @@ fn line(text: &str, at: usize) -> Range<usize> {
     let start = text[..at].rfind('\n').map_or(0, |before| before + 1);
     let end = text[at..].find('\n').map_or(text.len(), |end| at + end + 1);
     start..end
+}
+
+/// The end of the last whole line.
+fn ending(text: &str) -> &'static str {
+    match text.rfind('\n') {
+        Some(end) if text[..end].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
 }
 
 /// A value as it is written in a manifest.
@@ -121,6 +130,15 @@ mod tests {
         let expected = TEXT.replace("rank=8\n", "");
         let expected = expected.replacen("# what it is\n", &format!("# what it is\n{added}"), 1);
         assert_eq!(new, expected);
+    }
+
+    #[test]
+    fn lines_of_windows_stay_lines_of_windows() {
+        let values = [("rank", Integer(16)), ("note", Text("x".into())), ("rate", Absent)];
+        let expected = set(TEXT, "a", &values).unwrap().replace('\n', "\r\n");
+        assert_eq!(set(&TEXT.replace('\n', "\r\n"), "a", &values).unwrap(), expected);
+        let last = set("[stage.a]\r\nuse = \"x\"", "a", &[("rank", Integer(1))]).unwrap();
+        assert_eq!(last, "[stage.a]\r\nuse = \"x\"\r\nrank = 1\r\n");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn resolve(
     let sweeps = sweep::apply(manifest.sweeps, &mut drafts, &stages, &checks, problems);
     let asset_names: BTreeSet<String> = asset_spans.keys().cloned().collect();
     find_references(&mut drafts, &stages, &asset_names, problems);
-    warn_unused(&drafts, &asset_spans, problems);
+    warn_unused(&drafts, sweep::scored(&sweeps), &asset_spans, problems);
     let order = order(&mut drafts, problems);
     let alternatives = Alternatives { drafts: &drafts, catalogue };
     order.removed.iter().for_each(|removed| alternatives.check_removed(removed, problems));
@@ -167,10 +167,11 @@ fn find_references(
 
 fn warn_unused(
     drafts: &[Option<Draft>],
+    scored: BTreeSet<usize>,
     assets: &BTreeMap<String, Span>,
     problems: &mut Collector,
 ) {
-    let mut read = BTreeSet::new();
+    let mut read = scored;
     let mut used = BTreeSet::new();
     for (target, _) in drafts.iter().flatten().flat_map(|draft| draft.inputs.values().flatten()) {
         match target {

@@ -19,7 +19,7 @@ use super::written::{WrittenSweep, unknown_key};
 use crate::pipeline::Trial;
 use crate::sweep::space::{self, Draw, MOST_AXES, Range, Scale};
 
-pub use self::rungs::{BETTER, Drafted, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, finish};
+pub use self::rungs::{BETTER, Drafted, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, finish, scored};
 
 const RANGE_KEYS: &[&str] = &["from", "to", "scale"];
 pub const SCALES: &[&str] = &["linear", "log"];

@@ -16,6 +16,7 @@ use super::item_stage::ItemStage;
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::program_check::ProgramCheck;
 use super::schedule::{InFlight, Schedule};
+use super::settle::TIMED_OUT;
 use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::history;
@@ -436,8 +437,10 @@ impl Schedule<'_> {
         self.keep_excess(id, aside.concat())?;
         let first = aside.iter().copied().flatten().next();
         let error = too_many(limit, (bad, total), first);
-        // Items that failed without a verdict may succeed the next time.
-        let is_verdict = aside.iter().skip(1).all(|failures| failures.is_empty());
+        // Items that failed without a verdict may succeed the next time, except in a trial that
+        // exceeds its own time limit.
+        let failures = aside.iter().skip(1).copied().flatten();
+        let is_verdict = failures.map(|(_, failure)| &failure.code).all(|code| code == TIMED_OUT);
         if !is_verdict || !self.trial_fails(id, &error)? {
             self.fail(id, &error)?;
         }

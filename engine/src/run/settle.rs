@@ -20,6 +20,8 @@ use crate::plan::items::merged;
 use crate::record::{ITEM, ItemRecord, encode};
 use crate::tables::close_bucket;
 
+/// The code of items that exceed the time limit of their stage.
+pub const TIMED_OUT: &str = "timed-out";
 /// The weight of a new time in the running mean.
 const PACE: f64 = 0.1;
 /// The number of times that a batch is halved before its worst item is alone.
@@ -329,7 +331,7 @@ impl Schedule<'_> {
                 self.give_up(id, queued, "out-of-memory", message)?;
             }
             (Failure::Stage(error @ StageError::TimedOut { .. }), _) => {
-                self.give_up(id, queued, "timed-out", error.with_advice())?;
+                self.give_up(id, queued, TIMED_OUT, error.with_advice())?;
             }
             (Failure::Stage(error), _) => {
                 self.give_up(id, queued, "failed", error.to_string())?;
@@ -471,8 +473,10 @@ impl Schedule<'_> {
         self.decide(id, queued.bucket, queued.item.id.clone(), slot)?;
         let Some(stage) = self.board[id].items() else { return Ok(()) };
         let aside = stage.failures.len() + stage.rejects.len();
-        let limit = self.pipeline.stage(id).policy.quarantine;
-        if limit.is_exceeded(aside as u64, stage.total) {
+        let spec = self.pipeline.stage(id);
+        // A trial may be to blame, which is decided when all its items are known.
+        let is_late_trial = reject.code == TIMED_OUT && self.planner.ranking(spec).is_some();
+        if spec.policy.quarantine.is_exceeded(aside as u64, stage.total) && !is_late_trial {
             let aside = [&stage.rejects[..], &stage.failures[..]].concat();
             self.keep_excess(id, aside)?;
             let error = StageError::with_help(

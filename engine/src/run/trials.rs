@@ -22,7 +22,11 @@ impl Schedule<'_> {
     /// a trial must not change from run to run.
     pub fn trial_fails(&mut self, id: StageId, error: &StageError) -> Result<bool, EngineError> {
         let spec = self.pipeline.stage(id);
-        let StageError::Failed { message, .. } = error else { return Ok(false) };
+        let message = match error {
+            StageError::Failed { message, .. } => message.clone(),
+            StageError::TimedOut { .. } => error.with_advice(),
+            _ => return Ok(false),
+        };
         if self.planner.ranking(spec).is_none() || self.options.probe.is_some() {
             return Ok(false);
         }

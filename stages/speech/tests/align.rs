@@ -1,6 +1,6 @@
 //! Alignment with a recogniser that is nearly always right: 0.9 on the letter in the middle frames of
 //! each true letter, else on the blank, and now and then on a wrong letter.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 

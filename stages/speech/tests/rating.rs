@@ -295,6 +295,18 @@ fn who_always_takes_the_left_side_is_found_and_does_not_count() {
 }
 
 #[test]
+fn votes_of_raters_who_are_all_left_out_are_told_and_not_missing() {
+    let mut test = Test::new(&["-1", "0", "1"], 20);
+    test.listen("lefty", Listener::AlwaysLeft, 1, 2);
+    let report = test.report();
+    assert!(out(&report, "lefty").is_some());
+    assert_eq!(report["votes"], 0);
+    let told = report["summary"].as_str().unwrap();
+    let wanted = "no votes count: all 20 are of careless or one-sided raters: about ";
+    assert!(told.starts_with(wanted), "{told}");
+}
+
+#[test]
 fn one_rater_is_named_as_one() {
     let mut test = Test::new(&["-1", "1"], 20);
     test.listen("anna", Listener::Careful, 1, 3);

@@ -1,16 +1,25 @@
 //! Models of `hf://`, which the program `hf` fetches. A script takes its place.
 
-use std::process::Output;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
-use throstle_tests::{Project, RanProgram, command, voice};
+use nix::sys::signal::Signal;
+use throstle_tests::{Project, RanProgram, Running, command, voice};
 
 const FIRST: &str = "1111111111111111111111111111111111111111";
 const SECOND: &str = "2222222222222222222222222222222222222222";
 
-/// Takes the place of `hf`: the commit of `main` is in the file `main`, a file `broken` makes it fail.
+/// Takes the place of `hf`: the commit of `main` is in the file `main`, a file `broken` makes it fail,
+/// and with a file `slow` it downloads for ever, with a child of its own.
 const FAKE: &str = r#"#!/bin/sh
 echo "$@" >> "$FAKE_HUB/calls"
 test ! -e "$FAKE_HUB/broken" || { echo "the network is down" >&2; exit 1; }
+if test -e "$FAKE_HUB/slow"; then
+    sleep 600 &
+    echo "$$ $!" > "$FAKE_HUB/processes.new"
+    mv "$FAKE_HUB/processes.new" "$FAKE_HUB/processes"
+    wait
+fi
 revision=${3#--revision=}
 test "$revision" != main || revision=$(cat "$FAKE_HUB/main")
 folder=$FAKE_HUB/snapshots/$revision
@@ -32,10 +41,48 @@ fn project(path: &str) -> Project {
     project
 }
 
-fn throstle(project: &Project, arguments: &[&str]) -> Output {
+fn prepared(project: &Project, arguments: &[&str]) -> Command {
     let path = format!("{}:{}", project.file("bin").display(), std::env::var("PATH").unwrap());
     let mut command = command("small_world", project.path(), arguments);
-    command.env("PATH", path).env("FAKE_HUB", project.file("hub")).output().unwrap()
+    command.env("PATH", path).env("FAKE_HUB", project.file("hub"));
+    command
+}
+
+fn throstle(project: &Project, arguments: &[&str]) -> Output {
+    prepared(project, arguments).output().unwrap()
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it takes too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// True while a process exists that is not dead and waiting for its parent.
+fn is_alive(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Waits until `hf` and its child are gone, and lets the next download end.
+fn assert_ended(project: &Project) {
+    let processes = project.text("hub/processes");
+    wait_until(|| !processes.split_whitespace().any(is_alive));
+    project.remove("hub/slow");
+    project.remove("hub/processes");
+    assert_eq!(run(project).code, Some(0), "the next run downloads the model");
+}
+
+/// A project with a slow `hf`, and a command in it that has begun to download.
+fn downloading(arguments: &[&str]) -> (Project, Running) {
+    let project = project("hf://some/model");
+    project.write("hub/slow", "");
+    let running = Running::start(prepared(&project, arguments));
+    let file = project.file("hub/processes");
+    wait_until(|| file.exists());
+    (project, running)
 }
 
 fn run(project: &Project) -> RanProgram {
@@ -117,4 +164,43 @@ fn a_name_that_is_none_is_a_mistake_in_the_manifest() {
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     assert!(told(&output).contains("hf://OWNER/NAME@REVISION"), "{}", told(&output));
     assert_eq!(calls(&project), [""; 0]);
+}
+
+#[test]
+fn a_signal_ends_a_download_with_all_its_processes_and_the_next_run_resumes() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let (project, running) = downloading(&["run", ".", "--json"]);
+        running.send(signal);
+        let ran = running.ended();
+        assert_eq!((ran.code, &ran.last()["status"]), (Some(75), &"paused".into()), "{signal}");
+        let why = ran.all("stopping")[0]["why"].as_str().unwrap().to_owned();
+        assert!(why.contains("the next run resumes it"), "{why}");
+        assert_ended(&project);
+    }
+}
+
+#[test]
+fn a_time_limit_ends_a_download() {
+    let (project, running) = downloading(&["run", ".", "--json", "--stop-after", "4s"]);
+    let ran = running.ended();
+    assert_eq!((ran.code, &ran.last()["status"]), (Some(75), &"paused".into()), "{}", ran.errors);
+    assert_ended(&project);
+}
+
+#[test]
+fn a_download_does_not_outlive_a_killed_run() {
+    let (project, running) = downloading(&["run", ".", "--json"]);
+    running.send(Signal::SIGKILL);
+    assert_eq!(running.ended().code, None);
+    assert_ended(&project);
+}
+
+#[test]
+fn a_signal_ends_the_download_of_a_submission() {
+    let (project, running) = downloading(&["submit", "."]);
+    running.send(Signal::SIGTERM);
+    let ran = running.ended();
+    assert_eq!(ran.code, Some(75), "{}", ran.errors);
+    assert!(ran.errors.contains("the next `throstle submit` resumes it"), "{}", ran.errors);
+    assert_ended(&project);
 }

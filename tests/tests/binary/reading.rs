@@ -108,6 +108,8 @@ fn nothing_that_a_person_names_is_written_into_a_cache() {
         &["items", "words", "--format", "webdataset", "--to", ".throstle/set"],
         &["graph", "-o", ".throstle/objects/graph"],
         &["report", "-o", ".throstle/report.html"],
+        &["init", ".throstle/new"],
+        &["new-stage", "room-tone", "--to", ".throstle/stage"],
     ] {
         let output = project.output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -116,6 +118,31 @@ fn nothing_that_a_person_names_is_written_into_a_cache() {
     }
     assert!(project.read(".throstle/ledger.redb") == before);
     assert!(!project.file(".throstle/set").exists());
+}
+
+#[test]
+fn no_output_overwrites_the_manifest_or_what_it_reads() {
+    let project = done();
+    let read = |path: &str| project.read(path);
+    let before = [read("pipeline.toml"), read("data/metadata.csv"), read("data/wavs/a.wav")];
+    std::os::unix::fs::symlink("data", project.file("link")).unwrap();
+    for file in ["pipeline.toml", "data/metadata.csv", "data/wavs/a.wav", "link/wavs/a.wav"] {
+        for arguments in [
+            &["cat", "words", "b", "words", "-o", file][..],
+            &["items", "words", "-o", file],
+            &["graph", "-o", file],
+            &["report", "-o", file],
+        ] {
+            let output = project.output(arguments);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert!(said.contains("belongs to the pipeline"), "{said}");
+        }
+    }
+    let after = [read("pipeline.toml"), read("data/metadata.csv"), read("data/wavs/a.wav")];
+    assert!(before == after);
+    project.printed(&["items", "words", "-o", "list.txt"]);
+    project.printed(&["items", "words", "-o", "list.txt"]);
 }
 
 #[test]

@@ -118,3 +118,19 @@ fn logs_of_jobs_come_from_the_remote_with_their_part_attempt_and_node() {
     assert_eq!(parts, [1, 2, 3]);
     assert_eq!(printed(&place, &slurm, &["log", "99", "--jobs"]), "no jobs yet\n");
 }
+
+#[test]
+fn jobs_that_end_before_they_begin_to_work_are_shown_with_their_output() {
+    let place = Place::new("echo bad luck; exit 3");
+    assert_eq!(place.run().code, Some(1));
+    let list = place.project.printed(&["log", "--jobs"]);
+    let words = list.lines().find(|line| line.contains("words")).unwrap();
+    assert!(words.contains("1 of 3") && words.contains("failed"), "{list}");
+    let text = place.project.printed(&["log", "--stage", "words"]);
+    assert!(text.contains("words, part 1 of 3, no job began to work (failed)"), "{text}");
+    assert!(text.contains("\nbad luck"), "{text}");
+    let lines = place.project.printed(&["log", "--stage", "words", "--json"]);
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert!(first["output"].as_str().unwrap().contains("bad luck"), "{first}");
+    assert_eq!((&first["job"]["part"], &first["job"]["state"]), (&1.into(), &"failed".into()));
+}

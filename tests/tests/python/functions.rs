@@ -263,3 +263,30 @@ fn the_interpreter_of_an_active_environment_is_used() {
     assert_eq!(RanProgram::of(command.output().unwrap()).executed()["measured"], 1);
     assert_eq!(values(&project, "measured", "t")[0].1, json!("active_.py"));
 }
+
+#[test]
+fn a_trial_that_exceeds_its_time_limit_ranks_last() {
+    let script = "import time\n\
+        def quick(item):\n    return {'n': 1}\n\
+        def slow(item):\n    time.sleep(600)\n\
+        def good(item):\n    return {'n': 2}\n\
+        def score(item):\n    return {'v': item['n']}\n";
+    let more = "function = \"quick\"\nfields = []\noutputs = { n = \"number\" }\ntimeout = \"1s\"\n\n\
+        [stage.scored]\nuse = \"python\"\ninput = \"measured\"\nscript = \"measure.py\"\n\
+        function = \"score\"\nfields = [\"n\"]\noutputs = { v = \"number\" }\n\n\
+        [sweep.kinds]\nstage = \"measured\"\nover = { function = [\"quick\", \"slow\", \"good\"] }\n\
+        draw = \"grid\"\nof = \"scored\"\nscore = \"mean(v)\"\nbetter = \"higher\"";
+    let project = project(&["a"], script, more);
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{:?}", ran.all("stage-failed"));
+    let compared = project.printed(&["compare", "kinds", "--format", "json"]);
+    let compared: serde_json::Value = serde_json::from_str(&compared).unwrap();
+    let state = |kind: &str| {
+        let mut rows = compared["rows"].as_array().unwrap().iter();
+        let row = rows.find(|row| row.to_string().contains(&format!("\"{kind}\"")));
+        row.unwrap_or_else(|| panic!("{compared}"))["state"].clone()
+    };
+    assert_eq!((state("good"), state("slow")), ("winner".into(), "failed".into()), "{compared}");
+    project.run().assert_nothing_done();
+    assert!(!project.printed(&["check"]).contains("nothing reads stage `scored`"));
+}

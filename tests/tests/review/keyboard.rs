@@ -202,10 +202,9 @@ fn a_new_review_shows_the_parts_and_nothing_to_correct_twice() {
     let server = Server::start(&project);
     let rows = server.rows();
     for part in &parts {
-        // A part may have no word, or be cut in one.
+        // A part may have no word, or be cut in one: then `aligned` quarantines it.
         let is_there = rows.iter().any(|row| row["id"] == part["id"] && row["is_new"] == false);
-        let aside = project.printed(&["items", "aligned", "--quarantined", "--format", "jsonl"]);
-        assert!(is_there || aside.contains(part["id"].as_str().unwrap()), "{part}");
+        assert!(is_there, "{part}");
     }
     assert_eq!(server.json("/clips")["corrections"], 1);
 }

@@ -150,20 +150,73 @@ fn the_tables_of_two_people_are_merged_by_lines() {
 }
 
 #[test]
-fn lines_that_others_add_during_a_review_stay() {
+fn a_table_that_another_program_changed_is_not_overwritten() {
     let project = spoken();
     let server = Server::start(&project);
     let clips = in_order(&server);
-    let other = format!("{},drop,,,\n", clips[6]["id"].as_str().unwrap());
-    project.write("corrections.csv", format!("{EMPTY}{other}"));
     server.drop_clip(&clips[2]);
+    let own = project.text("corrections.csv");
+    let drop_clip = json!({"action": "drop", "key": clips[1]["key"]});
+    let refused = |wish: &Value| {
+        let told = server.refused(wish);
+        assert!(told.contains("corrections.csv` was changed by another program"), "{told}");
+        assert!(told.contains("start `throstle review` again"), "{told}");
+    };
+    let other = format!("{own}{},drop,,,\n", clips[6]["id"].as_str().unwrap());
+    for changed in [other.as_str(), "<<<<<<< HEAD\n", ""] {
+        project.write("corrections.csv", changed);
+        refused(&drop_clip);
+        refused(&json!({"action": "undo"}));
+        assert_eq!(project.text("corrections.csv"), changed);
+    }
+    project.remove("corrections.csv");
+    refused(&drop_clip);
+    // The table as this review wrote it.
+    project.write("corrections.csv", &own);
+    server.drop_clip(&clips[1]);
     assert_eq!(lines(&project).len(), 2);
-    assert!(project.text("corrections.csv").contains(&other));
-    // A conflict is not written over.
-    project.write("corrections.csv", format!("{EMPTY}<<<<<<< HEAD\n{other}"));
-    let told = server.refused(&json!({"action": "drop", "key": clips[1]["key"]}));
-    assert!(told.contains("conflict mark of git"), "{told}");
-    assert!(project.text("corrections.csv").contains("<<<<<<<"));
+    drop(server);
+    // A new review has the lines of both.
+    project.write("corrections.csv", &other);
+    let server = Server::start(&project);
+    server.drop_clip(&in_order(&server)[1]);
+    assert_eq!(lines(&project).len(), 3);
+}
+
+#[test]
+fn a_second_review_of_a_table_is_refused() {
+    let project = spoken();
+    let server = Server::start(&project);
+    let output = project.output(&["review", "corrected", "--port", "0"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("another `throstle review` writes to"), "{told}");
+    assert!(told.contains("end that review first"), "{told}");
+    // A killed one does not stop the next one.
+    drop(server);
+    let rows = Server::start(&project).rows();
+    assert_eq!(rows.len(), 40);
+}
+
+/// A dropped clip is quarantined by the stage that is reviewed.
+#[test]
+fn clips_that_the_stage_itself_quarantined_are_listed_and_can_be_taken_back() {
+    let project = spoken();
+    let server = Server::start(&project);
+    let clip = in_order(&server).swap_remove(3);
+    let id = clip["id"].as_str().unwrap();
+    server.drop_clip(&clip);
+    drop(server);
+    assert_eq!(ran(&project).quarantined("aligned"), 1);
+    let server = Server::start(&project);
+    let rows = server.rows();
+    assert_eq!(rows.len(), 40);
+    let dropped = row(&rows, id);
+    let verdict = dropped["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("aligned: "), "{verdict}");
+    assert_eq!(dropped["action"], "drop");
+    server.drop_clip(dropped);
+    assert_eq!(project.text("corrections.csv"), EMPTY);
 }
 
 #[test]

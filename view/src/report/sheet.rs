@@ -9,6 +9,7 @@ use engine::pipeline::Pipeline;
 use engine::record::RunRecord;
 use engine::store::{ReadError, Store};
 use engine::trials::{SweepState, trained};
+use engine::units;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Map, Value, json};
 
@@ -53,10 +54,20 @@ impl Shown {
         number.map_or(Shown::Nothing, Shown::Number)
     }
 
-    fn render(&self, of_number: impl Fn(f64) -> String) -> String {
+    /// For people.
+    fn short(&self) -> String {
+        match self {
+            Shown::Text(text) => units::percent(text),
+            Shown::Number(value) => number(*value),
+            Shown::Nothing => String::new(),
+        }
+    }
+
+    /// For other programs.
+    fn whole(&self) -> String {
         match self {
             Shown::Text(text) => text.clone(),
-            Shown::Number(number) => of_number(*number),
+            Shown::Number(number) => number.to_string(),
             Shown::Nothing => String::new(),
         }
     }
@@ -165,8 +176,8 @@ impl Sheet {
         self.columns.push(Column { name: name.to_owned(), is_number });
     }
 
-    fn cells(&self, of_number: fn(f64) -> String) -> impl Iterator<Item = Vec<String>> {
-        self.rows.iter().map(move |row| row.iter().map(|cell| cell.render(of_number)).collect())
+    fn cells(&self, shown: fn(&Shown) -> String) -> impl Iterator<Item = Vec<String>> {
+        self.rows.iter().map(move |row| row.iter().map(shown).collect())
     }
 
     pub fn text(&self, paint: Paint) -> String {
@@ -177,7 +188,7 @@ impl Sheet {
         let headings: Vec<String> = self.columns.iter().map(heading).collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         let mut table = Table::new(&headings);
-        for row in self.cells(number) {
+        for row in self.cells(Shown::short) {
             table.row(row.into_iter().map(|cell| clean(&cell).into_owned()));
         }
         format!("{}{}\n", table.render(paint.columns), clean(&self.told))
@@ -189,7 +200,7 @@ impl Sheet {
         let mut page = line(self.columns.iter().map(|column| cell(&column.name)).collect());
         let rule = |column: &Column| if column.is_number { "---:" } else { "---" }.to_owned();
         page += &line(self.columns.iter().map(rule).collect());
-        for row in self.cells(number) {
+        for row in self.cells(Shown::short) {
             page += &line(row.iter().map(|text| cell(text)).collect());
         }
         page
@@ -199,7 +210,7 @@ impl Sheet {
     pub fn csv(&self) -> String {
         let mut page = String::new();
         let names = self.columns.iter().map(|column| column.name.clone()).collect();
-        let rows = self.cells(|number| number.to_string());
+        let rows = self.cells(Shown::whole);
         for row in std::iter::once::<Vec<String>>(names).chain(rows) {
             let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
                 true => format!("\"{}\"", cell.replace('"', "\"\"")),
@@ -273,7 +284,7 @@ impl Sheet {
         let mut table = PageTable::new(self.title.clone(), &headings);
         for row in &self.rows {
             table.row(row.iter().map(|cell| match cell {
-                Shown::Text(shown) => Cell::text(text(shown)),
+                Shown::Text(shown) => Cell::text(text(&units::percent(shown))),
                 Shown::Number(value) => Cell::number(number(*value), *value),
                 Shown::Nothing => Cell::empty(),
             }));

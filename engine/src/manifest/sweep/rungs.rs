@@ -1,6 +1,6 @@
 //! The rungs of a sweep, its score, and the stages that wait for scores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stage_core::course::UNTIL;
 use stage_core::expression::{self, Form, Whole};
@@ -39,6 +39,11 @@ pub struct Drafted {
     of: usize,
     span: Span,
     score_span: Span,
+}
+
+/// The stages that scores are read from.
+pub fn scored(sweeps: &[Drafted]) -> BTreeSet<usize> {
+    sweeps.iter().map(|sweep| sweep.of).collect()
 }
 
 /// Rungs, score and repeats of a sweep with these trials; adds the axis of its rungs to the stage.

@@ -109,8 +109,11 @@ keys. One value is the only output; the values of a tuple, and those of a vector
 are named in their order in `returns`; a dictionary has the names of the outputs.
 
 Items are computed one by one, and the optimiser of graphs is off, so a result depends neither on
-other items nor on their order. An exception in the module quarantines the item with the last line of
-its message, as do values that are not finite. What the module prints is log.",
+other items nor on their order. A module that changes itself while it runs, such as one that counts
+its calls, breaks this rule, and its results are not reproducible.
+
+An output replaces a field of the same name. An exception in the module quarantines the item with the
+last line of its message, as do values that are not finite. What the module prints is log.",
     place: Place::Worker,
     verdicts: Verdicts::OfProgram { parameter: "on_failure", unless: "reject-all" },
     inputs: &[

@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn vote(pair: usize, preferred: Preferred, repeat: bool) -> Heard {
-        let left = Some(pair % 2 == 0);
+        let left = Some(pair.is_multiple_of(2));
         Heard { rater: "anna".into(), pair, preferred, left, repeat }
     }
 

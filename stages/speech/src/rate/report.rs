@@ -93,9 +93,10 @@ impl Report {
         let first = self.voices.first().map(|voice| voice.id.as_str()).unwrap_or_default();
         match (self.votes, self.decided, self.more) {
             (0, _, Some(more)) => {
-                format!("no votes yet: about {more} pairs show a preference of 70 %")
+                let none = self.without_votes();
+                format!("{none}: about {more} pairs show a preference of 70 %")
             }
-            (0, ..) => "no votes yet".to_owned(),
+            (0, ..) => self.without_votes(),
             (_, true, _) => format!("`{first}` is preferred"),
             (_, false, Some(1)) => format!("undecided, `{first}` is ahead: about 1 more pair"),
             (_, false, Some(more)) => {
@@ -105,6 +106,16 @@ impl Report {
                 "undecided: more than 1,000 further pairs needed; the voices may be equal"
                     .to_owned()
             }
+        }
+    }
+
+    /// The reason why no vote counts.
+    fn without_votes(&self) -> String {
+        let out = self.raters.iter().filter(|rater| rater.out.is_some());
+        match out.map(|rater| rater.votes).sum::<usize>() {
+            0 => "no votes yet".to_owned(),
+            1 => "no votes count: the only one is of a careless or one-sided rater".to_owned(),
+            all => format!("no votes count: all {all} are of careless or one-sided raters"),
         }
     }
 }

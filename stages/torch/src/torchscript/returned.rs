@@ -195,7 +195,7 @@ pub fn vector(name: &str, value: &IValue) -> Result<Vec<f32>, Unfit> {
     match value {
         IValue::Tensor(tensor)
             if tensor.size().iter().filter(|size| **size != 1).count() <= 1
-                && tensor.numel() > 0
+                && tensor.numel() > 1
                 && is_real(tensor) =>
         {
             finite(name, Vec::<f32>::try_from(plain(tensor, Kind::Float)?)?)
