@@ -20,7 +20,7 @@ use super::crew::{Crew, Inputs, Sent, objects};
 use super::queue::Queued;
 use super::schedule::{InFlight, Schedule};
 use crate::engine::{Engine, EngineError};
-use crate::executor::batch::{Batch, Upstream, Work, own};
+use crate::executor::batch::{Batch, Upstream, Work, close, own};
 use crate::executor::jobs::{self, Order};
 use crate::executor::split::{Limits, SECONDS, batches, split};
 use crate::executor::state;
@@ -297,6 +297,25 @@ impl Schedule<'_> {
             // A panic of the thread has been reported.
             let _ = crew.join();
         }
+    }
+
+    /// Closes the batches of earlier runs for stages that are done: their results have arrived
+    /// without them, from the remote.
+    pub fn close_batches(&self) -> Result<(), EngineError> {
+        if self.pipeline.executors.is_empty() {
+            return Ok(());
+        }
+        let is_done = |stage: &str| {
+            self.pipeline.find(stage).is_some_and(|spec| {
+                self.board.is(spec.id, State::Done) && self.board[spec.id].known.keyed.is_some()
+            })
+        };
+        let own = own(self.store.cache())?.into_iter();
+        let of_this = own.filter(|(_, batch)| batch.pipeline == self.pipeline.name);
+        for (id, _) in of_this.filter(|(_, it)| !it.is_closed && is_done(&it.stage)) {
+            close(self.store.cache(), &id)?;
+        }
+        Ok(())
     }
 
     fn batch(&self, id: StageId, key: Digest, work: Work) -> Batch {

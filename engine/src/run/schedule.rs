@@ -121,6 +121,7 @@ impl Schedule<'_> {
             }
         }
         self.end_crews();
+        self.close_batches()?;
         self.require_trials()?;
         self.note_devices()?;
         self.end_allowance()?;

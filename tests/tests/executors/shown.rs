@@ -125,12 +125,16 @@ fn jobs_that_end_before_they_begin_to_work_are_shown_with_their_output() {
     assert_eq!(place.run().code, Some(1));
     let list = place.project.printed(&["log", "--jobs"]);
     let words = list.lines().find(|line| line.contains("words")).unwrap();
-    assert!(words.contains("1 of 3") && words.contains("failed"), "{list}");
+    // The run may have ended for the other stage while this one was still waited for.
+    let state = ["failed", "unknown"].into_iter().find(|state| words.contains(state));
+    let state = state.unwrap_or_else(|| panic!("{list}"));
+    assert!(words.contains("1 of 3"), "{list}");
     let text = place.project.printed(&["log", "--stage", "words"]);
-    assert!(text.contains("words, part 1 of 3, no job began to work (failed)"), "{text}");
+    let head = format!("words, part 1 of 3, no job began to work ({state})");
+    assert!(text.contains(&head), "{text}");
     assert!(text.contains("\nbad luck"), "{text}");
     let lines = place.project.printed(&["log", "--stage", "words", "--json"]);
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert!(first["output"].as_str().unwrap().contains("bad luck"), "{first}");
-    assert_eq!((&first["job"]["part"], &first["job"]["state"]), (&1.into(), &"failed".into()));
+    assert_eq!((&first["job"]["part"], &first["job"]["state"]), (&1.into(), &state.into()));
 }

@@ -61,7 +61,8 @@ fn a_submission_is_not_repeated_and_a_run_beside_it_starts_no_job_twice() {
 
 #[test]
 fn a_submitted_run_that_has_to_stop_is_started_again_by_slurm() {
-    let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, &slow()));
+    let slower = slow().replace("0.5", "2");
+    let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, &slower));
     place.project.edit("pipeline.toml", |text| format!("{text}\n[session]\nstop_after = \"1s\"\n"));
     assert_eq!(told(&place, &slurm, "submit")["submitted"], true);
     wait_for_the_end(&place, &slurm);

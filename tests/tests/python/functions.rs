@@ -283,10 +283,11 @@ fn a_trial_that_exceeds_its_time_limit_ranks_last() {
     let compared: serde_json::Value = serde_json::from_str(&compared).unwrap();
     let state = |kind: &str| {
         let mut rows = compared["rows"].as_array().unwrap().iter();
-        let row = rows.find(|row| row.to_string().contains(&format!("\"{kind}\"")));
-        row.unwrap_or_else(|| panic!("{compared}"))["state"].clone()
+        let row = rows.find(|row| row["function"].as_str().unwrap().contains(kind));
+        row.unwrap_or_else(|| panic!("{compared}"))["state"].as_str().unwrap()
     };
-    assert_eq!((state("good"), state("slow")), ("winner".into(), "failed".into()), "{compared}");
+    assert_eq!(state("good"), "winner", "{compared}");
+    assert!(state("slow").starts_with("failed: "), "{compared}");
     project.run().assert_nothing_done();
     assert!(!project.printed(&["check"]).contains("nothing reads stage `scored`"));
 }
