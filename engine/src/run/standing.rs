@@ -2,7 +2,7 @@
 //! asked for.
 //!
 //! The items go through the same job as in a run, with the parameters and artifacts of the
-//! pipeline; before that, they go through the stages that change their texts (see [`super::before`]).
+//! pipeline; before that, they go through the stages that change their texts (module `before`).
 //! Nothing is recorded and nothing is kept: results are handed to the caller, and the cache is only
 //! read.
 
