@@ -41,7 +41,7 @@ test-cloud:
 
 # A stage in a crate of its own, and another one that `throstle new-stage` writes: with the packages of
 # this folder, outside of the workspace, so that both are built as those of others are. Then the tests
-# with its program, and what a registry would be given of the packages that it depends on.
+# with its program.
 OUTSIDE = --offline --target-dir target/outside
 outside:
 	@cargo build --workspace --bin throstle
@@ -53,7 +53,6 @@ outside:
 	done
 	@cargo build --quiet --manifest-path tests/outside/Cargo.toml $(OUTSIDE)
 	@THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" cargo test --workspace --test outside
-	@cargo publish --dry-run --allow-dirty --no-verify -p throstle-cache -p throstle-stage-core
 
 lint:
 	@cargo fmt --all --check
@@ -89,7 +88,9 @@ wheel:
 	@python3 tools/wheel.py target/dist
 
 # The wheel, an archive of both programs, their bill of materials and checksums: target/release-files.
+# First, the packages that stages of others depend on, as a registry would take them.
 release:
+	@cargo publish --dry-run --allow-dirty --no-verify -p throstle-cache -p throstle-stage-core
 	@bash tools/release.sh
 
 # The Python module with numpy, pandas and other packages, which are fetched first; `make python

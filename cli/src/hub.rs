@@ -51,7 +51,7 @@ pub enum Download {
     Stopped,
 }
 
-/// What is known about a model that was fetched once.
+/// A model that was fetched once.
 struct Fetched {
     commit: String,
     folder: Utf8PathBuf,

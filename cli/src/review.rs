@@ -25,7 +25,6 @@ use super::items;
 use super::local::{Local, wait};
 use super::project::{Program, Project};
 use api::Api;
-use lock::Lock;
 use parts::Sounds;
 use session::Session;
 
@@ -42,7 +41,7 @@ pub fn review(
     let (spec, port) = items::output_port(&project, &arguments.stage)?;
     let corrections = clips::corrections(&project, spec)?;
     let path = table(&project, corrections)?;
-    let _lock = Lock::take(&RealFs, &path)?;
+    let _lock = lock::take(&RealFs, &path)?;
     let local = Local::with_token(arguments.port)?;
     let session = open(program, &project, (spec, port), path.clone())?;
     let service: Arc<dyn Service> = Arc::new(Api {

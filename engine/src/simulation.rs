@@ -131,7 +131,7 @@ fn every_mutation_of_the_protocol_is_found() {
 
 /// The length in seconds is `THROSTLE_SOAK`, or an hour.
 #[test]
-#[ignore = "an hour"]
+#[ignore = "an hour: `make soak` runs it"]
 fn soak_hours_of_faults_break_no_promise_of_the_protocol() {
     let length = std::env::var("THROSTLE_SOAK").ok().and_then(|text| text.parse().ok());
     let length = Duration::from_secs(length.unwrap_or(3_600));

@@ -71,7 +71,7 @@ pub(crate) enum Entered {
     Begun(Arc<Share>, u32),
 }
 
-/// What the events of a run say about its end.
+/// The end of a run, from its events.
 #[derive(Default)]
 pub(crate) struct Heard {
     run: Option<u64>,

@@ -93,17 +93,22 @@ impl Folder {
         RealFs.metadata(&self.path(name)).is_ok_and(|about| !about.is_file())
     }
 
-    fn odd_in(&self, folder: &str, found: &mut Vec<String>) -> Result<(), Refusal> {
+    /// The names in a folder, from the root of the remote; none if it does not exist.
+    fn entries(&self, folder: &str) -> Result<Vec<(String, FileKind)>, Refusal> {
         let entries = match RealFs.read_dir(&self.path(folder)) {
-            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
             other => other?,
         };
-        for entry in entries {
-            let name = match folder {
-                "" => entry.name.clone(),
-                folder => format!("{folder}/{}", entry.name),
-            };
-            match entry.kind {
+        let name = |name: String| match folder {
+            "" => name,
+            folder => format!("{folder}/{name}"),
+        };
+        Ok(entries.into_iter().map(|entry| (name(entry.name), entry.kind)).collect())
+    }
+
+    fn odd_in(&self, folder: &str, found: &mut Vec<String>) -> Result<(), Refusal> {
+        for (name, kind) in self.entries(folder)? {
+            match kind {
                 FileKind::Dir if layout::is_folder(&name) => self.odd_in(&name, found)?,
                 FileKind::File => {}
                 FileKind::Symlink if !self.is_odd(&name) => {}
@@ -115,16 +120,8 @@ impl Folder {
     }
 
     fn list_in(&self, folder: &str, found: &mut Vec<Listed>) -> Result<(), Refusal> {
-        let entries = match RealFs.read_dir(&self.path(folder)) {
-            Err(error) if error.is_not_found() => return Ok(()),
-            other => other?,
-        };
-        for entry in entries {
-            let name = match folder {
-                "" => entry.name.clone(),
-                folder => format!("{folder}/{}", entry.name),
-            };
-            match entry.kind {
+        for (name, kind) in self.entries(folder)? {
+            match kind {
                 FileKind::Dir => self.list_in(&name, found)?,
                 FileKind::File => {
                     let Ok(about) = RealFs.symlink_metadata(&self.path(&name)) else { continue };

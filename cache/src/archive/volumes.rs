@@ -4,10 +4,10 @@
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::index::{Index, Volume, volume_path};
-use super::lock::Lock;
+use super::lock;
 use crate::CacheError;
 use crate::entry::{Entry, PACK_MARK};
-use crate::fs::{Fs, FsFile, FsResult, Open};
+use crate::fs::{Fs, FsFile, FsResult, LockFile, Open};
 
 /// The number of bytes that are buffered before a write.
 const CHUNK: usize = 4 << 20;
@@ -23,7 +23,7 @@ pub struct Volumes<'a> {
     /// The index names them.
     belong: bool,
     /// Dropped last.
-    _lock: Lock<'a>,
+    _lock: LockFile<'a>,
 }
 
 struct OpenVolume {
@@ -40,7 +40,7 @@ impl<'a> Volumes<'a> {
     /// In a folder without an index; removes the remains of a dead process.
     pub fn new(fs: &'a dyn Fs, folder: &'a Utf8Path, limit: u64) -> Result<Self, CacheError> {
         fs.create_dir_all(folder)?;
-        let lock = Lock::take(fs, folder)?;
+        let lock = lock::take(fs, folder)?;
         let unusable = |reason| Err(CacheError::Archive { folder: folder.to_owned(), reason });
         if Index::is_there(fs, folder)? {
             return unusable("it has an archive already: name another folder".to_owned());

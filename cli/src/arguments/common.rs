@@ -28,8 +28,8 @@ pub struct Settings {
     /// Can be repeated.
     #[arg(long, value_name = "A.B=C")]
     pub set: Vec<String>,
-    /// The folder that machines share, such as `file:///shared/cache`; overrides `url` in
-    /// `[remote]`. `none`: no remote.
+    /// The remote that machines share, such as `file:///shared/cache` or `s3://bucket/cache`;
+    /// overrides `url` in `[remote]`. `none`: no remote.
     #[arg(long, value_name = "URL", env = "THROSTLE_REMOTE", hide_env_values = true)]
     pub remote: Option<String>,
 }

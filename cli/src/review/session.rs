@@ -273,7 +273,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the page shows with a table.
+    /// The rows and the parts of clips on the page, with a table of corrections applied.
     fn seen(&mut self, table: &Table) -> Result<(BTreeMap<String, Part>, Vec<Row>), Refusal> {
         let parts = self.clips.iter().enumerate().map(|(at, clip)| Part::of(at, clip)).collect();
         let applied: Result<Applied<Part>, Trouble<String>> = apply(table, parts, &mut self.sounds);

@@ -3,7 +3,7 @@
 use cache::fs::{Fs, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// How a process is found again.
+/// Identifies a process after a restart of the engine.
 #[derive(Clone, Debug)]
 pub struct Mark {
     /// It contains the process id.

@@ -39,7 +39,7 @@ pub fn set(text: &str, stage: &str, values: &[(&str, ParameterValue)]) -> Option
         let added: String = added.iter().map(|line| format!("{line}{ending}")).collect();
         changes.push((at..at, format!("{break_before}{added}")));
     }
-    // What is added at the start of a line that goes stays.
+    // An insertion comes before the removal of a line at the same place, and is kept.
     changes.sort_by_key(|(range, _)| (range.start, range.end));
     let mut edited = text.to_owned();
     for (range, new) in changes.into_iter().rev() {

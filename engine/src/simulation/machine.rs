@@ -1,4 +1,4 @@
-//! What runs on a simulated machine: caches on its disk, and remotes over the simulated network.
+//! Simulated machines: a cache on the disk of each, and remotes over the simulated network.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -158,7 +158,7 @@ impl Run {
         Some(Box::new(run))
     }
 
-    /// What was committed is still known.
+    /// Reports a violation if the cache has lost a committed record.
     fn require_memory(&self, world: &World) {
         let mut state = world.state();
         let committed: Vec<Digest> = state.committed.iter().copied().collect();

@@ -122,7 +122,7 @@ fn engine(remote: &Arc<Remote>) -> Engine {
     }
 }
 
-/// What the events of a run say.
+/// Reads the end of a run from its events.
 fn heard(event: Told) -> Heard {
     let mut heard = Heard::default();
     heard.note(&event);
@@ -287,7 +287,7 @@ impl Process {
         Ok(())
     }
 
-    /// What `push = "always"` writes during a run.
+    /// Writes objects and records to the remote during the run, as `push = "always"` does.
     fn push_items(&self, keys: &[Digest], scope: &Digest) -> Result<(), Next> {
         self.remote.scope(scope)?;
         let (mut objects, mut records) = (Vec::new(), Vec::new());

@@ -13,7 +13,12 @@ pub const STYLE: &str = include_str!("page.css");
 pub const SCRIPT: &str = include_str!("page.js");
 
 pub fn render(found: &Found, album: &mut Album) -> String {
-    let content = content(found, album);
+    let title = format!("{}, run {}", found.seen.pipeline.name, found.seen.run.run);
+    frame(&title, &content(found, album))
+}
+
+/// A page that needs no other file.
+pub fn frame(title: &str, content: &Markup) -> String {
     // A script inside a text cannot know a digest of the page around it.
     let nonce = Digest::of(content.0.as_bytes()).to_string();
     let rules = format!(
@@ -28,7 +33,7 @@ pub fn render(found: &Found, album: &mut Album) -> String {
                 meta http-equiv="Content-Security-Policy" content=(rules);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (text(&found.seen.pipeline.name)) ", run " (found.seen.run.run) }
+                title { (text(title)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {

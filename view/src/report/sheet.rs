@@ -4,18 +4,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use cache::Digest;
 use engine::pipeline::Pipeline;
 use engine::record::RunRecord;
 use engine::store::{ReadError, Store};
 use engine::trials::{SweepState, trained};
 use engine::units;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::chart::Curve;
 use super::overlay::{Group, groups};
-use super::page::{SCRIPT, STYLE};
+use super::page::frame;
 use super::runs::Chosen;
 use super::seen::Seen;
 use super::view::table::{Cell, Table as PageTable};
@@ -247,31 +246,7 @@ impl Sheet {
 
     /// One file that needs no network.
     pub fn html(&self) -> String {
-        let content = self.content();
-        // A script inside a text cannot know a digest of the page around it.
-        let nonce = Digest::of(content.0.as_bytes()).to_string();
-        let rules = format!(
-            "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; \
-             base-uri 'none'; form-action 'none'"
-        );
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(rules);
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    title { (text(&self.title)) }
-                    style { (PreEscaped(STYLE)) }
-                }
-                body {
-                    (content)
-                    script nonce=(nonce) { (PreEscaped(SCRIPT)) }
-                }
-            }
-        };
-        page.into_string()
+        frame(&self.title, &self.content())
     }
 
     fn content(&self) -> Markup {
