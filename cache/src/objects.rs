@@ -107,17 +107,21 @@ impl Cache {
 
     /// The checked bytes of an object. A damaged object is reported once and missing from then on.
     pub fn read(&self, digest: &Digest) -> Result<Bytes, CacheError> {
-        let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
-        match place {
-            Place::Pending(Waiting::Bytes(bytes)) => Ok(bytes),
-            Place::Pending(Waiting::File { path, size }) => {
-                self.0.read_waiting(digest, &path, size)
-            }
-            Place::Stored(location) => match self.0.read_stored(digest, location)? {
-                Some(bytes) => Ok(bytes),
-                None => self.0.read_again(digest, location),
-            },
+        self.0.read_at(digest, self.0.locate(digest)?)
+    }
+
+    /// Hands over the checked bytes of several objects with their place in the list, one after the
+    /// other. The index is looked into once for all of them.
+    pub fn read_each(
+        &self,
+        digests: &[Digest],
+        take: &mut dyn FnMut(usize, Result<Bytes, CacheError>),
+    ) -> Result<(), CacheError> {
+        let places = self.0.locate_all(digests)?;
+        for (at, (digest, place)) in digests.iter().zip(places).enumerate() {
+            take(at, self.0.read_at(digest, place));
         }
+        Ok(())
     }
 }
 
@@ -183,6 +187,17 @@ impl Shared {
     fn if_readable(&self, digest: &Digest, found: Option<Location>) -> Option<Location> {
         let found = found.filter(|location| self.short.reaches(location.pack_end()))?;
         (!self.forgotten().contains(digest)).then_some(found)
+    }
+
+    fn read_at(&self, digest: &Digest, place: Option<Place>) -> Result<Bytes, CacheError> {
+        match place.ok_or(CacheError::Missing { digest: *digest })? {
+            Place::Pending(Waiting::Bytes(bytes)) => Ok(bytes),
+            Place::Pending(Waiting::File { path, size }) => self.read_waiting(digest, &path, size),
+            Place::Stored(location) => match self.read_stored(digest, location)? {
+                Some(bytes) => Ok(bytes),
+                None => self.read_again(digest, location),
+            },
+        }
     }
 
     fn read_waiting(

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use cache::fs::{Call, Fault, FaultFs, Fs, MemoryFs, Open, RealFs, RetryFs};
+use cache::fs::{Call, CountingFs, Fault, FaultFs, Fs, MemoryFs, Open, RealFs, RetryFs};
 use cache::{Access, Cache, CacheError, Committed, Digest, LOOSE_SIZE, Link, Materialised, Table};
 use camino::Utf8Path;
 use common::{DIR, open, open_over, reopen};
@@ -19,6 +19,27 @@ fn what_was_put_is_read_before_and_after_the_commit() {
     cache.commit().unwrap();
     assert_eq!(cache.read(&digest).unwrap(), &b"song"[..]);
     assert_eq!(reopen(&fs, cache).read(&digest).unwrap(), &b"song"[..]);
+}
+
+#[test]
+fn many_objects_are_read_with_one_look_into_the_index() {
+    let fs = Arc::new(CountingFs::new(Arc::new(MemoryFs::new())));
+    let cache = Cache::open(DIR.into(), fs.clone(), Access::ReadWrite).unwrap();
+    let mut digests: Vec<Digest> = (0..40u8).map(|n| cache.put(&[n; 9]).unwrap()).collect();
+    cache.commit().unwrap();
+    digests.push(Digest::of(b"missing"));
+    digests.push(cache.put(b"pending").unwrap());
+    let read = |digests: &[Digest]| {
+        fs.reset();
+        let mut found = Vec::new();
+        cache.read_each(digests, &mut |at, bytes| found.push((at, bytes.ok()))).unwrap();
+        (found, fs.count(Call::Lock))
+    };
+    let (found, locks) = read(&digests);
+    let expected = (0..40).map(|n| (usize::from(n), Some(vec![n; 9].into())));
+    let rest = [(40, None), (41, Some("pending".into()))];
+    assert_eq!(found, expected.chain(rest).collect::<Vec<_>>());
+    assert_eq!(locks, read(&digests[..1]).1);
 }
 
 #[test]

@@ -356,8 +356,8 @@ impl GpuTime {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::manifest::testing::pipeline;
     use crate::spending::spent;
+    use crate::testing::pipeline;
     use cache::Access;
     use cache::fs::{Fs, MemoryFs};
     use std::sync::Arc;

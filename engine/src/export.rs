@@ -189,24 +189,7 @@ impl One<'_> {
         }
         let entries = index.section(&section);
         let mut done = Written::default();
-        let wanted = match self.targets(&now, &mut done) {
-            Ok(wanted) => wanted,
-            Err(ReadError::Lost(digest)) => {
-                done.lost.push(digest);
-                return Ok(done);
-            }
-            Err(ReadError::Cache(error)) => return Err(error.into()),
-            Err(error) => {
-                let (stage, error) =
-                    (self.spec.name.clone(), StageError::failed(error.to_string()));
-                return Err(EngineError::Stage { stage, error });
-            }
-        };
-        now.left_out = done.left_out.clone();
-        if let Some(left_out) = self.too_many_left_out(&now) {
-            done.problems.push(left_out.to_string());
-            done.left_out = None;
-        }
+        let Some(wanted) = self.wanted(&mut now, &mut done)? else { return Ok(done) };
         let mut old = Old::default();
         for entry in entries.into_iter().flat_map(Section::iter) {
             old.digests.insert(Utf8PathBuf::from(&entry.path), entry.digest);
@@ -229,6 +212,33 @@ impl One<'_> {
         gone::remove(self.store, |path| wanted.contains_key(path), &old.digests, &mut done)?;
         self.remember(section, now, entries, &mut done)?;
         Ok(done)
+    }
+
+    /// The files to write, by path; None if a list of them is lost.
+    fn wanted(
+        &self,
+        now: &mut ExportRecord,
+        done: &mut Written,
+    ) -> Result<Option<BTreeMap<Utf8PathBuf, Blob>>, EngineError> {
+        let wanted = match self.targets(now, done) {
+            Ok(wanted) => wanted,
+            Err(ReadError::Lost(digest)) => {
+                done.lost.push(digest);
+                return Ok(None);
+            }
+            Err(ReadError::Cache(error)) => return Err(error.into()),
+            Err(error) => {
+                let (stage, error) =
+                    (self.spec.name.clone(), StageError::failed(error.to_string()));
+                return Err(EngineError::Stage { stage, error });
+            }
+        };
+        now.left_out = done.left_out.clone();
+        if let Some(left_out) = self.too_many_left_out(now) {
+            done.problems.push(left_out.to_string());
+            done.left_out = None;
+        }
+        Ok(Some(wanted))
     }
 
     /// Items without a path count like quarantined items.

@@ -1,7 +1,7 @@
-//! From a manifest to a finished run.
+//! From a pipeline to a finished run.
 //!
-//! Text becomes a `Manifest` (as written), a [`pipeline::Pipeline`] (resolved and typed), a plan
-//! (work and reasons), a schedule, outcomes and artifacts.
+//! A [`pipeline::Pipeline`] (the meaning of a manifest) becomes a plan (work and reasons), a schedule,
+//! outcomes and artifacts.
 
 mod allowance;
 pub mod archive;
@@ -19,12 +19,10 @@ pub mod gpu_hours;
 pub mod history;
 mod leftovers;
 pub mod machine;
-pub mod manifest;
 pub mod measure;
 pub mod mirror;
 pub mod misplaced;
 pub mod options;
-pub mod pipeline;
 pub mod plan;
 pub mod reason;
 pub mod record;
@@ -32,14 +30,25 @@ pub mod retry;
 pub mod run;
 pub mod runlog;
 mod settled;
-#[cfg(test)]
-mod simulation;
 pub mod spending;
 pub mod store;
-pub mod sweep;
 mod tables;
+#[cfg(test)]
+mod testing;
 pub mod trials;
 mod unchanged;
 pub mod units;
 pub mod work;
 mod world;
+
+pub use ::manifest;
+pub use ::manifest::{pipeline, sweep};
+
+/// The protocol between a run and the workers of its jobs, for a test that plays all sides of it
+/// (`tests/simulation`).
+pub mod protocol {
+    pub use crate::run::away::{open_batches, taken_up};
+    pub use crate::run::crew::{Crew, Inputs, Sent, Stuck};
+    pub use crate::run::message::{Failure, ItemOutcome, Message, Outcome};
+    pub use crate::work::{Entered, Heard, Worker};
+}

@@ -186,7 +186,7 @@ mod tests {
             "[pipeline]\nname = \"p\"\n[stage.clips]\nuse = \"corpus.folder\"\nfolder = \"data\"\n\
              [stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nrate = {rate}\n"
         );
-        crate::manifest::testing::pipeline(&text).find("voice").unwrap().clone()
+        crate::testing::pipeline(&text).find("voice").unwrap().clone()
     }
 
     /// A run of this number of items at one second each.

@@ -16,9 +16,7 @@ use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 
 pub use self::pusher::Pusher;
-#[cfg(test)]
-pub(crate) use self::training::put;
-pub use self::training::{Mirror, adopt, adopt_any};
+pub use self::training::{Mirror, adopt, adopt_any, put};
 use crate::archive::is_newer;
 use crate::gc::{self, Limits};
 use crate::history;

@@ -145,6 +145,7 @@ pub enum Reason {
 }
 
 impl fmt::Display for Reason {
+    // One message for each reason: they are read side by side.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Reason::*;
         match self {

@@ -162,7 +162,26 @@ impl Store {
     }
 
     pub fn read(&self, digest: &Digest) -> Result<Bytes, ReadError> {
-        match self.0.cache.read(digest) {
+        self.or_elsewhere(digest, self.0.cache.read(digest))
+    }
+
+    /// Hands over the bytes of several objects with their place in the list, one after the other,
+    /// with one look into the index.
+    pub fn read_each(
+        &self,
+        digests: &[Digest],
+        take: &mut dyn FnMut(usize, Result<Bytes, ReadError>),
+    ) -> Result<(), ReadError> {
+        let mut found = |at, bytes| take(at, self.or_elsewhere(&digests[at], bytes));
+        self.0.cache.read_each(digests, &mut found).map_err(ReadError::Cache)
+    }
+
+    fn or_elsewhere(
+        &self,
+        digest: &Digest,
+        found: Result<Bytes, CacheError>,
+    ) -> Result<Bytes, ReadError> {
+        match found {
             Ok(bytes) => Ok(bytes),
             Err(CacheError::Missing { .. }) => self.read_elsewhere(digest),
             Err(CacheError::Damaged { .. }) => match self.read_elsewhere(digest) {

@@ -64,7 +64,7 @@ impl Ended {
 }
 
 /// The beginning of an attempt.
-pub(crate) enum Entered {
+pub enum Entered {
     /// There is nothing to do.
     Ended(Worked),
     /// The share of the work, and the number of the attempt.
@@ -73,7 +73,7 @@ pub(crate) enum Entered {
 
 /// The end of a run, from its events.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub struct Heard {
     run: Option<u64>,
     failed: Option<String>,
     why: Option<String>,
@@ -127,7 +127,7 @@ impl Worker<'_> {
     }
 
     /// Reads the batch, and begins an attempt if there is something to do.
-    pub(crate) fn enter(&self, remote: &Remote) -> Result<Entered, EngineError> {
+    pub fn enter(&self, remote: &Remote) -> Result<Entered, EngineError> {
         let Some(batch) = self.read_batch(remote)? else {
             return Err(internal("the remote has no such batch, or one of another version"));
         };
@@ -151,7 +151,7 @@ impl Worker<'_> {
     }
 
     /// Writes the result of an attempt, or a report on its end without one.
-    pub(crate) fn leave(
+    pub fn leave(
         &self,
         remote: &Remote,
         share: &Share,

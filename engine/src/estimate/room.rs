@@ -110,7 +110,7 @@ fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
 mod tests {
     use super::*;
     use crate::estimate::Total;
-    use crate::manifest::testing::pipeline;
+    use crate::testing::pipeline;
     use stage_core::estimate::{Basis, StageEstimate};
 
     const MANIFEST: &str = r#"

@@ -128,21 +128,10 @@ impl Estimator<'_> {
             ..self.overhead(spec, &plan.expected.course, left)
         };
         let mut scale = 1.0;
-        let by_formula = || self.step_seconds(&plan, device);
-        if let Some((measure, Basis::Similar)) = &measured {
-            if let Some(factor) = measure.step_factor() {
-                let all = similar(measure, by_formula() * factor, left, &overhead);
-                estimate.seconds = Some(early(all, plan.may_end_early()));
-                estimate.basis = Basis::Similar;
-            }
-        } else if let Some((measure, basis)) = measured {
-            if let (Some(steps), Some(step)) =
-                (measure.seconds.total(left, 0.0, 0.1), measure.seconds.total(1.0, 0.0, 0.0))
-            {
-                let all = steps + overhead.seconds(step.likely, Some(&measure));
-                estimate.seconds = Some(early(all, plan.may_end_early()));
-                estimate.basis = basis;
-            }
+        let timed = self.training_seconds(&plan, device, measured.as_ref(), (left, &overhead));
+        estimate.seconds = Some(early(timed.0, plan.may_end_early()));
+        estimate.basis = timed.1;
+        if let Some((measure, _)) = measured.filter(|(_, basis)| *basis != Basis::Similar) {
             estimate.disk_bytes =
                 measure.bytes.total(1.0, plan.clips, 0.05).or(estimate.disk_bytes);
             let seen = |bytes: f64| (bytes > 0.0).then(|| Figure::around(bytes, 0.1 * bytes));
@@ -152,11 +141,6 @@ impl Estimator<'_> {
                 estimate.vram_bytes = Some(vram);
             }
         }
-        if estimate.seconds.is_none() {
-            let step = by_formula();
-            let all = Figure::within(step * left, TIME_SPREAD) + overhead.seconds(step, None);
-            estimate.seconds = Some(early(all, plan.may_end_early()));
-        }
         if estimate.disk_bytes.is_none() {
             estimate.disk_bytes = Some(self.state_bytes(spec, &plan, estimate.seconds));
         }
@@ -165,6 +149,36 @@ impl Estimator<'_> {
         }
         estimate.training = Some(Box::new(plan.expected));
         estimate
+    }
+
+    /// The time of the steps that are left and of everything beside them, and its basis.
+    fn training_seconds(
+        &self,
+        plan: &Plan<'_>,
+        device: &Device,
+        measured: Option<&(Measure, Basis)>,
+        (left, overhead): (f64, &Overhead),
+    ) -> (Figure, Basis) {
+        let by_formula = || self.step_seconds(plan, device);
+        match measured {
+            Some((measure, Basis::Similar)) => {
+                if let Some(factor) = measure.step_factor() {
+                    let all = similar(measure, by_formula() * factor, left, overhead);
+                    return (all, Basis::Similar);
+                }
+            }
+            Some((measure, basis)) => {
+                if let (Some(steps), Some(step)) =
+                    (measure.seconds.total(left, 0.0, 0.1), measure.seconds.total(1.0, 0.0, 0.0))
+                {
+                    return (steps + overhead.seconds(step.likely, Some(measure)), *basis);
+                }
+            }
+            None => {}
+        }
+        let step = by_formula();
+        let all = Figure::within(step * left, TIME_SPREAD) + overhead.seconds(step, None);
+        (all, Basis::Formula)
     }
 
     /// The time of a step by its formula.

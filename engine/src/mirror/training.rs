@@ -120,7 +120,7 @@ fn is_whole(cache: &Cache, remote: &Remote, checkpoint: &Checkpoint) -> Result<b
 
 /// Writes the newest checkpoint of a training under its next number. None if it is there, or if there is
 /// no checkpoint.
-pub(crate) fn put(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Placed>, Trouble> {
+pub fn put(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Placed>, Trouble> {
     let _numbering = remote.numbering();
     let Some(mut record) = own(cache, key)? else { return Ok(None) };
     let Some(state) = record.states.first().cloned() else { return Ok(None) };

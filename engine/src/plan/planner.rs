@@ -10,6 +10,7 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
+use stage_core::key::StageKey;
 use stage_core::{Blob, Fields, Value, World};
 
 use super::earlier::Earlier;
@@ -257,72 +258,43 @@ impl<'a> Planner<'a> {
     ) -> Result<StagePlan, PlanError> {
         let files = self.file_digests(spec);
         let input = arriving.items().cloned().unwrap_or(Planned::Unknown);
-        let complete = matches!(input, Planned::Root { .. });
-        let keyed = match complete {
-            true => Some(arriving.key(&self.store, &files, true)?),
-            false => None,
+        let keyed = match input {
+            Planned::Root { .. } => Some(arriving.key(&self.store, &files, true)?),
+            _ => None,
         };
-        let mut lost = Vec::new();
+        let (job, mut lost) = (arriving.job_key(&files), Vec::new());
         if let Some(keyed) = &keyed
-            && let Some(record) = self.known(&keyed.digest, &mut lost)?
-            && !spec.policy.quarantine.is_exceeded(record.rejects.len() as u64, record.items)
-        {
-            if let Some(remote) = self.store.remote() {
-                remote.note_finished_scope(&arriving.job_key(&files).digest());
-            }
-            return Ok(StagePlan::fresh(spec, keyed.clone(), record));
-        }
-        if let Some(keyed) = &keyed
-            && let Some(plan) = self.failure(spec, keyed)?
+            && let Some(plan) = self.decided(spec, keyed, &job, &mut lost)?
         {
             return Ok(plan);
         }
-        let job = arriving.job_key(&files);
-        self.store.scope_elsewhere(&job.digest())?;
-        // The children of an item are known by its own record.
-        let earlier = match self.deep || spec.kind.expands.is_some() {
-            true => None,
-            false => Earlier::new(&self.store, job.digest(), last.as_ref())?,
-        };
-        let planner = ItemPlanner {
-            store: &self.store,
-            job: job.digest(),
-            reads: item_reads(spec),
-            expands: spec.kind.expands,
-            earlier,
-            deep: self.deep,
-        };
-        let (work, mut counts) = planner.plan(&input)?;
-        lost.append(&mut counts.lost);
+        let (work, counts) = self.item_planner(spec, &job, last.as_ref())?.plan(&input)?;
+        lost.extend(&counts.lost);
         lost.sort_unstable();
         lost.dedup();
-        let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
-        let quarantined = counts.rejects.len() as u64;
+        let (quarantined, is_settled) = (counts.rejects.len() as u64, work.is_settled());
         // A stage that fails by its quarantine limit has no settled outcome.
-        let is_exceeded =
-            work.is_settled() && spec.policy.quarantine.is_exceeded(quarantined, counts.reused);
-        if let (Some(keyed), true, false) = (&keyed, work.is_settled(), is_exceeded) {
+        let limit = spec.policy.quarantine;
+        let is_exceeded = is_settled && limit.is_exceeded(quarantined, counts.reused);
+        if let (Some(keyed), true, false) = (&keyed, is_settled, is_exceeded) {
+            let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
             let record = work.settle(&self.store, spec, &counts, seconds)?;
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
-        let differences = keyed.as_ref().zip(last.as_ref()).map(|(keyed, last)| {
-            let differences = differences(&self.store, spec, last, keyed);
-            (last.run, differences)
-        });
+        let compared = keyed.as_ref().zip(last.as_ref());
+        let differences =
+            compared.map(|(keyed, last)| (last.run, differences(&self.store, spec, last, keyed)));
+        let items = counts.reused;
         let reasons = match &keyed {
-            Some(_) if is_exceeded => {
-                vec![Reason::TooManyQuarantined { quarantined, items: counts.reused }]
-            }
+            Some(_) if is_exceeded => vec![Reason::TooManyQuarantined { quarantined, items }],
             Some(_) => reasons_from(spec, differences.as_ref(), &lost, counts.todo),
             None => self.pending_reasons(spec, last.as_ref(), arriving, &job, &lost),
         };
+        let is_dirty = counts.todo > 0 || is_exceeded;
         Ok(StagePlan {
             unchanged: false,
             differences,
-            verdict: match counts.todo > 0 || is_exceeded {
-                true => Verdict::Dirty,
-                false => Verdict::Unknown,
-            },
+            verdict: if is_dirty { Verdict::Dirty } else { Verdict::Unknown },
             reasons,
             executed: counts.todo,
             pending: counts.pending,
@@ -336,6 +308,51 @@ impl<'a> Planner<'a> {
                 part: Part::In,
             },
             work: Work::Items(work),
+        })
+    }
+
+    /// The plan of an item stage with a known outcome, or with a known failure.
+    fn decided(
+        &self,
+        spec: &StageSpec,
+        keyed: &Keyed,
+        job: &StageKey,
+        lost: &mut Vec<Digest>,
+    ) -> Result<Option<StagePlan>, PlanError> {
+        let is_exceeded = |record: &StageRecord| {
+            spec.policy.quarantine.is_exceeded(record.rejects.len() as u64, record.items)
+        };
+        match self.known(&keyed.digest, lost)?.filter(|record| !is_exceeded(record)) {
+            Some(record) => {
+                if let Some(remote) = self.store.remote() {
+                    remote.note_finished_scope(&job.digest());
+                }
+                Ok(Some(StagePlan::fresh(spec, keyed.clone(), record)))
+            }
+            None => self.failure(spec, keyed),
+        }
+    }
+
+    fn item_planner(
+        &self,
+        spec: &StageSpec,
+        job: &StageKey,
+        last: Option<&LastRecord>,
+    ) -> Result<ItemPlanner<'_>, PlanError> {
+        let job = job.digest();
+        self.store.scope_elsewhere(&job)?;
+        // The children of an item are known by its own record.
+        let earlier = match self.deep || spec.kind.expands.is_some() {
+            true => None,
+            false => Earlier::new(&self.store, job, last)?,
+        };
+        Ok(ItemPlanner {
+            store: &self.store,
+            job,
+            reads: item_reads(spec),
+            expands: spec.kind.expands,
+            earlier,
+            deep: self.deep,
         })
     }
 

@@ -159,20 +159,10 @@ pub fn plan(
     let mut keyed = key_with(settings.clone(), observed.content);
     let mut lost = Vec::new();
     let known = planner.known(&keyed.digest, &mut lost)?;
-    let mut reasons = Vec::new();
-    if last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
-        reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
-        if let (Some(_), Some(old), Some(new)) =
-            (&last, before.section(&scan), seen_now(planner, &scan))
-        {
-            add_file_reasons(old, new, &mut reasons);
-        }
-        if last.is_some_and(|last| last.key.inputs != keyed.key.inputs) {
-            // The stat index is lost, so that no file can be named.
-            let gone = reasons.iter_mut().filter(|reason| **reason == Reason::ResultGone);
-            gone.for_each(|reason| *reason = Reason::FilesChanged);
-        }
-    }
+    let reasons = match last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
+        true => reasons(planner, spec, last, &keyed, (before.section(&scan), &scan), &lost),
+        false => Vec::new(),
+    };
     if let Some(record) = known {
         return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
     }
@@ -196,6 +186,27 @@ pub fn plan(
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(dirty(spec, keyed, record, reasons))
+}
+
+/// The reasons for a new outcome, with the files that changed since the last scan.
+fn reasons(
+    planner: &Planner,
+    spec: &StageSpec,
+    last: Option<LastRecord>,
+    keyed: &Keyed,
+    (before, scan): (Option<&Section>, &Digest),
+    lost: &[Digest],
+) -> Vec<Reason> {
+    let mut reasons = planner.reasons(spec, last.as_ref(), keyed, lost, 1);
+    if let (Some(_), Some(old), Some(new)) = (&last, before, seen_now(planner, scan)) {
+        add_file_reasons(old, new, &mut reasons);
+    }
+    if last.is_some_and(|last| last.key.inputs != keyed.key.inputs) {
+        // The stat index is lost, so that no file can be named.
+        let gone = reasons.iter_mut().filter(|reason| **reason == Reason::ResultGone);
+        gone.for_each(|reason| *reason = Reason::FilesChanged);
+    }
+    reasons
 }
 
 fn dirty(spec: &StageSpec, keyed: Keyed, record: StageRecord, reasons: Vec<Reason>) -> StagePlan {

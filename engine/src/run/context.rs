@@ -62,7 +62,7 @@ const IN_PARTS: u64 = LOOSE_SIZE;
 /// A task that has stored so much makes it durable itself. The run does so from 16 MB on, but only
 /// between tasks.
 const MOST_PENDING: u64 = 64 << 20;
-/// The blobs that a thread reads at a time.
+/// The blobs that a thread looks up and reads at a time.
 const SHARE: usize = 16;
 
 impl EngineContext {
@@ -203,15 +203,22 @@ impl Context for EngineContext {
     }
 
     fn read_each(&mut self, blobs: &[&Blob], take: Take) -> Result<(), StageError> {
-        let one = |at: usize| match self.store.read(&blobs[at].digest) {
-            Ok(bytes) => take(at, bytes).map_err(|error| (None, error)),
-            Err(error) => Err((error.lost(), error.into())),
+        let digests: Vec<Digest> = blobs.iter().map(|blob| blob.digest).collect();
+        let share = |range: Range<usize>| {
+            let (first, mut results) = (range.start, Vec::with_capacity(range.len()));
+            let looked = self.store.read_each(&digests[range], &mut |at, read| {
+                results.push(match read {
+                    Ok(bytes) => take(first + at, bytes).map_err(|error| (None, error)),
+                    Err(error) => Err((error.lost(), error.into())),
+                });
+            });
+            results.extend(looked.err().map(|error| Err((error.lost(), error.into()))));
+            results
         };
-        let share = |range: Range<usize>| range.map(&one).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         // Where a thread panicked this one does the work.
-        let results = in_shares(blobs.len(), SHARE, threads, share)
-            .unwrap_or_else(|| (0..blobs.len()).map(one).collect());
+        let results =
+            in_shares(blobs.len(), SHARE, threads, share).unwrap_or_else(|| share(0..blobs.len()));
         self.lost.extend(results.iter().filter_map(|result| result.as_ref().err()?.0));
         results.into_iter().try_for_each(|result| result.map_err(|(_, error)| error))
     }

@@ -46,7 +46,7 @@ fn shorten(spec: &mut StageSpec) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::manifest::testing::pipeline;
+    use crate::testing::pipeline;
 
     #[test]
     fn trainings_are_cut_short_and_all_else_stays() {

@@ -9,12 +9,25 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
   --full              also 100,000 clips, and 1,000,000 items in memory
   --quick             few and small corpora, to see whether it works
   --sizes A,B         these numbers of clips
-  --only PART,PART    of start-up, latency, overhead, throughput, resampling, commands,
-                      memory, report
+  --only PART,PART    parts, or groups of them, of the list below
   --program PATH      the `throstle` to measure; else the one beside this program
   --folder PATH       where corpora are made; they are removed afterwards
   --python PATH       a Python that has `soxr`; `dvc` and `snakemake` are looked for beside it
-                      and on the search path";
+                      and on the search path
+groups and their parts:";
+
+/// The groups of measurements with their parts; docs/benchmarks.md has the rows of each.
+pub const PARTS: [(&str, &[&str]); 9] = [
+    ("start-up", &[]),
+    ("latency", &["no-op", "changed", "touched", "hashing", "peers", "gather"]),
+    ("overhead", &[]),
+    ("throughput", &[]),
+    ("resampling", &[]),
+    ("commands", &["programs", "once"]),
+    ("memory", &[]),
+    ("remote", &[]),
+    ("report", &[]),
+];
 
 #[derive(Default)]
 pub struct Arguments {
@@ -46,7 +59,7 @@ impl Arguments {
                 "--bench" => arguments.measure = true,
                 "--full" => arguments.full = true,
                 "--quick" => arguments.quick = true,
-                "--only" => arguments.only = value().split(',').map(str::to_owned).collect(),
+                "--only" => arguments.only = parts(&value()),
                 "--sizes" => arguments.sizes = numbers(&value()),
                 "--program" => arguments.program = value().into(),
                 "--folder" => arguments.folder = value().into(),
@@ -58,9 +71,9 @@ impl Arguments {
         arguments
     }
 
-    /// Tests if a part of the measurements is requested.
-    pub fn wants(&self, part: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == part)
+    /// Tests if a part of a group is requested.
+    pub fn wants(&self, group: &str, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == group || only == part)
     }
 
     pub fn sizes(&self) -> Vec<Size> {
@@ -90,7 +103,22 @@ fn numbers(text: &str) -> Vec<usize> {
     text.split(',').map(|number| number.parse().unwrap_or_else(|_| usage())).collect()
 }
 
+fn parts(text: &str) -> Vec<String> {
+    let is_known =
+        |name: &str| PARTS.iter().any(|(group, parts)| *group == name || parts.contains(&name));
+    match text.split(',').find(|name| !is_known(name)) {
+        None => text.split(',').map(str::to_owned).collect(),
+        Some(name) => {
+            eprintln!("there is no part `{name}`");
+            usage()
+        }
+    }
+}
+
 fn usage() -> ! {
     eprintln!("{USAGE}");
+    for (group, parts) in PARTS {
+        eprintln!("  {group:<19} {}", parts.join(", "));
+    }
     std::process::exit(2)
 }

@@ -21,6 +21,11 @@ impl Spent {
         all.sort_by_key(|spent| spent.wall);
         all[all.len() / 2]
     }
+
+    pub fn over(self, other: Spent) -> Spent {
+        let wall = self.wall.saturating_sub(other.wall);
+        Spent { wall, processor: self.processor.saturating_sub(other.processor) }
+    }
 }
 
 impl fmt::Display for Spent {

@@ -39,11 +39,25 @@ fn measure_size(arguments: &Arguments, size: Size, table: &mut Table) {
     assert_eq!(cold.executed as usize, 2 * size.clips + 1, "every clip twice, and the table");
     table.plain(&format!("cold run, {name} clips of {} s", size.seconds), milliseconds(cold.time));
     let_files_age();
-    let no_op = no_op(&project, size, &name, table);
-    one_changed(arguments, &project, MANIFEST, no_op, table);
-    all_touched(&project, &name, table);
-    peers::measure(arguments, &project, &name, table);
-    gathered(arguments, &project, table);
+    let wants = |part| arguments.wants("latency", part);
+    if wants("no-op") || wants("changed") {
+        let no_op = no_op(&project, size, &name, table);
+        if wants("changed") {
+            one_changed(arguments, &project, MANIFEST, no_op, table);
+        }
+    }
+    if wants("touched") {
+        all_touched(&project, &name, table);
+    }
+    if wants("hashing") {
+        hashing(&project, &name, table);
+    }
+    if wants("peers") {
+        peers::measure(arguments, &project, &name, table);
+    }
+    if wants("gather") {
+        gathered(arguments, &project, table);
+    }
 }
 
 /// One changed clip where a stage adds all clips up.
@@ -128,7 +142,6 @@ fn all_touched(project: &Project, name: &str, table: &mut Table) {
     let (touched, bare) = medians_in_turn(TOUCHES, touch_and_run, hash);
     let what = format!("all {name} touched, nothing changed");
     table.within(&what, touched, ("a bare two-thread blake3", bare), 1.3);
-    hashing(project, name, table);
 }
 
 /// The store's own hashing against the program of the algorithm's authors.

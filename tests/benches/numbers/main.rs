@@ -20,7 +20,7 @@ mod stages;
 mod table;
 mod throughput;
 
-use arguments::Arguments;
+use arguments::{Arguments, PARTS};
 use table::Table;
 
 type Measure = fn(&Arguments, &mut Table);
@@ -34,19 +34,19 @@ fn main() {
         return;
     }
     let mut table = Table::default();
-    let parts: [(&str, Measure); 9] = [
-        ("start-up", latency::start_up),
-        ("latency", latency::measure),
-        ("overhead", overhead::measure),
-        ("throughput", throughput::measure),
-        ("resampling", resampling::measure),
-        ("commands", commands::measure),
-        ("memory", memory::measure),
-        ("remote", remote::measure),
-        ("report", report::measure),
+    let measures: [Measure; PARTS.len()] = [
+        latency::start_up,
+        latency::measure,
+        overhead::measure,
+        throughput::measure,
+        resampling::measure,
+        commands::measure,
+        memory::measure,
+        remote::measure,
+        report::measure,
     ];
-    for (name, measure) in parts {
-        if arguments.wants(name) {
+    for ((group, parts), measure) in PARTS.iter().zip(measures) {
+        if parts.iter().chain([group]).any(|part| arguments.wants(group, part)) {
             measure(&arguments, &mut table);
         }
     }

@@ -12,13 +12,13 @@ use bytes::Bytes;
 use cache::Digest;
 use cache::fs::MemoryFs;
 
-use super::machine::empty_disk;
-use super::mutation::Mutation;
-use super::random::Random;
-use super::run::{Generation, Run};
-use super::scheduler::Job;
-use super::worker::Process;
-use crate::executor::batch::{Batch, Name, Work};
+use crate::machine::empty_disk;
+use crate::mutation::Mutation;
+use crate::random::Random;
+use crate::run::{Generation, Run};
+use crate::scheduler::Job;
+use crate::worker::Process;
+use engine::executor::batch::{Batch, Name, Work};
 
 /// Milliseconds.
 pub type Time = u64;

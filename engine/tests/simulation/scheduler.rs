@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Digest;
 
-use super::mutation::Mutation;
-use super::worker::Process;
-use super::world::{Event, SECOND, State, Time, World};
-use crate::executor::decide::Seen;
-use crate::executor::jobs::Jobs;
+use crate::mutation::Mutation;
+use crate::worker::Process;
+use crate::world::{Event, SECOND, State, Time, World};
+use engine::executor::decide::Seen;
+use engine::executor::jobs::Jobs;
 
 /// The scheduler starts a job again after its machine has died.
 const REQUEUE: u64 = 400;
@@ -91,7 +91,7 @@ impl Queue {
         }
         let jobs = |job: &&Job| (job.run, job.batch, job.shard) == (self.run, self.batch, shard);
         let jobs = state.jobs.iter().filter(jobs).count() as u64;
-        let most = super::run::ATTEMPTS as u64 * (state.progress(&self.batch, shard) + 1);
+        let most = crate::run::ATTEMPTS as u64 * (state.progress(&self.batch, shard) + 1);
         if jobs > most + 1 {
             state.wrong(format!("part {shard} of {short} gets {jobs} jobs: {most} are allowed"));
         }

@@ -12,15 +12,15 @@ use remote::{Fresh, Placed, Push, Remote};
 use stage_core::event::{Event as Told, StageCounts, Status};
 use stage_core::{Blob, Catalogue, Fields, Reject, Value};
 
-use super::machine::{open, remote};
-use super::mutation::Mutation;
-use super::world::{Event, SECOND, Seen, State, World};
-use crate::engine::{Engine, StopFlag, WorkerCommand};
-use crate::executor::batch::{Attempt, Name, Share, Work};
-use crate::mirror;
-use crate::record::{CHECKPOINT, CheckpointRecord, ITEM, ItemRecord, STAGE, StageRecord};
-use crate::record::{PortValue, decode, encode};
-use crate::work::{Entered, Heard, Worker};
+use crate::machine::{open, remote};
+use crate::mutation::Mutation;
+use crate::world::{Event, SECOND, Seen, State, World};
+use engine::engine::{Engine, StopFlag, WorkerCommand};
+use engine::executor::batch::{Attempt, Name, Share, Work};
+use engine::mirror;
+use engine::protocol::{Entered, Heard, Worker};
+use engine::record::{CHECKPOINT, CheckpointRecord, ITEM, ItemRecord, STAGE, StageRecord};
+use engine::record::{PortValue, decode, encode};
 
 /// The steps of a training, and of one checkpoint.
 pub const STEPS: u64 = 12;
@@ -54,8 +54,8 @@ enum Next {
     End,
 }
 
-impl From<crate::engine::EngineError> for Next {
-    fn from(_: crate::engine::EngineError) -> Next {
+impl From<engine::engine::EngineError> for Next {
+    fn from(_: engine::engine::EngineError) -> Next {
         Next::End
     }
 }

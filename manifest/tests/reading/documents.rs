@@ -1,16 +1,14 @@
 //! The manual and the schema match the code.
 
 use camino::{Utf8Path, Utf8PathBuf};
-use engine::manifest::{
-    FileKind, LoadOptions, Loaded, kind_page, load, reference, schema, schema_text,
-};
+use manifest::{FileKind, LoadOptions, Loaded, kind_page, load, reference, schema, schema_text};
 use serde_json::Value;
 use stage_core::{Kind, ParameterType};
 
 use crate::catalogue;
 use crate::support::{CORPUS, rendered};
 
-const BLESS: &str = "is out of date: cargo run -p engine --example bless";
+const BLESS: &str = "is out of date: cargo run -p manifest --example bless";
 
 fn stored(name: &str) -> String {
     let path = format!("{}/../docs/{name}", env!("CARGO_MANIFEST_DIR"));

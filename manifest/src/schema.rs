@@ -8,7 +8,7 @@ use super::page::port_type;
 use super::policy::COMMON;
 use super::remote::PUSHING;
 use super::session::MOST_PRICES;
-use super::sweep::{BETTER, DRAWS, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, MOST_TRIALS, SCALES};
+use super::trials::{BETTER, DRAWS, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, MOST_TRIALS, SCALES};
 
 const NAME: &str = "^[A-Za-z0-9_-]+$";
 
@@ -62,160 +62,15 @@ fn sections() -> Value {
             "type": "object",
             "propertyNames": { "pattern": NAME },
         },
-        "assets": {
-            "description": "Files and folders that no stage made, referred to as `assets.name`.",
-            "type": "object",
-            "propertyNames": { "pattern": NAME },
-            "additionalProperties": {
-                "type": "object",
-                "required": ["path"],
-                "additionalProperties": false,
-                "properties": {
-                    "path": {
-                        "description": "Relative to the manifest, or a model of the Hugging Face Hub: `hf://OWNER/NAME@REVISION`.",
-                        "type": "string",
-                    },
-                    "license": {
-                        "description": "Travels to all that derives from it.",
-                        "type": "string",
-                    },
-                },
-            },
-        },
+        "assets": assets(),
         "stage": {
             "type": "object",
             "propertyNames": { "pattern": NAME },
             "additionalProperties": { "$ref": "#/$defs/stage" },
         },
-        "sweep": {
-            "description": "Trials of a stage, each with other values of some of its parameters.",
-            "type": "object",
-            "propertyNames": { "pattern": NAME },
-            "additionalProperties": {
-                "type": "object",
-                "required": ["stage", "over"],
-                "additionalProperties": false,
-                "properties": {
-                    "stage": { "description": "The name of the stage.", "type": "string" },
-                    "over": {
-                        "description": "Parameters, each with a list of values or a range.",
-                        "type": "object",
-                        "minProperties": 1,
-                        "additionalProperties": {
-                            "anyOf": [
-                                { "type": "array", "minItems": 1 },
-                                {
-                                    "type": "object",
-                                    "required": ["from", "to"],
-                                    "additionalProperties": false,
-                                    "properties": {
-                                        "from": {},
-                                        "to": {},
-                                        "scale": { "enum": SCALES },
-                                    },
-                                },
-                                { "type": "string", "pattern": "^\\$[A-Za-z0-9_-]+$" },
-                            ],
-                        },
-                    },
-                    "trials": described(
-                        "The number of trials, the written one included. Default: 8.",
-                        or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_TRIALS })),
-                    ),
-                    "draw": described(
-                        "The way in which trials are drawn. Default: `sobol`.",
-                        or_param(json!({ "enum": DRAWS })),
-                    ),
-                    "seed": described(
-                        "Default: the seed of the pipeline.",
-                        or_param(json!({ "type": "integer", "minimum": 0 })),
-                    ),
-                    "score": described(
-                        "The measure that ranks the trials, such as `mean(cer)`.",
-                        or_param(json!({ "type": "string" })),
-                    ),
-                    "of": described(
-                        "The stage, or its output, that the score is read from. Default: \
-                            `checkpoints` of the stage.",
-                        or_param(json!({ "type": "string" })),
-                    ),
-                    "better": described(
-                        "`lower` or `higher`: the better scores. Default: `lower`.",
-                        or_param(json!({ "enum": BETTER })),
-                    ),
-                    "rungs": described(
-                        "The number of rungs, or the steps or shares at which they end, without \
-                            the last one. Default: whole trainings.",
-                        or_param(json!({ "anyOf": [
-                            { "type": "integer", "minimum": 1, "maximum": MOST_RUNGS },
-                            {
-                                "type": "array",
-                                "maxItems": MOST_RUNGS - 1,
-                                "items": { "type": ["integer", "string"] },
-                            },
-                        ] })),
-                    ),
-                    "eta": described(
-                        &format!("One of this many trials goes on to the next rung. Default: {ETA}."),
-                        or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_ETA })),
-                    ),
-                    "repeat": described(
-                        "Trainings of each finalist, with different seeds. Default: 1.",
-                        or_param(
-                            json!({ "type": "integer", "minimum": 1, "maximum": MOST_REPEATS }),
-                        ),
-                    ),
-                },
-            },
-        },
-        "session": {
-            "description": "Conditions of a run; they change no result.",
-            "type": "object",
-            "additionalProperties": false,
-            "properties": {
-                "stop_after": described("Stop cleanly after this time.", or_param(duration())),
-                "price_per_hour": described(
-                    "The price of the machine per hour.",
-                    or_param(json!({ "type": "number", "minimum": 0 })),
-                ),
-                "gpu_hours_per_week": described(
-                    "The allowed GPU hours in any seven days, counted over all runs and machines \
-                        that share the cache or pass it on.",
-                    or_param(json!({ "type": "number", "minimum": 0, "maximum": 168 })),
-                ),
-                "budget": described(
-                    "The allowed cost of all runs of the pipeline together; needs `price_per_hour`.",
-                    or_param(json!({ "type": "number", "minimum": 0 })),
-                ),
-            },
-        },
-        "remote": {
-            "description": "The store that machines share; it changes no result.",
-            "type": "object",
-            "required": ["url"],
-            "additionalProperties": false,
-            "properties": {
-                "url": described(
-                    "Its address, such as `file:///shared/cache`.",
-                    or_param(json!({
-                        "type": "string",
-                        "pattern": "^(file:///|(s3|az|gs|https|http)://)",
-                    })),
-                ),
-                "push": described(
-                    "When results are written to it. Default: `end`.",
-                    or_param(json!({ "enum": PUSHING })),
-                ),
-                "require": described(
-                    "Fail if it cannot be used, instead of continuing without it. Default: false.",
-                    or_param(json!({ "type": "boolean" })),
-                ),
-                "timeout": described(
-                    "The time limit of one request. Default: `30s`.",
-                    or_param(duration()),
-                ),
-            },
-        },
+        "sweep": sweep(),
+        "session": session(),
+        "remote": remote(),
         "executor": {
             "description": "Other places where the work of stages can run; they change no result.",
             "type": "object",
@@ -227,39 +82,216 @@ fn sections() -> Value {
                 "properties": keys(executor::KEYS),
             },
         },
-        "prices": {
-            "description": "GPUs that can be had by the hour, for the estimates of `plan`.",
+        "prices": prices(),
+        "expect": expect(),
+    })
+}
+
+fn assets() -> Value {
+    json!({
+        "description": "Files and folders that no stage made, referred to as `assets.name`.",
+        "type": "object",
+        "propertyNames": { "pattern": NAME },
+        "additionalProperties": {
             "type": "object",
-            "maxProperties": MOST_PRICES,
-            "propertyNames": { "pattern": NAME },
-            "additionalProperties": {
-                "type": "object",
-                "required": ["per_hour", "vram"],
-                "additionalProperties": false,
-                "properties": {
-                    "per_hour": described(
-                        "The price per hour, in any currency.",
-                        or_param(json!({ "type": "number", "minimum": 0 })),
-                    ),
-                    "vram": described("The memory of the GPU.", or_param(size())),
-                    "speed": described(
-                        "The speed relative to an A100. Default: 1.",
-                        or_param(json!({ "type": "number", "exclusiveMinimum": 0 })),
-                    ),
+            "required": ["path"],
+            "additionalProperties": false,
+            "properties": {
+                "path": {
+                    "description": "Relative to the manifest, or a model of the Hugging Face Hub: `hf://OWNER/NAME@REVISION`.",
+                    "type": "string",
+                },
+                "license": {
+                    "description": "Travels to all that derives from it.",
+                    "type": "string",
                 },
             },
         },
-        "expect": {
-            "description": "Assumptions of `plan` about recordings that do not exist yet.",
+    })
+}
+
+fn sweep() -> Value {
+    json!({
+        "description": "Trials of a stage, each with other values of some of its parameters.",
+        "type": "object",
+        "propertyNames": { "pattern": NAME },
+        "additionalProperties": {
             "type": "object",
+            "required": ["stage", "over"],
             "additionalProperties": false,
             "properties": {
-                "clips": described(
-                    "The number of clips.",
+                "stage": { "description": "The name of the stage.", "type": "string" },
+                "over": over(),
+                "trials": described(
+                    "The number of trials, the written one included. Default: 8.",
+                    or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_TRIALS })),
+                ),
+                "draw": described(
+                    "The way in which trials are drawn. Default: `sobol`.",
+                    or_param(json!({ "enum": DRAWS })),
+                ),
+                "seed": described(
+                    "Default: the seed of the pipeline.",
+                    or_param(json!({ "type": "integer", "minimum": 0 })),
+                ),
+                "score": described(
+                    "The measure that ranks the trials, such as `mean(cer)`.",
+                    or_param(json!({ "type": "string" })),
+                ),
+                "of": described(
+                    "The stage, or its output, that the score is read from. Default: \
+                        `checkpoints` of the stage.",
+                    or_param(json!({ "type": "string" })),
+                ),
+                "better": described(
+                    "`lower` or `higher`: the better scores. Default: `lower`.",
+                    or_param(json!({ "enum": BETTER })),
+                ),
+                "rungs": rungs(),
+                "eta": described(
+                    &format!("One of this many trials goes on to the next rung. Default: {ETA}."),
+                    or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_ETA })),
+                ),
+                "repeat": described(
+                    "Trainings of each finalist, with different seeds. Default: 1.",
+                    or_param(
+                        json!({ "type": "integer", "minimum": 1, "maximum": MOST_REPEATS }),
+                    ),
+                ),
+            },
+        },
+    })
+}
+
+fn rungs() -> Value {
+    described(
+        "The number of rungs, or the steps or shares at which they end, without \
+                        the last one. Default: whole trainings.",
+        or_param(json!({ "anyOf": [
+                        { "type": "integer", "minimum": 1, "maximum": MOST_RUNGS },
+                        {
+                            "type": "array",
+                            "maxItems": MOST_RUNGS - 1,
+                            "items": { "type": ["integer", "string"] },
+                        },
+                    ] })),
+    )
+}
+
+fn over() -> Value {
+    json!({
+        "description": "Parameters, each with a list of values or a range.",
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {
+            "anyOf": [
+                { "type": "array", "minItems": 1 },
+                {
+                    "type": "object",
+                    "required": ["from", "to"],
+                    "additionalProperties": false,
+                    "properties": {
+                        "from": {},
+                        "to": {},
+                        "scale": { "enum": SCALES },
+                    },
+                },
+                { "type": "string", "pattern": "^\\$[A-Za-z0-9_-]+$" },
+            ],
+        },
+    })
+}
+
+fn session() -> Value {
+    json!({
+        "description": "Conditions of a run; they change no result.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "stop_after": described("Stop cleanly after this time.", or_param(duration())),
+            "price_per_hour": described(
+                "The price of the machine per hour.",
+                or_param(json!({ "type": "number", "minimum": 0 })),
+            ),
+            "gpu_hours_per_week": described(
+                "The allowed GPU hours in any seven days, counted over all runs and machines \
+                    that share the cache or pass it on.",
+                or_param(json!({ "type": "number", "minimum": 0, "maximum": 168 })),
+            ),
+            "budget": described(
+                "The allowed cost of all runs of the pipeline together; needs `price_per_hour`.",
+                or_param(json!({ "type": "number", "minimum": 0 })),
+            ),
+        },
+    })
+}
+
+fn remote() -> Value {
+    json!({
+        "description": "The store that machines share; it changes no result.",
+        "type": "object",
+        "required": ["url"],
+        "additionalProperties": false,
+        "properties": {
+            "url": described(
+                "Its address, such as `file:///shared/cache`.",
+                or_param(json!({
+                    "type": "string",
+                    "pattern": "^(file:///|(s3|az|gs|https|http)://)",
+                })),
+            ),
+            "push": described(
+                "When results are written to it. Default: `end`.",
+                or_param(json!({ "enum": PUSHING })),
+            ),
+            "require": described(
+                "Fail if it cannot be used, instead of continuing without it. Default: false.",
+                or_param(json!({ "type": "boolean" })),
+            ),
+            "timeout": described(
+                "The time limit of one request. Default: `30s`.",
+                or_param(duration()),
+            ),
+        },
+    })
+}
+
+fn prices() -> Value {
+    json!({
+        "description": "GPUs that can be had by the hour, for the estimates of `plan`.",
+        "type": "object",
+        "maxProperties": MOST_PRICES,
+        "propertyNames": { "pattern": NAME },
+        "additionalProperties": {
+            "type": "object",
+            "required": ["per_hour", "vram"],
+            "additionalProperties": false,
+            "properties": {
+                "per_hour": described(
+                    "The price per hour, in any currency.",
                     or_param(json!({ "type": "number", "minimum": 0 })),
                 ),
-                "sound": described("The total duration of all clips.", or_param(duration())),
+                "vram": described("The memory of the GPU.", or_param(size())),
+                "speed": described(
+                    "The speed relative to an A100. Default: 1.",
+                    or_param(json!({ "type": "number", "exclusiveMinimum": 0 })),
+                ),
             },
+        },
+    })
+}
+
+fn expect() -> Value {
+    json!({
+        "description": "Assumptions of `plan` about recordings that do not exist yet.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "clips": described(
+                "The number of clips.",
+                or_param(json!({ "type": "number", "minimum": 0 })),
+            ),
+            "sound": described("The total duration of all clips.", or_param(duration())),
         },
     })
 }

@@ -21,6 +21,7 @@ mod overrides;
 mod page;
 mod params;
 mod parse;
+pub mod pipeline;
 mod policy;
 mod problem;
 mod reference;
@@ -29,14 +30,12 @@ mod resolve;
 mod schema;
 mod session;
 mod source;
-mod sweep;
+pub mod sweep;
 mod target;
+mod trials;
 mod unit;
 mod value;
 mod written;
-
-#[cfg(test)]
-pub(crate) mod testing;
 
 use camino::Utf8Path;
 use stage_core::Catalogue;

@@ -1,10 +1,9 @@
-//! Pipelines for tests of other modules: from their text alone, as if every file existed.
+//! Pipelines for tests: from their text alone, as if every file existed.
 #![allow(clippy::unwrap_used)]
 
 use camino::Utf8Path;
-
-use super::{FileKind, LoadOptions, load};
-use crate::pipeline::Pipeline;
+use manifest::pipeline::Pipeline;
+use manifest::{FileKind, LoadOptions, load};
 
 pub fn pipeline(text: &str) -> Pipeline {
     let options = LoadOptions::default();

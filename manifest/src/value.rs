@@ -107,20 +107,7 @@ impl<'a> Checks<'a> {
                 count_or_share(key, (*min, *max), node, problems)
             }
             (ParameterType::Number { min, max }, _) => number(key, (*min, *max), node, problems),
-            (ParameterType::Duration, Value::Text(text)) => match unit::duration(text) {
-                Some(seconds) if seconds > unit::LONGEST => {
-                    let found = format!("`{}`", text.escape_debug());
-                    out_of_range(key, &found, "at most `\"10000d\"`", node, problems)
-                }
-                Some(seconds) => Some(ParameterValue::Seconds(seconds)),
-                None => wrong_unit(
-                    key,
-                    "a duration",
-                    "`\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",
-                    node,
-                    problems,
-                ),
-            },
+            (ParameterType::Duration, Value::Text(text)) => duration(key, text, node, problems),
             (ParameterType::Size, Value::Text(text)) => match unit::size(text) {
                 Some(bytes) => Some(ParameterValue::Bytes(bytes)),
                 None => wrong_unit(key, "a size", "`\"64MB\"` or `\"12GiB\"`", node, problems),
@@ -134,14 +121,7 @@ impl<'a> Checks<'a> {
                 self.check_name_of_path(text, node, problems);
                 Some(ParameterValue::Text(text.clone()))
             }
-            (ParameterType::Any, Value::Text(text)) => Some(ParameterValue::Text(text.clone())),
-            (ParameterType::Any, Value::Integer(number)) => Some(ParameterValue::Integer(*number)),
-            (ParameterType::Any, Value::Number(number)) if number.is_finite() => {
-                Some(ParameterValue::Number(*number))
-            }
-            (ParameterType::Any, Value::Flag(flag)) => Some(ParameterValue::Flag(*flag)),
-            (ParameterType::Any, Value::List(nodes)) => self.list(key, wanted, nodes, problems),
-            (ParameterType::Any, Value::Table(table)) => self.map(key, wanted, table, problems),
+            (ParameterType::Any, _) => self.any(key, wanted, node, problems),
             (ParameterType::List(inner), Value::List(nodes)) => {
                 self.list(key, inner, nodes, problems)
             }
@@ -160,6 +140,27 @@ impl<'a> Checks<'a> {
                     }
                 }
             }
+            _ => {
+                problems.add(wrong_type(key, describe(wanted), node));
+                None
+            }
+        }
+    }
+
+    fn any(
+        &self,
+        key: &Key,
+        wanted: &ParameterType,
+        node: &Node,
+        problems: &mut Collector,
+    ) -> Option<ParameterValue> {
+        match &node.value {
+            Value::Text(text) => Some(ParameterValue::Text(text.clone())),
+            Value::Integer(number) => Some(ParameterValue::Integer(*number)),
+            Value::Number(number) if number.is_finite() => Some(ParameterValue::Number(*number)),
+            Value::Flag(flag) => Some(ParameterValue::Flag(*flag)),
+            Value::List(nodes) => self.list(key, wanted, nodes, problems),
+            Value::Table(table) => self.map(key, wanted, table, problems),
             _ => {
                 problems.add(wrong_type(key, describe(wanted), node));
                 None
@@ -352,6 +353,25 @@ fn choice(
     let help = near.map_or(help.clone(), |near| format!("did you mean `{near}`? {help}"));
     problems.add(with_use(Problem::new("unknown_choice", node.span, message).help(help), node));
     None
+}
+
+fn duration(
+    key: &Key,
+    text: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    match unit::duration(text) {
+        Some(seconds) if seconds > unit::LONGEST => {
+            let found = format!("`{}`", text.escape_debug());
+            out_of_range(key, &found, "at most `\"10000d\"`", node, problems)
+        }
+        Some(seconds) => Some(ParameterValue::Seconds(seconds)),
+        None => {
+            let examples = "`\"90s\"`, `\"1.5h\"` or `\"11h30m\"`";
+            wrong_unit(key, "a duration", examples, node, problems)
+        }
+    }
 }
 
 fn integer(

@@ -1,6 +1,6 @@
 //! The meaning of correct manifests.
 
-use engine::pipeline::{Reads, Reference, StageId, StageWork, TemplatePart, Tolerance};
+use manifest::pipeline::{Reads, Reference, StageId, StageWork, TemplatePart, Tolerance};
 use stage_core::{FieldType, ParameterValue};
 
 use crate::support::{CORPUS, load_with, pipeline, pipeline_with};

@@ -9,20 +9,20 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use remote::Remote;
 use stage_core::event::Event as Told;
 
-use super::machine::{open, remote};
-use super::mutation::Mutation;
-use super::scheduler::Queue;
-use super::worker::{model, outcome, output};
-use super::world::{Event, SECOND, State, Time, World};
-use crate::engine::StopFlag;
-use crate::executor::batch::{Batch, ShardResult, Work};
-use crate::executor::split::{Limits, split};
-use crate::pipeline::{Adapter, ExecutorSpec};
-use crate::record::{ITEM, ItemRecord, STAGE, StageRecord, decode, encode};
-use crate::run::away::{open_batches, taken_up};
-use crate::run::crew::{Crew, Inputs, Sent, Stuck};
-use crate::run::message::{Failure, ItemOutcome, Message, Outcome};
-use crate::store::Store;
+use crate::machine::{open, remote};
+use crate::mutation::Mutation;
+use crate::scheduler::Queue;
+use crate::worker::{model, outcome, output};
+use crate::world::{Event, SECOND, State, Time, World};
+use engine::engine::StopFlag;
+use engine::executor::batch::{Batch, ShardResult, Work};
+use engine::executor::split::{Limits, split};
+use engine::pipeline::{Adapter, ExecutorSpec};
+use engine::protocol::{
+    Crew, Failure, Inputs, ItemOutcome, Message, Outcome, Sent, Stuck, open_batches, taken_up,
+};
+use engine::record::{ITEM, ItemRecord, STAGE, StageRecord, decode, encode};
+use engine::store::Store;
 
 pub const ATTEMPTS: u32 = 3;
 const POLL: Time = 15 * SECOND;
@@ -430,7 +430,7 @@ pub fn read_everything(world: &World) {
         let mut state = world.state();
         let id = state.begin_process(0);
         let batches: Vec<Batch> = state.batches.values().cloned().collect();
-        (id, super::machine::empty_disk(), batches)
+        (id, crate::machine::empty_disk(), batches)
     };
     let cache = open(&disk, id);
     let remote = remote(world, id, &cache);
@@ -442,7 +442,7 @@ pub fn read_everything(world: &World) {
     for batch in &batches {
         for shard in 0..batch.shards() {
             let key = match batch.work {
-                Work::Items(_) => crate::executor::batch::Name::Result(shard).of(&batch.id()),
+                Work::Items(_) => engine::executor::batch::Name::Result(shard).of(&batch.id()),
                 Work::Training => batch.key,
             };
             if !world.state().is_done(&batch.id(), shard) {
@@ -455,7 +455,7 @@ pub fn read_everything(world: &World) {
                     if record.is_none_or(|record| record.outputs != model(&key).outputs) {
                         wrong(format!("the model {} is another one", key.short()));
                     }
-                    let bytes = output(&key, super::worker::STEPS);
+                    let bytes = output(&key, crate::worker::STEPS);
                     vec![(Digest::of(&bytes), bytes)]
                 }
                 Work::Items(_) => {

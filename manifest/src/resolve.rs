@@ -18,8 +18,8 @@ use super::problem::{Collector, Problem, Span};
 use super::reference::{Names, Target};
 use super::remote::remote;
 use super::session::session;
-use super::sweep;
 use super::target::Targets;
+use super::trials;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
 use crate::pipeline::{
@@ -49,10 +49,10 @@ pub fn resolve(
         stages.insert(stage.name.value.clone(), drafts.len());
         drafts.push(draft::read(stage, catalogue, &checks, problems));
     }
-    let sweeps = sweep::apply(manifest.sweeps, &mut drafts, &stages, &checks, problems);
+    let sweeps = trials::apply(manifest.sweeps, &mut drafts, &stages, &checks, problems);
     let asset_names: BTreeSet<String> = asset_spans.keys().cloned().collect();
     find_references(&mut drafts, &stages, &asset_names, problems);
-    warn_unused(&drafts, sweep::scored(&sweeps), &asset_spans, problems);
+    warn_unused(&drafts, trials::scored(&sweeps), &asset_spans, problems);
     let order = order(&mut drafts, problems);
     let alternatives = Alternatives { drafts: &drafts, catalogue };
     order.removed.iter().for_each(|removed| alternatives.check_removed(removed, problems));
@@ -66,7 +66,7 @@ pub fn resolve(
     let mut builder = Builder::new(&drafts, &instances, &assets, catalogue, targets);
     builder.build(problems);
     let mut stages = builder.stages;
-    let sweeps = sweep::finish(sweeps, &drafts, &instances, &mut stages, problems);
+    let sweeps = trials::finish(sweeps, &drafts, &instances, &mut stages, problems);
     stages.iter_mut().for_each(|stage| place(stage, &executors, &executor_spans, problems));
     Some(Pipeline {
         name: name?,

@@ -1,6 +1,6 @@
 //! `check` finds every mistake of a file at once, and none hides another.
 
-use engine::manifest::{FileKind, LoadOptions, Problem, load};
+use manifest::{FileKind, LoadOptions, Problem, load};
 
 use crate::support::{CORPUS, load_from};
 

@@ -1,6 +1,6 @@
 //! Sweeps: trials of a stage, and the stages that follow them.
 
-use engine::pipeline::Pipeline;
+use manifest::pipeline::Pipeline;
 use stage_core::ParameterValue;
 
 use crate::support::{errors, pipeline};

@@ -7,15 +7,15 @@ use stage_core::expression::{self, Form, Whole};
 use stage_core::{FieldType, Kind, ParameterType, ParameterValue, PortType, Unit};
 
 use super::{choice, text};
-use crate::manifest::draft::{Axis, AxisValue, Dimension, Draft};
-use crate::manifest::instance::Instances;
-use crate::manifest::nearest::suggestion;
-use crate::manifest::node::{Node, Value};
-use crate::manifest::problem::{Collector, Problem, Span};
-use crate::manifest::value::{Checks, plain};
-use crate::manifest::written::WrittenSweep;
+use crate::draft::{Axis, AxisValue, Dimension, Draft};
+use crate::instance::Instances;
+use crate::nearest::suggestion;
+use crate::node::{Node, Value};
 use crate::pipeline::{Place, Score, StageSpec, Sweep, Trial};
+use crate::problem::{Collector, Problem, Span};
 use crate::sweep::halving::Halving;
+use crate::value::{Checks, plain};
+use crate::written::WrittenSweep;
 
 pub const BETTER: &[&str] = &["lower", "higher"];
 pub const MOST_RUNGS: i64 = 10;
@@ -117,23 +117,7 @@ fn rungs(
         problems.add(Problem::new("wrong_value", node.span, message).help("remove `rungs`"));
         return None;
     }
-    let mut until = match &node.value {
-        Value::List(nodes) if nodes.len() < MOST_RUNGS as usize => {
-            let rung = plain("rungs", WHOLE, Unit::Count);
-            let values = nodes.iter().map(|node| checks.value(&rung, node, problems));
-            values.collect::<Option<Vec<_>>>()?
-        }
-        _ => {
-            let count = ParameterType::Integer { min: 1, max: MOST_RUNGS };
-            match checks.value(&plain("rungs", count, Unit::None), node, problems)? {
-                ParameterValue::Integer(count) => (1..count)
-                    .rev()
-                    .map(|below| ParameterValue::Share((eta as f64).powi(-(below as i32))))
-                    .collect(),
-                _ => return None,
-            }
-        }
-    };
+    let mut until = written_rungs(node, eta, checks, problems)?;
     let mut wrong = |message: &str, help: &str| {
         problems.add(Problem::new("wrong_value", node.span, message.to_owned()).help(help));
         None
@@ -167,6 +151,30 @@ fn rungs(
             "`rungs` must rise and stay below the whole training",
             "leave out the last rung: it is always the whole training",
         ),
+    }
+}
+
+/// The ends of all rungs but the last one: a list as it is written, or the shares of a number of
+/// rungs.
+fn written_rungs(
+    node: &Node,
+    eta: usize,
+    checks: &Checks,
+    problems: &mut Collector,
+) -> Option<Vec<ParameterValue>> {
+    if let Value::List(nodes) = &node.value
+        && nodes.len() < MOST_RUNGS as usize
+    {
+        let rung = plain("rungs", WHOLE, Unit::Count);
+        return nodes.iter().map(|node| checks.value(&rung, node, problems)).collect();
+    }
+    let count = ParameterType::Integer { min: 1, max: MOST_RUNGS };
+    match checks.value(&plain("rungs", count, Unit::None), node, problems)? {
+        ParameterValue::Integer(count) => {
+            let share = |below| ParameterValue::Share((eta as f64).powi(-(below as i32)));
+            Some((1..count).rev().map(share).collect())
+        }
+        _ => None,
     }
 }
 

@@ -5,7 +5,6 @@
 use std::error::Error;
 
 use camino::Utf8Path;
-use engine::manifest;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -8,10 +8,10 @@ use cache::{Digest, Table};
 use camino::Utf8Path;
 use remote::{Listed, Outcome, Place, Refusal};
 
-use super::mutation::Mutation;
-use super::world::{Event, Named, SECOND, State, World};
-use crate::executor::batch::{Attempt, BATCH, ShardResult};
-use crate::record::encode;
+use crate::mutation::Mutation;
+use crate::world::{Event, Named, SECOND, State, World};
+use engine::executor::batch::{Attempt, BATCH, ShardResult};
+use engine::record::encode;
 
 #[derive(Debug)]
 pub struct Link {

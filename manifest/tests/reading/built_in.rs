@@ -111,7 +111,7 @@ fn a_pipeline_from_corpus_to_shards_has_no_mistakes() {
 
 #[test]
 fn the_same_pipeline_agrees_with_the_schema() {
-    let schema = engine::manifest::schema(&stage_families::catalogue());
+    let schema = manifest::schema(&stage_families::catalogue());
     let validator = jsonschema::validator_for(&schema).expect("a valid schema");
     let table: toml::Table = TOKENS.parse().expect("TOML");
     let value = serde_json::to_value(table).expect("a value");

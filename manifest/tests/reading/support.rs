@@ -1,8 +1,8 @@
 //! Loads manifests against a catalogue and a set of files that exist only here.
 
 use camino::Utf8Path;
-use engine::manifest::{FileKind, LoadOptions, Loaded, Problems, load};
-use engine::pipeline::Pipeline;
+use manifest::pipeline::Pipeline;
+use manifest::{FileKind, LoadOptions, Loaded, Problems, load};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 use stage_core::Catalogue;
 

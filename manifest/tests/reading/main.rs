@@ -7,6 +7,7 @@ mod built_in;
 mod catalogue;
 mod diagnostics;
 mod documents;
+mod executors;
 mod expressions;
 mod hostile;
 mod pipelines;

@@ -139,6 +139,19 @@ impl Values {
         };
         values.into_iter().filter_map(text).collect()
     }
+
+    fn slurm(&mut self) -> Slurm {
+        Slurm {
+            partition: self.text("partition"),
+            account: self.text("account"),
+            gres: self.text("gres"),
+            time_seconds: self.seconds("time"),
+            warning_seconds: self.seconds("warning").unwrap_or(120.0),
+            setup: self.texts("setup"),
+            flags: self.texts("flags"),
+            submit_flags: self.texts("submit_flags"),
+        }
+    }
 }
 
 fn executor(
@@ -172,16 +185,7 @@ fn executor(
         missing("use", "\"slurm\"");
     }
     let adapter = match values.text("use")?.as_str() {
-        "slurm" => Adapter::Slurm(Slurm {
-            partition: values.text("partition"),
-            account: values.text("account"),
-            gres: values.text("gres"),
-            time_seconds: values.seconds("time"),
-            warning_seconds: values.seconds("warning").unwrap_or(120.0),
-            setup: values.texts("setup"),
-            flags: values.texts("flags"),
-            submit_flags: values.texts("submit_flags"),
-        }),
+        "slurm" => Adapter::Slurm(values.slurm()),
         _ => {
             if !has("command") {
                 missing("command", "\"ssh machine $THROSTLE_WORK\"");
@@ -253,57 +257,4 @@ pub fn place(
         }
         None => None,
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::manifest::testing::pipeline;
-
-    const MANIFEST: &str = r#"
-[pipeline]
-name = "p"
-
-[executor.cluster]
-use = "slurm"
-partition = "gpu"
-time = "12h"
-setup = ["module load cuda"]
-default_for = "gpu"
-
-[executor.boxes]
-use = "command"
-command = "exec $THROSTLE_WORK"
-max_jobs = 3
-
-[stage.clips]
-use = "corpus.table"
-table = "t.csv"
-audio = "wavs"
-
-[stage.voice]
-use = "audio.resample"
-input = "clips"
-rate = "8kHz"
-executor = "boxes"
-
-[stage.other]
-use = "audio.resample"
-input = "clips"
-rate = "9kHz"
-"#;
-
-    #[test]
-    fn a_stage_runs_where_its_key_says_and_here_by_default() {
-        let pipeline = pipeline(MANIFEST);
-        let executor = |name: &str| pipeline.find(name).and_then(|s| s.policy.executor.as_deref());
-        assert_eq!(executor("voice"), Some("boxes"));
-        assert_eq!((executor("clips"), executor("other")), (None, None));
-        let cluster = &pipeline.executors["cluster"];
-        let Adapter::Slurm(slurm) = &cluster.adapter else { panic!("{cluster:?}") };
-        assert_eq!(slurm.time_seconds, Some(43_200.0));
-        assert_eq!(slurm.setup, ["module load cuda"]);
-        assert_eq!((cluster.max_jobs, pipeline.executors["boxes"].max_jobs), (64, 3));
-        assert!(cluster.takes_gpus && !cluster.cancels);
-    }
 }

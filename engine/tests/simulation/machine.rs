@@ -7,9 +7,9 @@ use cache::fs::{Fs, MemoryFs};
 use cache::{Access, Cache, Digest};
 use remote::{Address, Pushing, Remote, Settings};
 
-use super::place::Link;
-use super::world::World;
-use crate::mirror;
+use crate::place::Link;
+use crate::world::World;
+use engine::mirror;
 
 const CACHE: &str = "/cache";
 
