@@ -519,7 +519,7 @@ pub struct Export {
 
 #[derive(Args, Debug)]
 pub struct Stages {
-    /// The stage kind to document, such as `audio.resample`.
+    /// The stage kind to document, such as `audio.resample`, or a family to list, such as `audio`.
     pub kind: Option<String>,
 }
 

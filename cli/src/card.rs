@@ -20,8 +20,7 @@ pub fn write(
     arguments: &arguments::Card,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let stages = [&arguments.stage];
-    let project = program.load_for(&stages, &arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let spec = project.stage(&arguments.stage)?;
     if !has_model(&project, spec) {
         return Err(CliError::usage(

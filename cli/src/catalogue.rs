@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use engine::manifest::{self, nearest};
-use stage_core::Place;
+use stage_core::{Kind, Place};
 use view::table::Table;
 
 use super::arguments::Stages;
@@ -15,21 +15,33 @@ pub fn stages(
     arguments: &Stages,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let Some(name) = &arguments.kind else {
-        let mut table = Table::new(&["kind", "runs in", "what it does"]).spare(["runs in"]);
-        for kind in program.catalogue.iter() {
-            let place = match kind.place {
-                Place::Here => "throstle",
-                Place::Worker => "worker",
-            };
-            table.row([kind.name.to_owned(), place.to_owned(), kind.summary.to_owned()]);
-        }
-        output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
+    let named = arguments.kind.as_deref().and_then(|name| program.catalogue.get(name));
+    if let Some(kind) = named {
+        output.write_all(manifest::kind_page(kind).as_bytes())?;
         return Ok(Exit::Done);
+    }
+    // All kinds, or those of a family such as `audio`.
+    let family = arguments.kind.as_deref().unwrap_or_default();
+    let is_of_family = |kind: &&Kind| {
+        let rest = kind.name.strip_prefix(family);
+        family.is_empty() || rest.is_some_and(|rest| rest.starts_with('.'))
     };
-    let kind = program.catalogue.get(name).ok_or_else(|| unknown(program, name))?;
-    output.write_all(manifest::kind_page(kind).as_bytes())?;
-    Ok(Exit::Done)
+    let mut kinds = program.catalogue.iter().filter(is_of_family).peekable();
+    match kinds.peek() {
+        None => Err(unknown(program, family)),
+        Some(_) => {
+            let mut table = Table::new(&["kind", "runs in", "what it does"]).spare(["runs in"]);
+            for kind in kinds {
+                let place = match kind.place {
+                    Place::Here => "throstle",
+                    Place::Worker => "worker",
+                };
+                table.row([kind.name.to_owned(), place.to_owned(), kind.summary.to_owned()]);
+            }
+            output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
+            Ok(Exit::Done)
+        }
+    }
 }
 
 fn unknown(program: &Program, name: &str) -> CliError {

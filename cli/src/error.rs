@@ -52,7 +52,7 @@ pub enum CliError {
     #[error(transparent)]
     File(#[from] FsError),
     #[error("standard output")]
-    Output(#[from] io::Error),
+    Output(io::Error),
     /// The process lacks something for itself, such as a thread.
     #[error("cannot {what}")]
     Process { what: &'static str, source: io::Error },
@@ -91,6 +91,15 @@ impl CliError {
         }
     }
 
+    /// True if a file could not be written since its disk is full.
+    fn is_disk_full(&self) -> bool {
+        match self {
+            CliError::Cache(error) => error.is_no_space(),
+            CliError::File(error) => error.is_no_space(),
+            _ => false,
+        }
+    }
+
     /// The message with its causes in one line.
     pub fn told(&self) -> String {
         let mut told = self.to_string();
@@ -107,6 +116,7 @@ impl CliError {
             CliError::Engine(EngineError::Unready { .. }) => USAGE,
             // The reader closed the pipe because it has seen enough.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            error if error.is_disk_full() => PAUSED,
             _ => FAILED,
         }
     }
@@ -149,6 +159,9 @@ impl CliError {
             CliError::Cache(CacheError::NoCache { .. }) => {
                 Some("nothing has run here yet: see `throstle run`".into())
             }
+            error if error.is_disk_full() => {
+                Some("the disk is full: make room on it, and run the same command again".into())
+            }
             _ => None,
         }
     }
@@ -189,6 +202,16 @@ pub fn diagnostic(diagnostic: &dyn Diagnostic, terminal: &Terminal) -> String {
 /// The words of a help, if there are any.
 fn words(help: impl Into<String>) -> Option<String> {
     Some(help.into()).filter(|help| !help.is_empty())
+}
+
+/// Of standard output, unless the error names a file.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> CliError {
+        match error.downcast::<FsError>() {
+            Ok(error) => CliError::File(error),
+            Err(error) => CliError::Output(error),
+        }
+    }
 }
 
 impl From<ReadError> for CliError {
@@ -243,6 +266,17 @@ mod tests {
         assert_eq!((render(&closed).as_str(), closed.code()), ("", 0));
         let full = CliError::Output(io::ErrorKind::StorageFull.into());
         assert_eq!(full.code(), FAILED);
+        let of_file = || FsError {
+            path: "set/000000.tar".into(),
+            call: "write",
+            source: io::ErrorKind::StorageFull.into(),
+        };
+        // Also behind a writer, such as that of a tar file.
+        for error in [CliError::from(of_file()), io::Error::other(of_file()).into()] {
+            let told = render(&error);
+            assert_eq!((error.code(), told.contains("make room")), (PAUSED, true), "{told}");
+            assert!(told.starts_with("error: cannot write `set/000000.tar`"), "{told}");
+        }
         assert_eq!(CliError::usage("", "").code(), USAGE);
         assert_eq!([Exit::Done, Exit::Failed, Exit::Paused].map(Exit::code), [0, 1, 75]);
     }

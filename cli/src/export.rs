@@ -21,8 +21,7 @@ pub fn export(
     arguments: &arguments::Export,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project =
-        program.load_for(&arguments.stages, &arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let chosen = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
     let engine = program.engine_for(&project, &cache, None, false)?;

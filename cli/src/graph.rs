@@ -15,7 +15,7 @@ pub fn graph(
     arguments: &arguments::Graph,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let graph = match arguments.no_plan {
         true => Graph::new(&project.pipeline, None),
         false => coloured(program, &project),

@@ -33,8 +33,7 @@ pub fn items(
     arguments: &arguments::Items,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let stages = [&arguments.stage];
-    let project = program.load_for(&stages, &arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
     let rows = match arguments.quarantined {
@@ -124,8 +123,7 @@ pub fn cat(
     arguments: &arguments::Cat,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let stages = [&arguments.stage];
-    let project = program.load_for(&stages, &arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
     let record = outcome(program, &project, &cache, spec)?;

@@ -29,7 +29,7 @@ pub fn log(
 ) -> Result<Exit, CliError> {
     let cache = arguments.location.cache.clone();
     let settings = Settings { cache, set: Vec::new(), remote: arguments.remote.clone() };
-    let project = program.load(&arguments.location.manifest, &settings)?;
+    let project = program.load_to_look(&arguments.location.manifest, &settings)?;
     let cache = program.open_to_read(&project)?;
     let engine = program.engine_for(&project, &cache, None, false)?;
     let remote = engine.remote.as_deref();
@@ -148,39 +148,32 @@ impl Jobs<'_> {
                     Some(remote) => remote.log(&attempt.log).map_err(failed)?,
                     None => None,
                 };
-                let log = log.as_deref();
+                let job = Job { batch, shard, attempt, log: log.as_deref() };
                 match self.json {
-                    true => json_lines(batch, shard.part, attempt, log, output)?,
-                    false => self.text(batch, shard.part, attempt, log, output)?,
+                    true => job.json_lines(output)?,
+                    false => self.text(&job, output)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn text(
-        &self,
-        batch: &BatchState,
-        part: u32,
-        attempt: &AttemptState,
-        log: Option<&[u8]>,
-        output: &mut dyn Write,
-    ) -> Result<(), CliError> {
+    fn text(&self, job: &Job, output: &mut dyn Write) -> Result<(), CliError> {
+        let Job { batch, shard, attempt, log } = job;
         let paint = self.program.terminal.data;
         let (stage, machine) = (clean(&batch.stage), clean(&attempt.machine));
-        let (all, date) = (batch.shards.len(), units::date(attempt.begun));
-        let number = attempt.attempt;
-        let head =
-            format!("{stage}, part {part} of {all}, attempt {number} on `{machine}`, {date}");
+        let (part, number, date) =
+            (part(batch, shard), attempt.attempt, units::date(attempt.begun));
+        let head = format!("{stage}, part {part}, attempt {number} on `{machine}`, {date}");
         writeln!(output, "{}", paint.strong(&head))?;
-        let Some(log) = log else {
+        if log.is_none() {
             // It is still running, or was killed.
-            let text = clean_lines(&self.printed(batch, part));
+            let text = clean_lines(&self.printed(batch, shard.part));
             let text = if text.trim().is_empty() { "no log yet" } else { text.trim_end() };
             writeln!(output, "{text}\n")?;
             return Ok(());
-        };
-        let events = events(log);
+        }
+        let events = job.events();
         let mut text = Vec::new();
         let mut lines = Lines::replaying(&mut text, paint);
         thinned(&events).try_for_each(|event| lines.event(event))?;
@@ -228,25 +221,30 @@ impl Jobs<'_> {
     }
 }
 
-fn events(log: &[u8]) -> Vec<Event> {
-    let lines = log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+/// One attempt at a part, and its log if it has left one.
+struct Job<'a> {
+    batch: &'a BatchState,
+    shard: &'a ShardState,
+    attempt: &'a AttemptState,
+    log: Option<&'a [u8]>,
 }
 
-/// Each event with its job.
-fn json_lines(
-    batch: &BatchState,
-    part: u32,
-    attempt: &AttemptState,
-    log: Option<&[u8]>,
-    output: &mut dyn Write,
-) -> Result<(), CliError> {
-    let job = json!({
-        "stage": batch.stage, "run": batch.run, "part": part, "attempt": attempt.attempt,
-        "machine": attempt.machine, "begun": attempt.begun,
-    });
-    for event in events(log.unwrap_or_default()) {
-        writeln!(output, "{}", json!({ "job": job, "event": event }))?;
+impl Job<'_> {
+    fn events(&self) -> Vec<Event> {
+        let lines = self.log.unwrap_or_default().split(|byte| *byte == b'\n');
+        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
-    Ok(())
+
+    /// Each event with its job.
+    fn json_lines(&self, output: &mut dyn Write) -> Result<(), CliError> {
+        let Job { batch, shard, attempt, .. } = self;
+        let job = json!({
+            "stage": batch.stage, "run": batch.run, "part": shard.part,
+            "attempt": attempt.attempt, "machine": attempt.machine, "begun": attempt.begun,
+        });
+        for event in self.events() {
+            writeln!(output, "{}", json!({ "job": job, "event": event }))?;
+        }
+        Ok(())
+    }
 }

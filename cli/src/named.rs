@@ -24,6 +24,22 @@ pub fn refuse_caches(place: &Utf8Path) -> Result<(), CliError> {
     }
 }
 
+/// Refuses an existing file or folder that is one of these sources, or in one of them.
+pub fn refuse_sources(
+    place: &Utf8Path,
+    sources: impl IntoIterator<Item = Utf8PathBuf>,
+) -> Result<(), CliError> {
+    let Ok(real) = RealFs.resolve(place) else { return Ok(()) };
+    let mut sources = sources.into_iter().filter_map(|source| RealFs.resolve(&source).ok());
+    match sources.any(|source| real.starts_with(source)) {
+        false => Ok(()),
+        true => Err(CliError::usage(
+            format!("`{}` belongs to the pipeline", clean(place.as_str())),
+            "name another file: manifests and sources are never overwritten",
+        )),
+    }
+}
+
 /// The path without links, or else that of the nearest folder that exists.
 pub fn resolved(place: &Utf8Path) -> Utf8PathBuf {
     let named = |path: &Utf8Path| match path.as_str() {

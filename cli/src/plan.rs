@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use cache::fs::MemoryFs;
+use cache::fs::{Fs, MemoryFs, RealFs};
 use cache::{Access, Cache};
 use engine::engine::Engine;
 use engine::estimate::{Estimate, RunOutcome, Total, estimate, estimate_here};
 use engine::gpu_hours::Budget;
 use engine::history;
 use engine::machine::Machine;
-use engine::pipeline::{Pipeline, StageId, StageSpec, StageWork};
-use engine::plan::{Plan, Planned};
+use engine::pipeline::{Pipeline, StageId, StageSpec};
+use engine::plan::Plan;
 use engine::record::RunRecord;
 use engine::spending::Purse;
 use engine::trials::sweep_states;
@@ -47,6 +47,7 @@ pub fn check(
         program.tell(diagnostic(warning, &program.terminal).trim_end());
     }
     require_usable(&project)?;
+    warn_of_empty_folders(program, &project.pipeline);
     let trainings = trainings(program, &project);
     let mut courses = String::new();
     match &trainings {
@@ -100,10 +101,16 @@ fn plan_trainings(program: &Program, project: &Project) -> Result<(Plan, Estimat
 }
 
 fn warn_of_empty_sources(program: &Program, pipeline: &Pipeline, plan: &Plan) {
-    for spec in pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source) {
-        let mut outputs = plan.stage(spec.id).known.outputs.values();
-        if outputs.any(|output| matches!(output, Planned::Root { items: 0, .. })) {
-            program.warn(&format!("stage `{}` has no items: check its files", spec.name));
+    for spec in plan.empty_sources(pipeline) {
+        program.warn(&format!("stage `{}` has no items: check its files and paths", spec.name));
+    }
+}
+
+/// Warns of folders without an entry among those that the pipeline reads.
+fn warn_of_empty_folders(program: &Program, pipeline: &Pipeline) {
+    for path in pipeline.paths() {
+        if RealFs.read_dir(&path).is_ok_and(|entries| entries.is_empty()) {
+            program.warn(&format!("the folder `{path}` is empty: put the data there first"));
         }
     }
 }
@@ -143,7 +150,7 @@ pub fn plan(
     arguments: &arguments::Plan,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load_to_plan(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     if arguments.probe && project.pipeline.absent.is_empty() {
@@ -152,6 +159,7 @@ pub fn plan(
     let cache = program.open_to_read(&project)?;
     let engine = program.engine_for(&project, &cache, None, arguments.verify)?;
     let plan = make(program, &engine, &project, &cache, &targets)?;
+    warn_of_empty_sources(program, &project.pipeline, &plan);
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
     let event = timed(plan.event(&project.pipeline), &estimate.stages);
@@ -245,7 +253,7 @@ fn before(
     }
     let settings = Settings { set: Vec::new(), ..arguments.settings.clone() };
     // The manifest may be valid only with `--set`.
-    let Ok(project) = program.load_to_plan(&arguments.manifest.manifest, &settings) else {
+    let Ok(project) = program.load_to_look(&arguments.manifest.manifest, &settings) else {
         return Ok(None);
     };
     let targets = project.targets(&arguments.stages)?;
@@ -279,10 +287,11 @@ pub fn status(
     arguments: &arguments::Status,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let cache = program.open_to_read(&project)?;
     let engine = program.engine_for(&project, &cache, None, false)?;
     let plan = make(program, &engine, &project, &cache, &[])?;
+    warn_of_empty_sources(program, &project.pipeline, &plan);
     let sweeps = match project.pipeline.sweeps.is_empty() {
         true => Vec::new(),
         false => sweep_states(&engine, &project.pipeline, &cache, &plan)?,

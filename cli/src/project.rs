@@ -75,8 +75,9 @@ impl Program {
         load(&self.catalogue, manifest, settings)
     }
 
-    /// The same for a plan; the files that the manifest names need not exist.
-    pub fn load_to_plan(
+    /// The same for a plan, or for a look at results: the files that the manifest names need not
+    /// exist.
+    pub fn load_to_look(
         &self,
         manifest: &Utf8Path,
         settings: &Settings,
@@ -104,7 +105,7 @@ impl Program {
         let loaded = self.load(manifest, settings);
         match (loaded, stages.is_empty()) {
             (Err(CliError::Manifest(problems)), false) => {
-                match self.load_to_plan(manifest, settings) {
+                match self.load_to_look(manifest, settings) {
                     Ok(project) if project.has_files_of(stages) => Ok(project),
                     _ => Err(CliError::Manifest(problems)),
                 }
@@ -272,20 +273,12 @@ impl Project {
 
     /// Refuses the manifest, and existing files and folders in those that the pipeline reads.
     pub fn refuse_sources(&self, place: &Utf8Path) -> Result<(), CliError> {
-        let Ok(real) = RealFs.resolve(place) else { return Ok(()) };
         let manifest = named::resolved(&self.pipeline.file);
-        let sources = self.pipeline.paths();
-        let mut sources = sources.iter().filter_map(|source| RealFs.resolve(source).ok());
+        let mut sources = self.pipeline.paths();
         // A pipeline may read the folder of its manifest, which has the outputs as well.
-        let is_source =
-            |source: Utf8PathBuf| !manifest.starts_with(&source) && real.starts_with(source);
-        match real == manifest || sources.any(is_source) {
-            false => Ok(()),
-            true => Err(CliError::usage(
-                format!("`{}` belongs to the pipeline", clean(place.as_str())),
-                "name another file: manifests and sources are never overwritten",
-            )),
-        }
+        sources.retain(|source| !manifest.starts_with(named::resolved(source)));
+        sources.insert(manifest);
+        named::refuse_sources(place, sources)
     }
 
     /// True if no file is missing that these stages, or outputs of stages, depend on.
@@ -323,7 +316,8 @@ impl Project {
         let names = self.pipeline.stages.iter().map(|stage| stage.name.as_str());
         let help = suggestion(name, "the stages are", names);
         let help = help.unwrap_or_else(|| "`throstle status` lists the stages".to_owned());
-        CliError::usage(format!("`{}` has no stage `{name}`", self.pipeline.file), help)
+        let (file, name) = (clean(self.pipeline.file.as_str()), clean(name));
+        CliError::usage(format!("`{file}` has no stage `{name}`"), help)
     }
 }
 
@@ -335,14 +329,14 @@ fn is_named(stage: &StageSpec, name: &str) -> bool {
 /// The path of the manifest that an argument names.
 pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
     match file_kind(argument) {
-        FileKind::File => Ok(argument.to_owned()),
+        FileKind::File | FileKind::Special => Ok(argument.to_owned()),
         FileKind::Folder => {
             let file = match argument.as_str() {
                 "." => Utf8PathBuf::from(MANIFEST),
                 _ => argument.join(MANIFEST),
             };
             match file_kind(&file) {
-                FileKind::File => Ok(file),
+                FileKind::File | FileKind::Special => Ok(file),
                 _ => Err(CliError::usage(
                     format!("there is no `{MANIFEST}` in `{argument}`"),
                     "name a manifest or its folder, or make one with `throstle init`",
@@ -400,7 +394,8 @@ fn place(text: &[u8], at: usize) -> String {
 fn file_kind(path: &Utf8Path) -> FileKind {
     match RealFs.metadata(path) {
         Ok(metadata) if metadata.is_dir() => FileKind::Folder,
-        Ok(_) => FileKind::File,
+        Ok(metadata) if metadata.is_file() => FileKind::File,
+        Ok(_) => FileKind::Special,
         Err(_) => FileKind::Missing,
     }
 }

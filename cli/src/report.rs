@@ -22,7 +22,7 @@ pub fn report(
     arguments: &arguments::Report,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let cache = program.open_to_read(&project)?;
     let chosen = chosen(&project, &cache, arguments)?;
     let index = Arc::new(StatIndex::load(&cache)?);

@@ -37,7 +37,7 @@ pub fn review(
     interrupt::on_signals(stop.clone(), interrupt::silent())
         .map_err(CliError::process("listen for signals"))?;
     // The table need not exist yet.
-    let project = program.load_to_plan(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = items::output_port(&project, &arguments.stage)?;
     let corrections = clips::corrections(&project, spec)?;
     let path = table(&project, corrections)?;

@@ -11,7 +11,7 @@ use super::interrupt;
 use super::named;
 use super::output::is_standard;
 use super::project::Program;
-use super::voice::{self, Manner, Sound, Voices, play_bytes};
+use super::voice::{self, Manner, Place, Sound, Voices, play_bytes};
 
 /// The largest text on standard input.
 const MOST: u64 = 1 << 20;
@@ -25,8 +25,10 @@ pub fn say(
     let stop = StopFlag::default();
     interrupt::on_signals(stop.clone(), interrupt::silent())
         .map_err(CliError::process("listen for signals"))?;
-    let places = [arguments.voice.clone()];
-    let mut voices = Voices::find(program, &places, &arguments.options, &stop)?;
+    let place = Place::find(program, &arguments.voice, &arguments.options)?;
+    let file = arguments.output.as_deref().filter(|file| !is_standard(file));
+    file.map_or(Ok(()), |file| place.refuse(file))?;
+    let mut voices = Voices::of(program, &[place], &arguments.options, &stop)?;
     let spoken = speak(&mut voices, &text, arguments.speed);
     voices.end();
     let sound = match spoken {
@@ -35,12 +37,12 @@ pub fn say(
     };
     let seconds = sound.seconds();
     let wav = sound.wav().map_err(|why| CliError::Failed { message: why, help: None })?;
-    match arguments.output.as_deref() {
-        Some(file) if !is_standard(file) => {
+    match file {
+        Some(file) => {
             named::write(file, &wav)?;
             program.tell(&format!("{file}: {}", units::seconds(seconds)));
         }
-        None if arguments.play || program.terminal.data_is_seen => {
+        None if arguments.output.is_none() && (arguments.play || program.terminal.data_is_seen) => {
             let played = play_bytes(&wav).map_err(CliError::process("play the sound"))?;
             played.ok_or_else(|| {
                 let message = "no program that plays sounds was found";
@@ -50,7 +52,7 @@ pub fn say(
                 )
             })?;
         }
-        Some(_) | None => output.write_all(&wav)?,
+        None => output.write_all(&wav)?,
     }
     Ok(Exit::Done)
 }

@@ -80,7 +80,18 @@ impl Voices {
     /// Finds voices, and prepares them; no model is loaded yet.
     pub fn find(
         program: &Program,
-        places: &[String],
+        names: &[String],
+        options: &VoiceOptions,
+        stop: &StopFlag,
+    ) -> Result<Voices, CliError> {
+        let places = names.iter().map(|name| Place::find(program, name, options));
+        Voices::of(program, &places.collect::<Result<Vec<_>, _>>()?, options, stop)
+    }
+
+    /// Prepares voices.
+    pub fn of(
+        program: &Program,
+        places: &[Place],
         options: &VoiceOptions,
         stop: &StopFlag,
     ) -> Result<Voices, CliError> {
@@ -91,7 +102,6 @@ impl Voices {
             folder: tempfile::tempdir().map_err(CliError::process("make a folder for files"))?,
         };
         for place in places {
-            let place = Place::find(program, place, options)?;
             let cache =
                 Cache::open(&place.project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
             let (pipeline, spec) = (&place.project.pipeline, place.spec()?);

@@ -29,8 +29,7 @@ pub fn why(
     arguments: &arguments::Why,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let names: Vec<&String> = arguments.item.iter().chain([&arguments.stage]).collect();
-    let project = program.load_for(&names, &arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (stage, item) = project.in_order((&arguments.stage, arguments.item.as_deref()));
     let stages = project.targets(&[stage.to_owned()])?;
     let cache = program.open_to_read(&project)?;

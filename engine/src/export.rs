@@ -21,7 +21,7 @@ use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
-use stage_core::{Blob, Fields, Item, StageError};
+use stage_core::{Blob, Fields, Item, StageError, Value};
 
 use crate::error::EngineError;
 use crate::leftovers;
@@ -47,6 +47,8 @@ struct Written {
     removed: u64,
     problems: Vec<String>,
     left_out: Option<LeftOut>,
+    /// Items, and those that have the exported field.
+    items: (u64, u64),
     lost: Vec<Digest>,
     /// The reason why the files are not in the stat index.
     unsaved: Option<CacheError>,
@@ -92,6 +94,10 @@ pub fn export(
             if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());
                 sink(Event::StageFailed { stage: stage.clone(), message, help });
+            }
+            if let ((1.., 0), Some(field)) = (done.items, &export.field) {
+                let message = format!("warning: no item has the field `{field}` to export");
+                sink(Event::Note { stage: Some(stage.clone()), message });
             }
             if let Some(left_out) = &done.left_out {
                 let (stage, message) = (Some(stage.clone()), left_out.to_string());
@@ -233,6 +239,11 @@ impl One<'_> {
                 return Err(EngineError::Stage { stage, error });
             }
         };
+        if let (Some(field), PortValue::Artifact(fields)) = (&self.export.field, &now.value)
+            && let Some(value) = fields.get(field).filter(|value| value.as_blob().is_none())
+        {
+            done.problems.push(format!("the output cannot be exported: {}", no_file(field, value)));
+        }
         now.left_out = done.left_out.clone();
         if let Some(left_out) = self.too_many_left_out(now) {
             done.problems.push(left_out.to_string());
@@ -293,7 +304,13 @@ impl One<'_> {
         done: &mut Written,
     ) {
         let Some(name) = &self.export.field else { return };
-        let Some(blob) = item.fields.blob(name) else { return };
+        done.items.0 += 1;
+        let Some(value) = item.fields.get(name) else { return };
+        done.items.1 += 1;
+        let Some(blob) = value.as_blob() else {
+            let why = no_file(name, value);
+            return LeftOut::note(&mut done.left_out, of, &item.id, &why);
+        };
         let path = match fill(&self.export.template, item) {
             Ok(path) => path,
             Err(why) => return LeftOut::note(&mut done.left_out, of, &item.id, &why),
@@ -501,6 +518,12 @@ impl One<'_> {
     fn section_key(&self) -> Digest {
         section_key(self.pipeline, self.spec, self.export)
     }
+}
+
+/// The reason why the value of a field cannot be exported.
+fn no_file(field: &str, value: &Value) -> String {
+    let kind = if matches!(value, Value::Number(_)) { "a number" } else { "a text" };
+    format!("`{field}` is {kind}, and only files can be exported; `throstle items` lists it")
 }
 
 /// A pipe, a socket or a device, which a renamed file would replace. A link to one is replaced.

@@ -10,6 +10,7 @@ use crate::record::{
     decode, encode, last_key, run_key,
 };
 use crate::runlog;
+use crate::units;
 
 /// All runs, the oldest first.
 pub fn runs(cache: &Cache) -> Result<Vec<RunRecord>, CacheError> {
@@ -59,6 +60,19 @@ pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, Cac
     }
     open.sort_by_key(|run| run.run);
     Ok(open)
+}
+
+/// The other runs that work with this cache now, in words; empty if none is known.
+pub fn others_at_work(cache: &Cache, own: u64) -> Result<String, CacheError> {
+    let open = open_runs(cache, &runs(cache)?)?.into_iter();
+    let others = open.filter(|run| run.is_under_way && run.run != own).map(|run| {
+        let (time, process) = runlog::beginning(cache, run.run);
+        let process = process.map_or(String::new(), |process| format!(", process {process}"));
+        let since = run.started.or(time);
+        let since = since.map_or(String::new(), |time| format!(", since {}", units::date(time)));
+        format!("run {}{process}{since}", run.run)
+    });
+    Ok(others.collect::<Vec<_>>().join("; "))
 }
 
 /// True when the last run of a pipeline was stopped, failed or was killed.
@@ -145,7 +159,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use cache::Access;
-    use cache::fs::MemoryFs;
+    use cache::fs::{Fs, MemoryFs};
     use stage_core::event::Status;
     use std::sync::Arc;
 
@@ -178,6 +192,33 @@ mod tests {
         assert_eq!(seen, [(2, false), (3, true)]);
         let taken = |number| is_taken(&cache, number).unwrap();
         assert_eq!([1, 2, 3, 4].map(taken), [true, true, true, false]);
+    }
+
+    #[test]
+    fn other_runs_are_named_with_their_process_and_their_beginning() {
+        let fs = Arc::new(MemoryFs::new());
+        let cache = Cache::open("/cache".into(), fs.clone(), Access::ReadWrite).unwrap();
+        let begun = |run| BegunRecord { run, pipeline: "p".into(), started: 60 };
+        for number in [3, 4] {
+            cache.record(BEGUN, &run_key(number), encode(&begun(number))).unwrap();
+        }
+        let started = Event::Started {
+            run: 5,
+            pipeline: "p".into(),
+            stages: Vec::new(),
+            time: Some(0),
+            process: Some(77),
+        };
+        let mut log = serde_json::to_vec(&started).unwrap();
+        log.extend(b"\n{\"event\":\"waiting\",\"what\":\"x\"}\n");
+        fs.create_dir_all(&runlog::folder(cache.dir())).unwrap();
+        fs.write_durably(&runlog::path(cache.dir(), 5), &log).unwrap();
+        let _claims = [3, 5].map(|number| cache.claim_number(number).unwrap());
+        assert_eq!(
+            others_at_work(&cache, 2).unwrap(),
+            "run 3, since 1970-01-01 00:01 UTC; run 5, process 77, since 1970-01-01 00:00 UTC"
+        );
+        assert!(others_at_work(&cache, 3).unwrap().starts_with("run 5"));
     }
 
     #[test]

@@ -127,7 +127,13 @@ impl Run<'_> {
         let started = Instant::now();
         let begun = cache.fs().now() / 1_000_000_000;
         let names = self.wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
-        sink(Event::Started { run: self.number, pipeline: pipeline.name.clone(), stages: names });
+        sink(Event::Started {
+            run: self.number,
+            pipeline: pipeline.name.clone(),
+            stages: names,
+            time: Some(begun),
+            process: Some(std::process::id()),
+        });
         let mut kept = Kept::default();
         let mut status = status(self.passes(&mut kept, total, sink)?, sink);
         if status == Status::Done && self.options.targets.is_empty() && cache.has_losses() {

@@ -42,6 +42,16 @@ pub fn read(cache: &Cache, run: u64) -> Result<Option<(Vec<Event>, usize)>, FsEr
     Ok(Some((events.into_iter().flatten().collect(), unreadable)))
 }
 
+/// The time and the process of a run, from the beginning of its log.
+pub fn beginning(cache: &Cache, run: u64) -> (Option<i64>, Option<u32>) {
+    let bytes = cache.fs().read(&path(cache.dir(), run)).unwrap_or_default();
+    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    match serde_json::from_slice(first) {
+        Ok(Event::Started { time, process, .. }) => (time, process),
+        _ => (None, None),
+    }
+}
+
 /// Creates the file when a run has work; until then events are held back, and a no-op run has no
 /// log.
 pub struct RunLog {
@@ -159,7 +169,13 @@ mod tests {
         let cache = cache();
         let events = [
             Event::Waiting { what: "a lock".into() },
-            Event::Started { run: 7, pipeline: "p".into(), stages: vec![] },
+            Event::Started {
+                run: 7,
+                pipeline: "p".into(),
+                stages: vec![],
+                time: None,
+                process: None,
+            },
             Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![], trial: None },
             Event::Finished { status: Status::Done, stages: [].into(), seconds: 0.0 },
         ];
@@ -173,7 +189,13 @@ mod tests {
     fn a_run_with_nothing_to_do_leaves_no_file() {
         let cache = cache();
         let events = [
-            Event::Started { run: 7, pipeline: "p".into(), stages: vec![] },
+            Event::Started {
+                run: 7,
+                pipeline: "p".into(),
+                stages: vec![],
+                time: None,
+                process: None,
+            },
             Event::Finished { status: Status::Done, stages: [].into(), seconds: 0.0 },
         ];
         log(&cache, &events);

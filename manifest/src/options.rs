@@ -23,5 +23,7 @@ impl Default for LoadOptions<'_> {
 pub enum FileKind {
     File,
     Folder,
+    /// A pipe, a socket or a device.
+    Special,
     Missing,
 }

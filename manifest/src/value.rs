@@ -302,6 +302,11 @@ impl<'a> Checks<'a> {
                 let message = format!("`{path}` should be a file but is a folder");
                 problems.add(Problem::new("missing_file", node.span, message).label("a folder"));
             }
+            FileKind::Special => {
+                let message = format!("`{path}` is a named pipe, a socket or a device, not a file");
+                let problem = Problem::new("missing_file", node.span, message);
+                problems.add(problem.label("no file").help("save its contents in a file first"));
+            }
             FileKind::File | FileKind::Folder => {}
         }
     }

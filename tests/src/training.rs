@@ -5,7 +5,7 @@ use engine::record::{CHECKPOINT, CheckpointRecord, decode};
 use stage_core::Fields;
 use stage_core::event::Event;
 
-use crate::worlds::TEXTS;
+use crate::worlds::filled;
 use crate::{Lab, Ran};
 
 /// The number of steps of the training.
@@ -32,20 +32,12 @@ export = "out/model"
 
 /// Never run.
 pub fn lab() -> Lab {
-    filled(Lab::new())
+    filled(Lab::new(), MANIFEST)
 }
 
 /// The same in memory.
 pub fn lab_in(memory: &MemoryFs) -> Lab {
-    filled(Lab::in_memory(memory))
-}
-
-fn filled(lab: Lab) -> Lab {
-    lab.write("pipeline.toml", MANIFEST);
-    for (name, text) in TEXTS {
-        lab.write(&format!("data/{name}.txt"), text);
-    }
-    lab
+    filled(Lab::in_memory(memory), MANIFEST)
 }
 
 /// The model as it was exported.

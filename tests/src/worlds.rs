@@ -30,12 +30,17 @@ pub fn fresh() -> MemoryFs {
 
 pub fn fresh_with(manifest: &str) -> MemoryFs {
     let memory = MemoryFs::new();
-    let lab = Lab::in_memory(&memory);
+    filled(Lab::in_memory(&memory), manifest);
+    memory
+}
+
+/// The six texts, with a manifest that reads them.
+pub fn filled(lab: Lab, manifest: &str) -> Lab {
     lab.write("pipeline.toml", manifest);
     for (name, text) in TEXTS {
         lab.write(&format!("data/{name}.txt"), text);
     }
-    memory
+    lab
 }
 
 /// The same after a completed run.

@@ -341,3 +341,31 @@ fn a_folder_of_exports_goes_with_them_when_the_program_runs_beside_it() {
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(!project.file("out").exists() && project.file("other/summary.json").is_file());
 }
+
+#[test]
+fn a_field_that_is_no_file_is_told_instead_of_ignored() {
+    let row = |id: &str| {
+        format!(
+            "{{\"id\":\"{id}\",\"audio_filepath\":\"{id}.wav\",\"text\":\"Hei\",\"score\":3}}\n"
+        )
+    };
+    let of = |export: &str| {
+        let project = Project::new(&format!(
+            "[pipeline]\nname = \"fields\"\n\n[stage.clips]\nuse = \"corpus.jsonl\"\n\
+             file = \"list.jsonl\"\naudio = \"data/wavs\"\nexport = {export}\n"
+        ));
+        write_clips(&project, &["a", "b"]);
+        project.write("list.jsonl", ["a", "b"].map(row).concat());
+        project
+    };
+    let project = of("{ output = { score = \"out/{id}.txt\" } }");
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1), "{}", ran.errors);
+    let failed = ran.all("stage-failed");
+    let told = failed[0]["message"].as_str().unwrap();
+    assert!(told.starts_with("2 of 2 items cannot be exported"), "{told}");
+    assert!(told.contains("item `a`: `score` is a number, and only files"), "{told}");
+    let ran = of("{ output = { marks = \"out/{id}.txt\" } }").run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_eq!(notes(&ran), ["warning: no item has the field `marks` to export"]);
+}

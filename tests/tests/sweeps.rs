@@ -14,7 +14,7 @@ use stage_core::event::{Event, Status, Verdict};
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::{Remote, score};
 use throstle_tests::training::steps;
-use throstle_tests::worlds::{TEXTS, eager};
+use throstle_tests::worlds::{eager, filled};
 use throstle_tests::{Lab, Ran};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
@@ -51,14 +51,6 @@ score = "mean(score)"
 {sweep}
 "#
     )
-}
-
-fn filled(lab: Lab, manifest: &str) -> Lab {
-    lab.write("pipeline.toml", manifest);
-    for (name, text) in TEXTS {
-        lab.write(&format!("data/{name}.txt"), text);
-    }
-    lab
 }
 
 fn lab(manifest: &str) -> Lab {

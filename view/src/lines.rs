@@ -334,7 +334,13 @@ mod tests {
         let stage = || "voice".to_owned();
         let done = counts(3, 27, 1, 0.25);
         let text = lines(&[
-            Event::Started { run: 3, pipeline: "p".into(), stages: vec!["clips".into(), stage()] },
+            Event::Started {
+                run: 3,
+                pipeline: "p".into(),
+                stages: vec!["clips".into(), stage()],
+                time: None,
+                process: None,
+            },
             Event::StageFinished {
                 stage: "clips".into(),
                 counts: counts(0, 30, 0, 0.0),

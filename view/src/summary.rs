@@ -269,7 +269,13 @@ pub(crate) mod tests {
     fn a_run_ends_with_counts_and_the_first_quarantined_items() {
         let mut summary = Summary::default();
         let stages = vec!["clips".into(), "check".into()];
-        summary.observe(&Event::Started { run: 1, pipeline: "voice".into(), stages });
+        summary.observe(&Event::Started {
+            run: 1,
+            pipeline: "voice".into(),
+            stages,
+            time: None,
+            process: None,
+        });
         (0..7).for_each(|number| summary.observe(&rejected(number)));
         let notes = [("odd byte".to_owned(), 2)].into();
         let finished =
@@ -300,7 +306,13 @@ pub(crate) mod tests {
     fn what_was_expected_stands_beside_what_it_took() {
         let mut summary = Summary::default();
         let names = vec!["voice".to_owned(), "report".to_owned()];
-        summary.observe(&Event::Started { run: 1, pipeline: "p".into(), stages: names });
+        summary.observe(&Event::Started {
+            run: 1,
+            pipeline: "p".into(),
+            stages: names,
+            time: None,
+            process: None,
+        });
         let seconds = Figure { low: 8.0, likely: 10.0, high: 12.5 };
         let voice = StageEstimate { seconds: Some(seconds), ..StageEstimate::unknown(40) };
         let stages = [("voice".to_owned(), voice)].into();

@@ -5,12 +5,16 @@ use camino::{Utf8Path, Utf8PathBuf};
 use engine::manifest::{FILE_NAME as MANIFEST, suggestion};
 use engine::pipeline::{ITEMS, Reference, StageSpec};
 use stage_core::PortType;
+use view::escape::clean;
 
 use super::published;
 use super::speaks;
 use crate::arguments::{Settings, VoiceOptions};
 use crate::error::CliError;
+use crate::named;
 use crate::project::{Program, Project};
+
+const HELP: &str = "name a folder of `model.export`, or `PIPELINE:STAGE`";
 
 pub struct Place {
     /// The name in requests.
@@ -18,6 +22,8 @@ pub struct Place {
     pub project: Project,
     /// The stage that speaks.
     stage: String,
+    /// For published files: the files and folders that the person named.
+    published: Option<Vec<Utf8PathBuf>>,
 }
 
 impl Place {
@@ -25,9 +31,13 @@ impl Place {
     pub fn find(program: &Program, text: &str, options: &VoiceOptions) -> Result<Place, CliError> {
         let written = Written::read(text, |path| RealFs.metadata(path).is_ok());
         let (path, stage) = (&written.path, written.stage.as_deref());
+        let is_unnamed = text.starts_with('=') && RealFs.metadata(path).is_err();
+        if path.as_str().is_empty() || stage == Some("") || is_unnamed {
+            let message = format!("`{}` names no voice", clean(text));
+            return Err(CliError::usage(message, HELP));
+        }
         let found = RealFs.metadata(path).map_err(|_| {
-            let help = "name a folder of `model.export`, or `PIPELINE:STAGE`";
-            CliError::usage(format!("there is no `{path}`"), help)
+            CliError::usage(format!("there is no `{}`", clean(path.as_str())), HELP)
         })?;
         let is_pipeline = !found.is_dir() || RealFs.metadata(&path.join(MANIFEST)).is_ok();
         let mut place = match (is_pipeline, stage) {
@@ -35,7 +45,9 @@ impl Place {
             (false, None) => {
                 let (project, stage) = published::project(program, path, options)?;
                 let name = path.file_name().unwrap_or("voice").to_owned();
-                Place { name, project, stage }
+                let named = [Some(path), options.reference.as_ref(), options.codec.as_ref()];
+                let published = Some(named.into_iter().flatten().cloned().collect());
+                Place { name, project, stage, published }
             }
             (false, Some(_)) => {
                 let message = format!("`{path}` is no pipeline, so it has no stages");
@@ -46,6 +58,15 @@ impl Place {
             place.name = name;
         }
         Ok(place)
+    }
+
+    /// Refuses a file for sounds that the voice is made of, or that is in a cache.
+    pub fn refuse(&self, file: &Utf8Path) -> Result<(), CliError> {
+        named::refuse_caches(file)?;
+        match &self.published {
+            Some(files) => named::refuse_sources(file, files.iter().cloned()),
+            None => self.project.refuse_sources(file),
+        }
     }
 
     pub fn spec(&self) -> Result<&StageSpec, CliError> {
@@ -88,14 +109,14 @@ fn of_pipeline(
     stage: Option<&str>,
     settings: &Settings,
 ) -> Result<Place, CliError> {
-    let project = program.load(path, settings)?;
+    let (project, published) = (program.load(path, settings)?, None);
     let speaking: Vec<&StageSpec> =
         project.pipeline.stages.iter().filter(|spec| speaks(spec.kind)).collect();
     let Some(stage) = stage else {
         return match speaking.as_slice() {
             [one] => {
                 let stage = one.name.clone();
-                Ok(Place { name: stage.clone(), project, stage })
+                Ok(Place { name: stage.clone(), project, stage, published })
             }
             [] => Err(silent(path)),
             several => {
@@ -110,7 +131,7 @@ fn of_pipeline(
     let spec = project.stage(stage)?;
     let name = stage.to_owned();
     if speaks(spec.kind) {
-        return Ok(Place { name, project, stage: stage.to_owned() });
+        return Ok(Place { name, project, stage: stage.to_owned(), published });
     }
     let (speaker, port, is_wired) = speaking
         .iter()
@@ -122,11 +143,12 @@ fn of_pipeline(
         })?;
     let speaking = speaker.name.clone();
     if is_wired {
-        return Ok(Place { name, project, stage: speaking });
+        return Ok(Place { name, project, stage: speaking, published });
     }
     let mut settings = settings.clone();
     settings.set.push(format!("stage.{speaking}.{port}={stage}"));
-    Ok(Place { name, project: program.load(path, &settings)?, stage: speaking })
+    let project = program.load(path, &settings)?;
+    Ok(Place { name, project, stage: speaking, published })
 }
 
 /// The port of a stage that takes the model of another, and whether it already does.

@@ -257,15 +257,24 @@ fn write(
         WriteError::Dataset(error) => StageError::failed(error.to_string()).into(),
     })?;
     let port = spec.kind.outputs.first().map_or("output", |port| port.name);
+    let mut rejects = found.rejects;
+    rejects.sort_by_cached_key(|(name, _)| place(name));
     Ok(StageRecord {
         outputs: [(port.to_owned(), value)].into(),
-        rejects: found.rejects.into_iter().map(|(id, reject)| (id.into(), reject)).collect(),
+        rejects: rejects.into_iter().map(|(id, reject)| (id.into(), reject)).collect(),
         items: 1,
         notes: found.notes.into_iter().collect(),
         aside: None,
         settled: Default::default(),
         seconds: 0.0,
     })
+}
+
+/// The file and the row in it of a name such as `list.csv:12`.
+fn place(name: &str) -> (String, u64) {
+    let row = name.rsplit_once(':').and_then(|(file, row)| Some((file, row.parse().ok()?)));
+    let (file, row) = row.unwrap_or((name, 0));
+    (file.to_owned(), row)
 }
 
 /// Names the files that differ, instead of only stating a difference.

@@ -8,7 +8,7 @@ use stage_core::event::{Event, PlannedStage, Verdict};
 
 use super::value::{Planned, planned};
 use super::work::{Keyed, Work};
-use crate::pipeline::{Pipeline, StageId, StageSpec};
+use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::StageRecord;
 use crate::sweep::halving::Part;
@@ -71,6 +71,17 @@ impl Plan {
             stages: pipeline.ids().zip(&self.stages).map(planned).collect(),
             seconds: self.seconds,
         }
+    }
+
+    /// The sources that found nothing: no item, and none that could be quarantined.
+    pub fn empty_sources<'p>(&self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p StageSpec> {
+        let is_empty = |output: &Planned| matches!(output, Planned::Root { items: 0, .. });
+        let has_none = move |spec: &&StageSpec| {
+            let known = &self.stage(spec.id).known;
+            known.rejects.is_empty() && known.outputs.values().any(is_empty)
+        };
+        let sources = pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source);
+        sources.filter(has_none)
     }
 
     pub fn is_fresh(&self) -> bool {

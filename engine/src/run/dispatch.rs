@@ -19,6 +19,7 @@ use super::training::{Owed, Pace, Training};
 use crate::allowance::Limit;
 use crate::checkpoints::{begun_under, steps_done};
 use crate::engine::EngineError;
+use crate::history;
 use crate::machine::devices_key;
 use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
@@ -310,7 +311,13 @@ impl Schedule<'_> {
         }
         let Some(key) = waiting else { return Ok(any_queued) };
         if !self.committer.holds_claims() {
-            let what = "another run that works on the same items".to_owned();
+            let others = match &self.others {
+                Some(others) => others.clone(),
+                None => history::others_at_work(self.store.cache(), self.run)?,
+            };
+            let more = if others.is_empty() { String::new() } else { format!(": {others}") };
+            let what = format!("another run that works on the same items{more}");
+            self.others = Some(others);
             self.tell(Event::Waiting { what });
         }
         self.store.cache().wait_for(&key, TICK)?;

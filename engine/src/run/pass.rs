@@ -34,6 +34,8 @@ use crate::plan::{Plan, Work};
 use crate::store::Store;
 use crate::sweep::halving::Part;
 
+const NO_ITEMS: &str = "warning: the stage has no items; check its files and paths";
+
 /// A run with its number.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
@@ -75,10 +77,15 @@ impl<'a> Pass<'a> {
         self.require_home()?;
         let run = self.run;
         let (planner, plan) = self.plan(sink)?;
+        let is_whole = run.options.probe.is_none() && run.options.share.is_none();
+        if is_whole && !self.deep {
+            for spec in plan.empty_sources(run.pipeline) {
+                sink(Event::Note { stage: Some(spec.name.clone()), message: NO_ITEMS.to_owned() });
+            }
+        }
         if is_settled(&plan, run.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
-        let is_whole = run.options.probe.is_none() && run.options.share.is_none();
         let is_first = total.expected.is_none() && is_whole;
         if is_first {
             total.expected = self.estimate(&plan, sink)?;
@@ -178,6 +185,7 @@ impl<'a> Pass<'a> {
             messages: received,
             committer: Committer::new(messages, options.commit_every),
             run: number,
+            others: None,
             allowance,
             watchdog: Watchdog::default(),
             halted: false,

@@ -131,7 +131,7 @@ impl Replayer<'_> {
         let stage = self.spec.name.clone();
         match (self.spec.work, item) {
             (StageWork::Source, _) => {
-                let why = "reads what is outside of the cache, which every plan does again";
+                let why = "is a source: every plan looks at its files again";
                 Err(ReplayError::Unfit { stage, why })
             }
             (StageWork::Train, _) => {

@@ -71,6 +71,8 @@ pub struct Schedule<'a> {
     pub messages: Receiver<Message>,
     pub committer: Committer,
     pub run: u64,
+    /// The runs whose work this one waits for, in words, once it has waited.
+    pub others: Option<String>,
     pub allowance: &'a mut Allowance,
     pub meter: Meter,
     pub watchdog: Watchdog,

@@ -72,6 +72,12 @@ pub enum Event {
         run: u64,
         pipeline: String,
         stages: Vec<String>,
+        /// Seconds since 1970 by the clock of the machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time: Option<i64>,
+        /// The number of the process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<u32>,
     },
     /// The estimate of the run, by the stages that have work.
     Estimated {

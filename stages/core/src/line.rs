@@ -2,6 +2,7 @@
 //!
 //! `${NAME}` is left for the shell, and `{{` and `}}` are plain braces.
 
+mod prefix;
 mod shell;
 
 pub use shell::Shell;

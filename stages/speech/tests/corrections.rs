@@ -177,14 +177,30 @@ fn a_join_and_a_split_move_a_cut_of_two_segments_only() {
 }
 
 #[test]
-fn lines_without_their_segment_change_nothing_and_are_counted() {
+fn lines_without_their_segment_change_nothing_and_are_listed_with_the_reason() {
     let mut bench = Bench::default();
     let items = segments(&mut bench);
     // The last segment of a recording is followed by nothing.
     let table = format!("aaaaaaaaaa,drop,,,\n{},join,,,\n", own_name(&items[3]));
     let output = corrected(&mut bench, &table, "quarantine", &items).unwrap();
     assert_eq!(support::items(&output, "output").len(), 5);
-    assert_eq!(output.notes, [("lines of corrections without a segment".to_owned(), 2)]);
+    let note = "lines of corrections without effect (listed by the output `unused`)";
+    assert_eq!(output.notes, [(note.to_owned(), 2)]);
+    let unused = support::items(&output, "unused");
+    let told = |item: &NewItem| -> Vec<String> {
+        let text = |(_, value): &(String, NewValue)| match value {
+            NewValue::Text(text) => text.clone(),
+            NewValue::Number(number) => number.to_string(),
+            other => panic!("{other:?}"),
+        };
+        item.values.iter().map(text).collect()
+    };
+    let mut told: Vec<Vec<String>> = unused.iter().map(told).collect();
+    told.sort();
+    let last = own_name(&items[3]);
+    assert_eq!(told[0], ["2", "aaaaaaaaaa", "`drop`", "no segment has this sound"]);
+    assert_eq!(told[1][..3], ["3", &last, "`join` with the next one"]);
+    assert!(told[1][3].contains("no segment follows"), "{told:?}");
 }
 
 #[test]

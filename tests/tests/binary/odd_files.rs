@@ -77,9 +77,9 @@ fn no_command_waits_for_a_table_that_is_a_pipe_or_of_the_kernel() {
     assert_eq!(ended(&project, &["run"]).status.code(), Some(0));
     let table = project.file("data/metadata.csv");
     pipe_at(&table);
-    for arguments in [&["plan"][..], &["run"]] {
+    for arguments in [&["check"][..], &["plan"], &["run"]] {
         let output = ended(&project, arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains("named pipe"), "{}", said(&output));
     }
     std::fs::remove_file(&table).unwrap();

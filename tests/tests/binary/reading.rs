@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use throstle_tests::{Project, command, small_disk};
+
 use crate::small::{done, project};
 
 #[test]
@@ -87,6 +89,9 @@ fn the_pages_of_the_program_are_printed() {
     assert!(project.printed(&["check"]).contains("`pipeline.toml` is valid: 3 stages"));
     assert!(project.printed(&["stages"]).contains("audio.resample"));
     assert!(project.printed(&["stages", "audio.resample"]).contains("rate"));
+    let family = project.printed(&["stages", "audio"]);
+    assert!(family.lines().skip(1).all(|line| line.starts_with("audio.")), "{family}");
+    assert_eq!(project.output(&["stages", "audi"]).status.code(), Some(2));
     serde_json::from_str::<Value>(&project.printed(&["schema"])).unwrap();
     for shell in ["bash", "zsh", "fish"] {
         assert!(project.printed(&["completions", shell]).contains("throstle"), "{shell}");
@@ -152,9 +157,7 @@ fn files_that_only_other_stages_need_may_be_missing() {
                  asset = \"assets.model\"\n\n[stage.more]\nuse = \"corpus.table\"\n\
                  table = \"more.csv\"\naudio = \"data/wavs\"\n";
     project.write("pipeline.toml", format!("{}{other}", crate::small::MANIFEST));
-    for arguments in
-        [&["run"][..], &["run", ".", "more"], &["run", ".", "taken"], &["items", "more"]]
-    {
+    for arguments in [&["run"][..], &["run", ".", "more"], &["run", ".", "taken"]] {
         let output = project.output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
@@ -163,6 +166,127 @@ fn files_that_only_other_stages_need_may_be_missing() {
     project.printed(&["run", ".", "words"]);
     assert_eq!(project.printed(&["items", "words.output"]).lines().count(), 6);
     project.printed(&["why", "words", "a"]);
+}
+
+#[test]
+fn results_can_be_read_when_their_sources_are_gone() {
+    let project = done();
+    let clips = project.printed(&["items", "clips"]);
+    std::fs::rename(project.file("data"), project.file("elsewhere")).unwrap();
+    assert_eq!(project.output(&["run"]).status.code(), Some(2));
+    let output = project.output(&["items", "clips"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), clips);
+    assert!(said.contains("`clips` is not up to date: this is its output of run 1"), "{said}");
+    assert_eq!(project.printed(&["cat", "words", "a", "words"]).trim(), "2");
+    assert_eq!(project.printed(&["items", "words", "--quarantined"]), "id\n");
+    for arguments in [&["status"][..], &["graph"], &["why", "words"], &["report"]] {
+        project.printed(arguments);
+    }
+    let none = project.output(&["export"]);
+    let said = String::from_utf8_lossy(&none.stderr);
+    assert_eq!(none.status.code(), Some(1), "{said}");
+    assert!(said.contains("`words` is not up to date and is left out"), "{said}");
+    assert_eq!(project.names("out").len(), 6, "exported files stay");
+}
+
+#[test]
+fn a_spoken_text_overwrites_nothing_that_its_voice_is_made_of() {
+    let project = Project::default();
+    project.printed(&["init", "demo", "--template", "demo"]);
+    let table = project.read("demo/data/metadata.csv");
+    for (file, why) in [
+        ("demo/data/metadata.csv", "belongs to the pipeline"),
+        ("demo/pipeline.toml", "belongs to the pipeline"),
+    ] {
+        let output = project.output(&["say", "demo:spoken_sentences", "Hei.", "-o", file]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(project.read("demo/data/metadata.csv") == table);
+}
+
+#[test]
+fn a_voice_without_a_place_is_refused() {
+    let project = project();
+    for voice in ["=", "a=", "", "a=.:", ".:"] {
+        let output = project.output(&["serve", voice]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("names no voice") && said.contains("PIPELINE:STAGE"), "{said}");
+    }
+}
+
+#[test]
+fn a_source_without_items_is_told_by_every_command() {
+    let project = project();
+    std::fs::remove_dir_all(project.file("data/wavs")).unwrap();
+    std::fs::create_dir(project.file("data/wavs")).unwrap();
+    let warns = |arguments: &[&str], warning: &str| {
+        let output = project.output(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        assert!(said.contains(warning), "{arguments:?}: {said}");
+    };
+    warns(&["check"], "warning: the folder `data/wavs` is empty");
+    project.write("data/metadata.csv", "file|text\n");
+    for arguments in [&["plan"][..], &["status"]] {
+        warns(arguments, "warning: stage `clips` has no items");
+    }
+    // Also when nothing is left to do.
+    for _ in 0..2 {
+        warns(&["run"], "clips: warning: the stage has no items");
+    }
+}
+
+#[test]
+fn quarantined_rows_are_listed_in_the_order_of_their_file() {
+    let row = |id: usize, audio: &str| {
+        format!("{{\"id\":\"c{id}\",\"audio_filepath\":\"{audio}\",\"text\":\"Hei\"}}\n")
+    };
+    let rows: Vec<String> = (1..13)
+        .map(|at| match at {
+            1 => row(at, "a.wav"),
+            // Rows that cannot be read are known before missing files.
+            3 | 11 => "{}\n".to_owned(),
+            _ => row(at, "missing.wav"),
+        })
+        .collect();
+    let project = Project::new(
+        "[pipeline]\nname = \"rows\"\n\n[stage.clips]\nuse = \"corpus.jsonl\"\n\
+         file = \"list.jsonl\"\naudio = \"data/wavs\"\nquarantine = 1.0\n",
+    );
+    throstle_tests::write_clips(&project, &["a"]);
+    project.write("list.jsonl", rows.concat());
+    project.printed(&["run"]);
+    let listed =
+        project.printed(&["items", "clips", "--quarantined", "--format", "csv", "--fields", "id"]);
+    let expected: Vec<String> = (2..13).map(|row| format!("list.jsonl:{row}")).collect();
+    assert_eq!(listed.lines().skip(1).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_data_set_and_asks_to_run_again() {
+    if !small_disk::is_available() {
+        return;
+    }
+    let project = done();
+    let program = command("throstle", project.path(), &[]);
+    let program = program.get_program().to_str().unwrap();
+    for format in ["hf", "webdataset", "shar"] {
+        let lines = format!(
+            "head -c 60k /dev/zero > disk/fill\n\
+             {program} items clips --format {format} --to disk/set; echo $? > code\n\
+             ls disk > names\n"
+        );
+        let output = small_disk::script(project.path(), "64k", &lines);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(project.text("code").trim(), "75", "{format}: {said}");
+        assert_eq!(project.text("names").trim(), "fill", "{format}");
+        assert!(said.contains("make room") && !said.contains("standard output"), "{said}");
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn of_an_empty_folder_no_schedule_follows() {
     let (code, told, errors) = said(&project, &["check", "."]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(!told.contains("warning"), "{told}");
-    assert!(errors.contains(" has no items: check its files"), "{errors}");
+    assert!(errors.contains(" has no items: check its files and paths"), "{errors}");
 }
 
 #[test]

@@ -21,7 +21,9 @@ const LINE: Parameter = Parameter {
         quotes. `{{` is a plain brace, `${NAME}` a variable of \
         the shell. A line of plain words runs without a shell, which is faster. As in any shell, a \
         pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
-        or `set -o pipefail` where `sh` has it. A missing program in a pipeline fails the stage.",
+        or `set -o pipefail` where `sh` has it. A missing program in a pipeline fails the stage. \
+        The command runs in a private folder: write `{base}/tool` for a program beside the \
+        manifest.",
     ..Parameter::BASE
 };
 

@@ -232,7 +232,7 @@ pub const MARK: &str = "mark";
 
 pub static CORRECTIONS: Kind = Kind {
     name: "corpus.corrections",
-    version: 2,
+    version: 3,
     summary: "Applies a table of corrections to segments: new texts, drops, splits and joins.",
     doc: "\
 `throstle review` writes the table while you listen. A line has the id of a segment in the column
@@ -243,7 +243,8 @@ recording, which has the name in `with`. Further columns are remarks.
 The id of a segment ends with a hash of its sound, and a line belongs to that hash: it stays valid when the
 recording is edited elsewhere, and lines of several people can be put together. Parts of a split and
 joined segments have such names too, and lines of their own. Two different lines for one segment are
-an error that names both; lines that fit no segment are counted in the notes.
+an error that names both. `unused` lists the lines without effect, each with the reason:
+`throstle items corrected.unused` shows them.
 
 Put it behind `audio.segment`, so that only new sounds are recognised, with `drops = \"mark\"`, and let
 `text.align` read its segments. The field `corrected` has the text of a person: `text.align` uses it
@@ -258,6 +259,17 @@ source. A part of such a clip is left out until it has a text of its own in the 
     outputs: &[OutputPort {
         writes: &[("audio", FieldType::Blob), ("text", FieldType::Text)],
         doc: "The segments with their corrections. `corrected` is the text of a person.",
+        ..OutputPort::DATASET
+    }, OutputPort {
+        name: "unused",
+        passes: None,
+        writes: &[
+            ("line", FieldType::Number),
+            ("segment", FieldType::Text),
+            ("correction", FieldType::Text),
+            ("reason", FieldType::Text),
+        ],
+        doc: "The lines of the table without effect.",
         ..OutputPort::DATASET
     }],
     parameters: &[

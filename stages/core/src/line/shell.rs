@@ -4,6 +4,7 @@
 //! `case` and comments. Where shells differ, or where constructs are nested too deeply, nothing is
 //! reported.
 
+use super::prefix::{Prefix, Role};
 use super::{Piece, Unclosed, pieces};
 
 /// Facts about a line.
@@ -12,8 +13,12 @@ pub struct Shell<'a> {
     /// The placeholders inside quotes or here-documents of the line. A value is quoted already:
     /// there its quotes would end the outer ones, and the shell would run its text.
     pub quoted: Vec<&'a str>,
-    /// The programs on the left of a pipe, as far as they are plain names: a pipeline ends with the
-    /// status of its last program, so the shell does not report that one of these is missing.
+    /// The programs at the start of the line, unless the line says with `||` what happens if they
+    /// fail: several for `nice foo`.
+    pub first: Vec<String>,
+    /// The programs on the left of a pipe, as far as they are known: a pipeline ends with the status
+    /// of its last program, so the shell does not report that one of these is missing. A path that
+    /// is relative to the folder of the command is known only where no command ran before.
     pub piped: Vec<String>,
 }
 
@@ -45,17 +50,19 @@ impl<'a> Shell<'a> {
         if reader.is_odd {
             return Ok(Shell::default());
         }
-        let mut piped = Vec::new();
-        if !reader.looks {
-            let functions = &reader.functions;
-            let names = reader.piped.into_iter().filter(|name| !functions.contains(name));
-            names.for_each(|name| {
-                if !piped.contains(&name) {
-                    piped.push(name)
-                }
-            });
+        if reader.looks {
+            return Ok(Shell { quoted: reader.quoted, ..Shell::default() });
         }
-        Ok(Shell { quoted: reader.quoted, piped })
+        let [first, piped] = [reader.first, reader.piped].map(|names| {
+            let mut known = Vec::new();
+            for name in names.into_iter().filter(|name| !reader.functions.contains(name)) {
+                if !known.contains(&name) {
+                    known.push(name);
+                }
+            }
+            known
+        });
+        Ok(Shell { quoted: reader.quoted, first, piped })
     }
 }
 
@@ -88,19 +95,25 @@ struct List {
     expects_command: bool,
     /// True where the next word is the file of a redirection.
     expects_file: bool,
-    /// The last command, if its name is plain.
-    command: Option<String>,
+    /// The last command as far as it is known, with the programs that run it.
+    command: Vec<String>,
+    /// The last program of these runs another one.
+    prefix: Option<Prefix>,
 }
 
 impl List {
     fn begin(&mut self) {
-        (self.expects_command, self.expects_file, self.command) = (true, false, None);
+        (self.expects_command, self.expects_file) = (true, false);
+        (self.command, self.prefix) = (Vec::new(), None);
     }
 }
 
-/// A word, with its text if it is plain.
+/// A word.
 struct Word {
-    plain: Option<String>,
+    /// Its text without quotes, unless only the shell knows it.
+    text: Option<String>,
+    /// True if nothing of it is in quotes.
+    is_plain: bool,
     /// The variable that it sets.
     variable: Option<String>,
 }
@@ -112,8 +125,15 @@ struct Reader<'a> {
     depth: usize,
     documents: Vec<Document>,
     quoted: Vec<&'a str>,
+    first: Vec<String>,
     piped: Vec<String>,
     functions: Vec<String>,
+    /// A word has come that ends the first command.
+    is_behind_first: bool,
+    /// The first command, and those that `&&` and `||` connect with it, are over.
+    is_behind_first_list: bool,
+    /// A command may have run before this place.
+    is_behind_command: bool,
     looks: bool,
     is_odd: bool,
 }
@@ -146,7 +166,8 @@ impl<'a> Reader<'a> {
             cases: Vec::new(),
             expects_command: true,
             expects_file: false,
-            command: None,
+            command: Vec::new(),
+            prefix: None,
         };
         while let Some(symbol) = self.peek() {
             let Symbol::Letter(letter) = symbol else {
@@ -166,6 +187,9 @@ impl<'a> Reader<'a> {
                 '\n' => {
                     self.at += 1;
                     self.documents();
+                    if !list.expects_command {
+                        self.end_list();
+                    }
                     list.begin();
                 }
                 ' ' | '\t' | '\r' => self.at += 1,
@@ -183,9 +207,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The commands that were connected are over; the next one runs behind them.
+    fn end_list(&mut self) {
+        self.is_behind_command = true;
+        if self.depth == 0 {
+            (self.is_behind_first, self.is_behind_first_list) = (true, true);
+        }
+    }
+
     fn operator(&mut self, list: &mut List, is_pattern: bool) {
         let Some(Symbol::Letter(letter)) = self.peek() else { return };
         self.at += 1;
+        self.is_behind_first |= self.depth == 0 && !"<>".contains(letter);
         match letter {
             ';' => {
                 if self.takes(';') || self.takes('&') {
@@ -194,17 +227,28 @@ impl<'a> Reader<'a> {
                         *case = Case::Pattern;
                     }
                 }
+                self.end_list();
                 list.begin();
             }
             '|' if is_pattern => {}
             '|' => {
-                let is_pipe = !self.takes('|');
-                self.piped.extend(list.command.take().filter(|_| is_pipe));
+                match self.takes('|') {
+                    true => {
+                        self.is_behind_command = true;
+                        if self.depth == 0 && !self.is_behind_first_list {
+                            self.first.clear();
+                        }
+                    }
+                    false => self.piped.append(&mut list.command),
+                }
                 self.takes('&');
                 list.begin();
             }
             '&' => {
-                self.takes('&');
+                match self.takes('&') {
+                    true => self.is_behind_command = true,
+                    false => self.end_list(),
+                }
                 list.begin();
             }
             '(' if is_pattern => {}
@@ -228,10 +272,11 @@ impl<'a> Reader<'a> {
 
     /// A function behind its name, or a shell of its own.
     fn parenthesis(&mut self, list: &mut List) {
-        if let Some(name) = list.command.take()
+        if let Some(name) = list.command.pop()
             && self.takes(')')
         {
             self.functions.push(name);
+            self.is_behind_command = true;
             list.begin();
             return;
         }
@@ -241,7 +286,7 @@ impl<'a> Reader<'a> {
 
     fn word(&mut self, list: &mut List) {
         let word = self.read_word(list.end);
-        let plain = word.plain.as_deref();
+        let plain = word.text.as_deref().filter(|_| word.is_plain);
         if std::mem::take(&mut list.expects_file) {
             return;
         }
@@ -262,7 +307,7 @@ impl<'a> Reader<'a> {
             Some(Case::Body) | None => {}
         }
         if !list.expects_command {
-            return;
+            return self.argument(list, word);
         }
         if let Some(variable) = word.variable {
             self.looks |= variable == "PATH";
@@ -270,20 +315,47 @@ impl<'a> Reader<'a> {
         }
         list.expects_command = false;
         match plain {
-            Some(keyword) if BEFORE_A_COMMAND.contains(&keyword) => list.expects_command = true,
+            Some(keyword) if BEFORE_A_COMMAND.contains(&keyword) => {
+                // What follows may fail; behind `time` it may not.
+                self.is_behind_first |= self.depth == 0 && keyword != "time";
+                list.expects_command = true;
+            }
             Some("case") => list.cases.push(Case::BeforeIn),
             Some("esac") => drop(list.cases.pop()),
             Some(keyword) if OTHER_KEYWORDS.contains(&keyword) => {}
             Some("export") => self.looks = true,
             Some(name) if LOOKING.contains(&name) => self.looks = true,
-            _ => list.command = word.plain.filter(|name| is_name(name)),
+            _ => self.program(list, word.text),
         }
+    }
+
+    /// A word behind a command.
+    fn argument(&mut self, list: &mut List, word: Word) {
+        let Some(prefix) = &mut list.prefix else { return };
+        match prefix.role(word.text.as_deref(), word.variable.is_some()) {
+            Role::Argument => {}
+            Role::Variable => self.looks |= word.variable.as_deref() == Some("PATH"),
+            Role::Program => self.program(list, word.text),
+            Role::Unknown => list.prefix = None,
+        }
+    }
+
+    fn program(&mut self, list: &mut List, name: Option<String>) {
+        let is_known =
+            |name: &String| is_name(name) && (is_anywhere(name) || !self.is_behind_command);
+        list.prefix = None;
+        let Some(name) = name.filter(is_known) else { return };
+        list.prefix = Prefix::of(&name);
+        if self.depth == 0 && !self.is_behind_first {
+            self.first.push(name.clone());
+        }
+        list.command.push(name);
     }
 
     /// Reads a word up to a blank or an operator.
     fn read_word(&mut self, end: Option<char>) -> Word {
         let mut text = String::new();
-        let (mut is_plain, mut variable) = (true, None);
+        let (mut is_plain, mut is_known, mut variable) = (true, true, None);
         while let Some(symbol) = self.peek() {
             match symbol {
                 Symbol::Letter(
@@ -294,12 +366,15 @@ impl<'a> Reader<'a> {
                 Symbol::Letter('`') if end == Some('`') => break,
                 Symbol::Place(_) => {
                     self.at += 1;
-                    is_plain = false;
+                    (is_plain, is_known) = (false, false);
                 }
                 Symbol::Letter(letter @ ('\'' | '"' | '`' | '$' | '\\')) => {
                     self.at += 1;
                     is_plain = false;
-                    self.special(letter);
+                    match self.special(letter) {
+                        Some(inner) => text.push_str(&inner),
+                        None => is_known = false,
+                    }
                 }
                 Symbol::Letter(letter) => {
                     self.at += 1;
@@ -313,42 +388,75 @@ impl<'a> Reader<'a> {
         // `2>` is a redirection.
         let is_number = !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit());
         let is_redirected = matches!(self.peek(), Some(Symbol::Letter('<' | '>')));
-        Word { plain: (is_plain && !(is_number && is_redirected)).then_some(text), variable }
+        let is_known = is_known && !(is_plain && is_number && is_redirected);
+        Word { text: is_known.then_some(text), is_plain, variable }
     }
 
-    /// A construct that begins with a character that keeps its meaning inside a word.
-    fn special(&mut self, letter: char) {
+    /// A construct that begins with a character that keeps its meaning inside a word. Returns its
+    /// text, unless only the shell knows it.
+    fn special(&mut self, letter: char) -> Option<String> {
         match letter {
             '\'' => self.single(),
-            '"' => self.nested(Self::double),
-            '`' => self.nested(|reader| reader.commands(Some('`'))),
-            '$' => self.dollar(),
+            '"' => {
+                let mut text = None;
+                self.nested(|reader| text = reader.double());
+                text
+            }
+            '`' => {
+                self.nested(|reader| reader.commands(Some('`')));
+                None
+            }
+            '$' => {
+                self.dollar();
+                None
+            }
             // The next character stands for itself.
-            _ => self.at += 1,
-        }
-    }
-
-    fn single(&mut self) {
-        while let Some(symbol) = self.peek() {
-            self.at += 1;
-            match symbol {
-                Symbol::Letter('\'') => return,
-                Symbol::Letter(_) => {}
-                Symbol::Place(name) => self.quoted.push(name),
+            _ => {
+                let symbol = self.peek();
+                self.at += 1;
+                match symbol {
+                    Some(Symbol::Letter('\n')) => Some(String::new()),
+                    Some(Symbol::Letter(letter)) => Some(letter.into()),
+                    _ => None,
+                }
             }
         }
     }
 
-    fn double(&mut self) {
+    fn single(&mut self) -> Option<String> {
+        let mut text = Some(String::new());
         while let Some(symbol) = self.peek() {
             self.at += 1;
             match symbol {
-                Symbol::Letter('"') => return,
-                Symbol::Letter(letter @ ('`' | '$' | '\\')) => self.special(letter),
-                Symbol::Letter(_) => {}
-                Symbol::Place(name) => self.quoted.push(name),
+                Symbol::Letter('\'') => return text,
+                Symbol::Letter(letter) => text.iter_mut().for_each(|text| text.push(letter)),
+                Symbol::Place(name) => {
+                    text = None;
+                    self.quoted.push(name);
+                }
             }
         }
+        None
+    }
+
+    fn double(&mut self) -> Option<String> {
+        let mut text = Some(String::new());
+        while let Some(symbol) = self.peek() {
+            self.at += 1;
+            match symbol {
+                Symbol::Letter('"') => return text,
+                Symbol::Letter(letter @ ('`' | '$' | '\\')) => {
+                    let inner = self.special(letter);
+                    text = text.zip(inner).map(|(text, inner)| text + &inner);
+                }
+                Symbol::Letter(letter) => text.iter_mut().for_each(|text| text.push(letter)),
+                Symbol::Place(name) => {
+                    text = None;
+                    self.quoted.push(name);
+                }
+            }
+        }
+        None
     }
 
     fn dollar(&mut self) {
@@ -369,7 +477,7 @@ impl<'a> Reader<'a> {
             match symbol {
                 Symbol::Letter('(') => open += 1,
                 Symbol::Letter(')') => open -= 1,
-                Symbol::Letter(letter @ ('`' | '$')) => self.special(letter),
+                Symbol::Letter(letter @ ('`' | '$')) => drop(self.special(letter)),
                 _ => {}
             }
             if open == 0 {
@@ -437,11 +545,15 @@ impl Document {
     }
 }
 
-/// A name that is looked up on the search path, or a whole path.
+/// A name that is looked up on the search path, or a path. Only quotes bring spaces into a word.
 fn is_name(word: &str) -> bool {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./+".contains(letter);
-    let is_anywhere = word.starts_with('/') || !word.contains('/');
-    is_anywhere && !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain)
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./+ ".contains(letter);
+    !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain)
+}
+
+/// True if the program is the same in every folder.
+fn is_anywhere(name: &str) -> bool {
+    name.starts_with('/') || !name.contains('/')
 }
 
 fn is_variable(text: &str) -> bool {
@@ -529,8 +641,46 @@ mod tests {
             ("foo \\\n | wc", "foo"),
             ("case {text} in a|b) foo | wc;; esac", "foo"),
             ("foo | foo | wc", "foo"),
+            ("cat {text} | \"foo\" | 'b a r' | ba\\z | wc", "cat foo b a r baz"),
+            ("cat {text} | ./foo | wc", "cat ./foo"),
+            ("nice foo | wc", "nice foo"),
+            ("nice -n 5 timeout -s KILL 5 /bin/foo -n | wc", "nice timeout /bin/foo"),
+            ("env -u A B=c foo x | wc", "env foo"),
+            (
+                "timeout --signal=KILL 5 foo | nohup bar | stdbuf -oL baz | wc",
+                "timeout foo nohup bar stdbuf baz",
+            ),
+            ("nice -- foo | wc; taskset 1 bar | wc", "nice foo taskset bar"),
         ] {
             assert_eq!(piped(line), names, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_first_program_is_found_unless_another_one_stands_in_for_it() {
+        for (line, names) in [
+            ("espeak-ng -w {out.a}", "espeak-ng"),
+            ("  LANG=fi X= /usr/bin/say {text}", "/usr/bin/say"),
+            ("LANG='a b' say", "say"),
+            ("cat {a} | no-such-thing", "cat"),
+            ("./tool && wc", "./tool"),
+            ("foo; bar || wc", "foo"),
+            ("# a remark\n\nfoo \\\n -x\nbar", "foo"),
+            ("time foo 2>&1 > {out}", "foo"),
+            ("timeout 5 foo", "timeout foo"),
+            ("foo || wc", ""),
+            ("nice foo -x && bar || wc", ""),
+            ("foo | cat || wc", ""),
+            ("! foo", ""),
+            ("if foo; then bar; fi", ""),
+            ("(cd x; y)", ""),
+            ("{script} --fast", ""),
+            ("\"$TOOL\" x", ""),
+            ("env \"$TOOL\" x", "env"),
+            ("foo() {{ cat; }}; foo", ""),
+            ("", ""),
+        ] {
+            assert_eq!(Shell::read(line).unwrap().first.join(" "), names, "{line}");
         }
     }
 
@@ -547,8 +697,10 @@ mod tests {
             "PATH=/opt:$PATH; foo | wc",
             "export PATH; foo | wc",
             ". ./env; foo | wc",
-            "./foo | wc",
+            "cd x; ./foo | wc",
+            "cp x foo && ./foo | wc",
             "{script} | wc",
+            "{base}/foo | wc",
             "\"$TOOL\" | wc",
             "while read x; do echo; done | wc",
             "# foo | wc",

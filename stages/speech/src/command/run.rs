@@ -58,7 +58,7 @@ pub enum CommandError {
     Line(super::template::TemplateError),
     #[error("the shell cannot be started: {0}")]
     Start(io::Error),
-    #[error("the program `{program}` is not there; install it or correct the command{end}")]
+    #[error("the program `{program}` is not there; {}{end}", advice(program))]
     NotFound { program: String, end: End },
     #[error("the command ended with status {status}{end}")]
     Failed { status: i32, end: End },
@@ -142,6 +142,17 @@ impl CommandError {
     }
 }
 
+/// The advice for a missing program.
+fn advice(program: &str) -> &'static str {
+    match program.contains('/') && !program.starts_with('/') {
+        true => {
+            "relative paths begin in the private folder of the command: write `{base}/` before it \
+             for the folder of the manifest"
+        }
+        false => "install it or correct the command",
+    }
+}
+
 /// The end of a program's standard error, with terminal control characters made harmless.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct End(pub String);
@@ -207,15 +218,15 @@ pub fn run(
 
 /// An error if the program at the start of a line or one on the left of a pipe does not exist. So
 /// this is detected once and not by every item, and also where the shell goes on without the
-/// program. Lines that begin with more than a name are left to the shell.
+/// program. What only the shell knows is left to it.
 pub fn check_programs(
     line: &str,
     folder: &Utf8Path,
     environment: &BTreeMap<String, String>,
 ) -> Result<(), CommandError> {
-    let mut programs: Vec<String> = program(line).map(str::to_owned).into_iter().collect();
-    programs.extend(Shell::read(line).unwrap_or_default().piped);
-    programs.iter().try_for_each(|program| check_program(program, folder, environment))
+    let Shell { first, piped, .. } = Shell::read(line).unwrap_or_default();
+    let mut programs = first.iter().chain(&piped);
+    programs.try_for_each(|program| check_program(program, folder, environment))
 }
 
 fn check_program(
@@ -227,8 +238,9 @@ fn check_program(
         return Ok(());
     }
     // The shell itself may know it.
+    let Ok(quoted) = shlex::try_quote(program) else { return Ok(()) };
     let spec = CommandSpec {
-        line: format!("command -v {program}"),
+        line: format!("command -v {quoted}"),
         folder,
         environment: environment.clone(),
         outputs: Vec::new(),
@@ -241,21 +253,6 @@ fn check_program(
         }
         other => other.map(drop),
     }
-}
-
-/// The program of a line, after variable assignments: a plain name, or a complete path.
-fn program(line: &str) -> Option<&str> {
-    let word = line.split_whitespace().find(|word| !is_assignment(word))?;
-    let is_plain = |character: char| character.is_alphanumeric() || "-_./+".contains(character);
-    let is_anywhere = word.starts_with('/') || !word.contains('/');
-    (is_anywhere && !word.starts_with('-') && word.chars().all(is_plain)).then_some(word)
-}
-
-/// A variable that is assigned a value without quotes.
-fn is_assignment(word: &str) -> bool {
-    let is_name = |name: &str| name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
-    let is_plain = |value: &str| !value.contains(['"', '\'', '\\', '$', '`']);
-    word.split_once('=').is_some_and(|(name, value)| is_name(name) && is_plain(value))
 }
 
 enum Outcome {

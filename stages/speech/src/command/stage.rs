@@ -84,13 +84,22 @@ impl Declared {
         };
         declared.check_places(more)?;
         let folder = Private::new(context)?;
-        check_programs(&declared.line, folder.path(), &declared.environment).map_err(fatal)?;
+        let line = declared.line_at_base();
+        check_programs(&line, folder.path(), &declared.environment).map_err(fatal)?;
         match parameters.is_set("version_command") {
             true => declared.check_version(parameters, folder.path(), context)?,
             // For the first item.
             false => folder.give_back(),
         }
         Ok(declared)
+    }
+
+    /// The line with the folder of the manifest filled in, to look for its programs.
+    fn line_at_base(&self) -> String {
+        match shlex::try_quote(&self.base) {
+            Ok(base) if !base.contains(['{', '}']) => self.line.replace("{base}", &base),
+            _ => self.line.clone(),
+        }
     }
 
     /// Every placeholder of the line must have a value before the first item is processed.

@@ -22,7 +22,7 @@ fn state(begun: Instant) -> State {
         budget: Some(5.0),
     };
     let begin = [
-        Event::Started { run: 7, pipeline: "voice".into(), stages },
+        Event::Started { run: 7, pipeline: "voice".into(), stages, time: None, process: None },
         Event::Estimated { stages: [("voice".to_owned(), voice)].into(), seconds },
         session,
         Event::StageFinished {

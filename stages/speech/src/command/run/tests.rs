@@ -76,24 +76,18 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_program_of_a_line_is_known_where_that_is_plain() {
-    for (line, known) in [
-        ("espeak-ng -w {out.a}", Some("espeak-ng")),
-        ("  LANG=fi X= /usr/bin/say {text}", Some("/usr/bin/say")),
-        ("cat {a} | no-such-thing", Some("cat")),
-        ("LANG='a b' say", None),
-        ("./tool", None),
-        ("{script} --fast", None),
-        ("\"$TOOL\" x", None),
-        ("(cd x; y)", None),
-        ("", None),
-    ] {
-        assert_eq!(program(line), known, "{line}");
-    }
+fn a_missing_program_at_the_start_of_a_line_is_named() {
     let place = Place::new();
     let environment = place.spec("", &[]).environment;
     let check = |line: &str| check_programs(line, place.folder(), &environment);
-    for line in ["printf x", "if true; then x; fi", "X=1 true", "/bin/sh -c x", "{no} x"] {
+    for line in [
+        "printf x",
+        "if true; then x; fi",
+        "X=1 true",
+        "/bin/sh -c x",
+        "{no} x",
+        "no-such-program-at-all || printf x",
+    ] {
         assert!(check(line).is_ok(), "{line}");
     }
     for line in ["no-such-program-at-all --x", "X=1 /no/such/program"] {
@@ -110,6 +104,9 @@ fn a_missing_program_of_a_pipeline_is_named() {
         "no-such-program-at-all | wc -l > {out.n}",
         "true; cat x | no-such-program-at-all --x | wc -l",
         "if true; then no-such-program-at-all | wc -l; fi",
+        "printf x | 'no-such-program-at-all' | wc -l",
+        "printf x | nice -n 5 env A=b no-such-program-at-all | wc -l",
+        "timeout 5 no-such-program-at-all x",
     ] {
         let error = check(line).unwrap_err().to_string();
         assert!(error.starts_with("the program `no-such-program-at-all` is not there"), "{error}");
@@ -117,6 +114,8 @@ fn a_missing_program_of_a_pipeline_is_named() {
     for line in ["printf x | wc -l", "no() {{ echo; }}; no | wc -l", "true; read x | true"] {
         assert!(check(line).is_ok(), "{line}");
     }
+    let relative = check("printf x | ./tool | wc -l").unwrap_err().to_string();
+    assert!(relative.contains("`./tool`") && relative.contains("`{base}/`"), "{relative}");
     // The last one ends with the status of a missing program.
     let message = place.message("printf x | no-such-program-at-all", &[]);
     assert!(message.starts_with("the program `no-such-program-at-all` is not there"), "{message}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use super::table::{Correction, Table};
+use super::table::{Correction, Line, Table};
 
 /// Two segments of a recording follow each other if no more seconds are between them.
 const ADJOINING: f64 = 1e-4;
@@ -38,9 +38,22 @@ pub struct Corrected<'t, S> {
 pub struct Applied<'t, S> {
     /// In order of recordings and times; clips on their own come last.
     pub segments: Vec<Corrected<'t, S>>,
-    /// The names of lines without a segment that they fit.
-    pub unused: Vec<&'t str>,
+    /// The lines that change nothing.
+    pub unused: Vec<Unused<'t>>,
 }
+
+/// A line without effect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unused<'t> {
+    pub line: &'t Line,
+    pub why: &'static str,
+}
+
+const NO_SEGMENT: &str = "no segment has this sound";
+const TOO_SHORT: &str = "the segment ends before the time of the split";
+const NO_NEXT: &str = "no segment follows this one in its recording without a gap";
+const OTHER_NEXT: &str = "another segment follows this one";
+const UNLIKE: &str = "the next segment has another sample rate or other channels";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble<F> {
@@ -82,7 +95,8 @@ pub fn apply<'t, S: Segment, C: AudioEditor<S>>(
         }
     }
     let start = |segment: &S| segment.place().map_or(0.0, |(_, start, _)| start);
-    let mut work = Work { table, editor, used: BTreeSet::new(), done: Vec::new() };
+    let mut work =
+        Work { table, editor, used: BTreeSet::new(), unfit: BTreeMap::new(), done: Vec::new() };
     for mut segments in recordings.into_values() {
         segments.sort_by(|one, other| start(one).total_cmp(&start(other)));
         work.recording(segments)?;
@@ -90,7 +104,10 @@ pub fn apply<'t, S: Segment, C: AudioEditor<S>>(
     for segment in alone {
         work.recording(vec![segment])?;
     }
-    let unused = table.lines().map(|(name, _)| name).filter(|name| !work.used.contains(name));
+    let unused = table.lines().filter(|(name, _)| !work.used.contains(name)).map(|(name, line)| {
+        let why = work.unfit.get(name).copied().unwrap_or(NO_SEGMENT);
+        Unused { line, why }
+    });
     Ok(Applied { unused: unused.collect(), segments: work.done })
 }
 
@@ -98,6 +115,8 @@ struct Work<'t, 'c, S, C> {
     table: &'t Table,
     editor: &'c mut C,
     used: BTreeSet<&'t str>,
+    /// Lines that do not fit a segment with their sound.
+    unfit: BTreeMap<&'t str, &'static str>,
     done: Vec<Corrected<'t, S>>,
 }
 
@@ -127,39 +146,54 @@ impl<'t, S: Segment, C: AudioEditor<S>> Work<'t, '_, S, C> {
                             rest.push_front((second, made_of.clone()));
                             rest.push_front((first, made_of));
                         }
-                        None => self.done.push(Corrected { segment, correction: None }),
+                        None => self.leave(name, segment, TOO_SHORT),
                     }
                 }
                 Correction::Join { with } => {
-                    let next = rest.front().filter(|(next, _)| follows(&segment, next, with));
-                    let joined = match next {
-                        Some((next, _)) => {
-                            self.editor.join(&segment, next).map_err(Trouble::AudioEditor)?
+                    let joined = match follower(&segment, rest.front(), with) {
+                        Ok(next) => {
+                            let joined = self.editor.join(&segment, next);
+                            joined.map_err(Trouble::AudioEditor)?.ok_or(UNLIKE)
                         }
-                        None => None,
+                        Err(why) => Err(why),
                     };
                     match joined {
-                        Some(joined) => {
+                        Ok(joined) => {
                             self.used.insert(name);
                             let next = rest.pop_front().map(|(_, made_of)| made_of);
                             made_of.extend(next.unwrap_or_default());
                             rest.push_front((joined, made_of));
                         }
-                        None => self.done.push(Corrected { segment, correction: None }),
+                        Err(why) => self.leave(name, segment, why),
                     }
                 }
             }
         }
         Ok(())
     }
+
+    /// A segment that its line does not fit.
+    fn leave(&mut self, name: &'t str, segment: S, why: &'static str) {
+        self.unfit.insert(name, why);
+        self.done.push(Corrected { segment, correction: None });
+    }
 }
 
-/// Tests if a segment is the next one, as the table means it.
-fn follows<S: Segment>(segment: &S, next: &S, with: &Option<String>) -> bool {
-    let (Some((_, _, end)), Some((_, start, _))) = (segment.place(), next.place()) else {
-        return false;
-    };
-    (start - end).abs() < ADJOINING && with.as_ref().is_none_or(|with| with == next.name())
+/// The next segment, if it is the one that the table means.
+fn follower<'s, S: Segment>(
+    segment: &S,
+    next: Option<&'s (S, BTreeSet<String>)>,
+    with: &Option<String>,
+) -> Result<&'s S, &'static str> {
+    let next = next.map(|(next, _)| next).ok_or(NO_NEXT)?;
+    match (segment.place(), next.place()) {
+        (Some((_, _, end)), Some((_, start, _))) if (start - end).abs() < ADJOINING => {}
+        _ => return Err(NO_NEXT),
+    }
+    match with.as_ref().is_none_or(|with| with == next.name()) {
+        true => Ok(next),
+        false => Err(OTHER_NEXT),
+    }
 }
 
 #[cfg(test)]
@@ -212,7 +246,12 @@ mod tests {
             Some(_) => format!("-{}", one.segment.0),
         };
         let told: Vec<String> = applied.segments.iter().map(told).collect();
-        Ok((told.join(" "), applied.unused.join(" ")))
+        let unused: Vec<String> = applied
+            .unused
+            .iter()
+            .map(|unused| format!("{} {}: {}", unused.line.number, unused.line.segment, unused.why))
+            .collect();
+        Ok((told.join(" "), unused.join("; ")))
     }
 
     fn all(lines: &str) -> String {
@@ -238,14 +277,14 @@ mod tests {
     fn lines_that_fit_nothing_are_listed_and_change_nothing() {
         let unchanged = "abc de fgh ij".to_owned();
         for (lines, unused) in [
-            ("xyz,drop,,,\n", "xyz"),
-            // Another one follows; sound is missing between; nothing follows; it is not so long.
-            ("abc,join,,,fgh\n", "abc"),
-            ("fgh,join,,,\n", "fgh"),
-            ("ij,join,,,\n", "ij"),
-            ("de,split,,2,\n", "de"),
+            ("x/xyz,drop,,,\n", format!("2 x/xyz: {NO_SEGMENT}")),
+            ("abc,join,,,fgh\n", format!("2 abc: {OTHER_NEXT}")),
+            // Sound is missing between them; nothing follows.
+            ("fgh,join,,,\n", format!("2 fgh: {NO_NEXT}")),
+            ("ij,join,,,\n", format!("2 ij: {NO_NEXT}")),
+            ("xyz,drop,,,\nde,split,,2,\n", format!("3 de: {TOO_SHORT}; 2 xyz: {NO_SEGMENT}")),
         ] {
-            assert_eq!(applied(lines).unwrap(), (unchanged.clone(), unused.to_owned()));
+            assert_eq!(applied(lines).unwrap(), (unchanged.clone(), unused));
         }
     }
 

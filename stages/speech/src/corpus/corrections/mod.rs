@@ -10,7 +10,7 @@ mod stage;
 mod table;
 
 pub use crate::audio::long::name;
-pub use apply::{Applied, AudioEditor, Corrected, Segment, Trouble, apply};
+pub use apply::{Applied, AudioEditor, Corrected, Segment, Trouble, Unused, apply};
 pub use sound::{Piece, join, split};
 pub use stage::open;
 pub use table::{Correction, Line, Table, name_of};

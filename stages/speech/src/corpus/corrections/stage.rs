@@ -11,7 +11,7 @@ use stage_core::{
     PortOutput, Reject, Setup, StageError, Value,
 };
 
-use super::apply::{AudioEditor, Corrected, Segment, Trouble, apply};
+use super::apply::{AudioEditor, Corrected, Segment, Trouble, Unused, apply};
 use super::sound::{self, Piece};
 use super::table::{Correction, Table};
 use super::{CORRECTED, DROPPED, name};
@@ -193,14 +193,20 @@ impl GatherJob for Corrections {
         }
         rejects.sort_by_key(|(at, _)| *at);
         context.set_aside("input", rejects)?;
-        let mut output = GatherOutput::default().with("output", PortOutput::Dataset(kept));
-        let unused = applied.unused.len() as u64;
+        let unused: Vec<NewItem> = applied.unused.iter().map(unused).collect();
+        let count_of_unused = unused.len() as u64;
+        let mut output = GatherOutput::default()
+            .with("output", PortOutput::Dataset(kept))
+            .with("unused", PortOutput::Dataset(unused));
         for (note, count) in [
             ("corrected texts", counts.corrected),
             ("dropped segments", counts.dropped),
             ("segments with other cuts", counts.cut),
             ("parts without a text, left out", counts.without_text),
-            ("lines of corrections without a segment", unused),
+            (
+                "lines of corrections without effect (listed by the output `unused`)",
+                count_of_unused,
+            ),
         ] {
             if count > 0 {
                 output.notes.push((note.to_owned(), count));
@@ -208,6 +214,18 @@ impl GatherJob for Corrections {
         }
         Ok(output)
     }
+}
+
+/// A line without effect, as an item.
+fn unused(Unused { line, why }: &Unused) -> NewItem {
+    let values = [
+        ("line", NewValue::Number(line.number as f64)),
+        ("segment", NewValue::Text(line.segment.clone())),
+        ("correction", NewValue::Text(line.correction.to_string())),
+        ("reason", NewValue::Text((*why).to_owned())),
+    ];
+    let values = values.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    NewItem { id: format!("line-{:04}", line.number), values }
 }
 
 fn id_of<'a>(items: &'a [Item]) -> impl Fn(&Corrected<Part>) -> String + use<'a> {
