@@ -59,11 +59,12 @@ pub enum Command {
     Run(Run),
     /// Start an unattended run, as a job of an executor.
     ///
-    /// On Slurm, a small job runs `throstle run`, which starts the jobs of the stages. Slurm starts
-    /// it again when its time limit ends it. With `use = "command"`, the run is a process of this
-    /// machine that outlives the terminal. `throstle status` shows the progress. A submission that
-    /// is still waiting or running is not repeated, and another `throstle run` waits for it. The
-    /// exit code is 0 if the run was submitted, or if nothing is left to do.
+    /// On Slurm, a small job runs `throstle run`, which starts the jobs of the stages. With `use =
+    /// "command"`, the run is a process of this machine that outlives the terminal. Both start the
+    /// run again when it ends with code 75, such as at its time limit. `throstle status` shows the
+    /// progress. A submission that is still waiting or running is not repeated, and another
+    /// `throstle run` waits for it. The exit code is 0 if the run was submitted, or if nothing is
+    /// left to do.
     Submit(Submit),
     /// Run now, and again whenever the manifest or one of its inputs changes.
     ///

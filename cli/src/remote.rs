@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::Cache;
-use engine::engine::Engine;
+use engine::engine::{Engine, EngineError};
 use engine::mirror;
 use engine::misplaced::misplaced;
 use engine::pipeline::{RemoteSpec, StageWork};
@@ -69,6 +69,8 @@ pub fn open(spec: &RemoteSpec, cache: &Cache) -> Result<Remote, CliError> {
 pub fn failed(trouble: Trouble) -> CliError {
     match trouble {
         Trouble::Cache(error) => CliError::Cache(error),
+        // A full disk has a help of its own: see `pausing`.
+        full if full.machine_fault().is_some() => CliError::Engine(EngineError::Remote(full)),
         trouble => CliError::failed(
             trouble.to_string(),
             "check the address, and that its folder is mounted",
@@ -100,7 +102,26 @@ fn tell_notes(program: &Program, remote: &Remote) {
     remote.take_notes().iter().for_each(|note| program.warn(note));
 }
 
+/// A full disk, here or in the remote, is a pause as it is in a run: the same command continues.
+fn pausing(
+    program: &Program,
+    command: &str,
+    ended: Result<Exit, CliError>,
+) -> Result<Exit, CliError> {
+    ended.or_else(|error| match error.machine_fault() {
+        Some(why) => {
+            program.warn(&format!("{why}; make room, and run `throstle {command}` again"));
+            Ok(Exit::Paused)
+        }
+        None => Err(error),
+    })
+}
+
 pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Result<Exit, CliError> {
+    pausing(program, "push", push_all(program, arguments, output))
+}
+
+fn push_all(program: &Program, arguments: &Push, output: &mut dyn Write) -> Result<Exit, CliError> {
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let mut engine = program.engine(None, false);
@@ -116,17 +137,7 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
         let (checkpoints, behind) = mirror::push_checkpoints(&cache, &remote)?;
         Ok((pushed, checkpoints, behind, mirror::push_logs(&cache, &remote)?))
     });
-    let (pushed, checkpoints, behind, logs) = match pushed {
-        Ok(pushed) => pushed,
-        Err(trouble) => match trouble.machine_fault() {
-            // The rest is written when there is room again.
-            Some(why) => {
-                program.warn(&format!("{why}; make room, and run `throstle push` again"));
-                return Ok(Exit::Paused);
-            }
-            None => return Err(failed(trouble)),
-        },
-    };
+    let (pushed, checkpoints, behind, logs) = pushed.map_err(failed)?;
     tell_notes(program, &remote);
     mirror::conflicts(&pushed).iter().for_each(|told| program.warn(told));
     mirror::overtaken(&behind).for_each(|told| program.warn(&told));
@@ -150,6 +161,10 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
 }
 
 pub fn pull(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Result<Exit, CliError> {
+    pausing(program, "pull", pull_all(program, arguments, output))
+}
+
+fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Result<Exit, CliError> {
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let targets = project.targets(&arguments.stages)?;
@@ -195,7 +210,9 @@ pub fn remote(
 ) -> Result<Exit, CliError> {
     match command {
         RemoteCommand::Stats(arguments) => stats(program, arguments, output),
-        RemoteCommand::Verify(arguments) => verify(program, arguments, output),
+        RemoteCommand::Verify(arguments) => {
+            pausing(program, "remote verify --repair", verify(program, arguments, output))
+        }
         RemoteCommand::Gc(arguments) => collect(program, arguments, output),
         RemoteCommand::Log(arguments) => log(program, arguments, output),
     }
@@ -285,10 +302,10 @@ fn collect(
     let (_, _, remote) = required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let older_than = arguments.older_than.map(|seconds| seconds as i64);
     let garbage = remote.garbage(older_than).map_err(failed)?;
-    for name in &garbage.odd {
+    for (name, expected) in &garbage.odd {
         let name = clean(name);
         program
-            .warn(&format!("`{name}` is not a file: `throstle remote verify --repair` removes it"));
+            .warn(&format!("`{name}` is {expected}: `throstle remote verify --repair` removes it"));
     }
     for name in &garbage.unused {
         writeln!(output, "{}", clean(name))?;

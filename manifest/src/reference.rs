@@ -75,7 +75,7 @@ impl Names<'_> {
         }
         let (name, instance, output) = split(text);
         let Some(&stage) = self.stages.get(name) else {
-            problems.add(self.unknown(text, name, written));
+            problems.add(self.unknown(text, name, port, written));
             return None;
         };
         let draft = self.drafts.get(stage)?.as_ref()?;
@@ -112,15 +112,21 @@ impl Names<'_> {
         Some(Target::Asset(name.to_owned()))
     }
 
-    fn unknown(&self, text: &str, name: &str, written: &Written) -> Problem {
+    fn unknown(&self, text: &str, name: &str, port: &InputPort, written: &Written) -> Problem {
         let assets: Vec<String> =
             self.assets.iter().map(|asset| format!("assets.{asset}")).collect();
         let stages: Vec<&str> = self.stages.keys().map(String::as_str).collect();
         let near = nearest(name, stages.iter().copied())
             .or_else(|| nearest(text, assets.iter().map(String::as_str)));
         let near_asset = || self.assets.contains(name).then(|| format!("assets.{name}"));
+        let is_path = text.contains('/') && port.port_type == PortType::Artifact;
         let help = match near_asset().or_else(|| near.map(str::to_owned)) {
             Some(near) => Some(format!("did you mean `{near}`?")),
+            None if is_path => Some(
+                "files and models are assets: add `[assets.model]` with this `path`, and write \
+                 `assets.model` here"
+                    .to_owned(),
+            ),
             None => suggestion(name, "known stages", stages),
         };
         let message = format!("there is no stage `{}`", name.escape_debug());

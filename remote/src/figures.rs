@@ -39,7 +39,7 @@ impl Remote {
         Ok(all)
     }
 
-    /// The names of entries that are no files.
+    /// The names of folders and pipes in the place of files, and of files in the place of folders.
     pub(crate) fn odd(&self) -> Result<Vec<String>, Trouble> {
         self.place.odd().map_err(|refusal| self.give_up(refusal))
     }

@@ -88,6 +88,15 @@ impl Folder {
         Ok(appeared)
     }
 
+    /// The kind of an entry. A link to a file is a file, and no other link is followed.
+    fn kind(&self, name: &str, kind: FileKind) -> FileKind {
+        let is_file = || RealFs.metadata(&self.path(name)).is_ok_and(|about| about.is_file());
+        match kind {
+            FileKind::Symlink if is_file() => FileKind::File,
+            kind => kind,
+        }
+    }
+
     /// Tests if there is something else than a file.
     fn is_odd(&self, name: &str) -> bool {
         RealFs.metadata(&self.path(name)).is_ok_and(|about| !about.is_file())
@@ -108,10 +117,9 @@ impl Folder {
 
     fn odd_in(&self, folder: &str, found: &mut Vec<String>) -> Result<(), Refusal> {
         for (name, kind) in self.entries(folder)? {
-            match kind {
-                FileKind::Dir if layout::is_folder(&name) => self.odd_in(&name, found)?,
-                FileKind::File => {}
-                FileKind::Symlink if !self.is_odd(&name) => {}
+            match (self.kind(&name, kind), layout::is_folder(&name)) {
+                (FileKind::Dir, true) => self.odd_in(&name, found)?,
+                (FileKind::File, false) => {}
                 _ if layout::is_own(&name) => found.push(name),
                 _ => {}
             }
@@ -121,10 +129,10 @@ impl Folder {
 
     fn list_in(&self, folder: &str, found: &mut Vec<Listed>) -> Result<(), Refusal> {
         for (name, kind) in self.entries(folder)? {
-            match kind {
+            match self.kind(&name, kind) {
                 FileKind::Dir => self.list_in(&name, found)?,
                 FileKind::File => {
-                    let Ok(about) = RealFs.symlink_metadata(&self.path(&name)) else { continue };
+                    let Ok(about) = RealFs.metadata(&self.path(&name)) else { continue };
                     let modified = about.mtime_ns / 1_000_000_000;
                     found.push(Listed { name, size: about.size, modified });
                 }

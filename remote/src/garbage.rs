@@ -15,8 +15,8 @@ pub struct Collected {
     /// The names of unused files.
     pub unused: Vec<String>,
     pub bytes: u64,
-    /// The names of entries that are no files. They stay.
-    pub odd: Vec<String>,
+    /// The names of odd entries, each with what it is not. They stay.
+    pub odd: Vec<(String, &'static str)>,
 }
 
 /// Younger files may belong to a push that is still running.
@@ -108,7 +108,11 @@ impl Remote {
         };
         let mut unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();
         unused.sort_by_key(|name| rank(name));
-        Ok(Collected { unused, bytes, odd: self.odd()? })
+        let odd = self.odd()?.into_iter().map(|name| {
+            let expected = layout::expected(&name);
+            (name, expected)
+        });
+        Ok(Collected { unused, bytes, odd: odd.collect() })
     }
 
     pub fn remove(&self, collected: &Collected) -> Result<(), Trouble> {

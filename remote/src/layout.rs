@@ -81,6 +81,11 @@ pub fn is_folder(name: &str) -> bool {
     }
 }
 
+/// What an odd entry of this name is not.
+pub fn expected(name: &str) -> &'static str {
+    if is_folder(name) { "not a folder" } else { "not a file" }
+}
+
 /// Tests if a remote has its own files or folders under this name.
 pub fn is_own(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or_default();

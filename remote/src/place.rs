@@ -39,8 +39,8 @@ pub trait Place: Debug + Send + Sync {
     /// Everything in this folder and those below it.
     fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal>;
 
-    /// The names of entries in the place of files that are none, such as folders and pipes. They read
-    /// as empty files, and are not listed.
+    /// The names of entries in the place of files that are none, such as folders and pipes, which read
+    /// as empty files and are not listed, and of files in the place of folders.
     fn odd(&self) -> Result<Vec<String>, Refusal> {
         Ok(Vec::new())
     }

@@ -209,7 +209,7 @@ impl Remote {
         }
         let mut state = self.state();
         if !std::mem::replace(&mut state.away, true) {
-            state.notes.push(format!("{trouble}; the run goes on without it"));
+            state.notes.push(format!("{trouble}; this command does not use it"));
         }
         Ok(None)
     }

@@ -57,17 +57,30 @@ impl Remote {
         self.cache.commit()?;
         self.save_outcomes(&all, &indexes, &packs, &mut repaired)?;
         self.remove_damaged(&all, &wrong, &packs, &mut repaired)?;
-        for name in self.odd()?.into_iter().filter(|name| wrong.contains(name.as_str())) {
-            match self.place.remove(&name) {
-                Ok(()) => repaired.removed.push(name),
-                // Such as a folder with contents, which are not ours.
-                Err(Refusal(why)) => {
-                    self.tell_wrong(&name, &format!("it cannot be removed: {why}"))
-                }
-            }
-        }
+        self.remove_odd(&wrong, &mut repaired)?;
         self.look_again()?;
         Ok(repaired)
+    }
+
+    fn remove_odd(&self, wrong: &BTreeSet<&str>, repaired: &mut Repaired) -> Result<(), Trouble> {
+        let odd: Vec<String> =
+            self.odd()?.into_iter().filter(|name| wrong.contains(name.as_str())).collect();
+        let removed = odd.iter().map(|name| self.place.remove(name)).collect::<Vec<_>>();
+        let left: BTreeSet<String> = self.odd()?.into_iter().collect();
+        for (name, removed) in odd.into_iter().zip(removed) {
+            let why = match removed {
+                // Such as a folder with contents, which are not ours.
+                Err(Refusal(why)) => why,
+                // A name that is not UTF-8 is no path.
+                Ok(()) if left.contains(&name) => "remove it by hand".to_owned(),
+                Ok(()) => {
+                    repaired.removed.push(name);
+                    continue;
+                }
+            };
+            self.tell_wrong(&name, &format!("it cannot be removed: {why}"));
+        }
+        Ok(())
     }
 
     /// Fetches the intact contents of a pack. The labels of its records are those of the next push.

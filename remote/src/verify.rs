@@ -12,9 +12,6 @@ use crate::outcome::{self, Outcome};
 use crate::place::Listed;
 use crate::remote::Remote;
 
-/// The reason why an odd entry is wrong.
-const NOT_A_FILE: &str = "it is not a file";
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The number of files that were read.
@@ -50,7 +47,11 @@ impl Remote {
         let odd = self.odd()?;
         let missing = expected.filter(|name| !names.contains(name.as_str()) && !odd.contains(name));
         verified.wrong.extend(missing.map(|name| (name, "it is missing".to_owned())));
-        verified.wrong.extend(odd.into_iter().map(|name| (name, NOT_A_FILE.to_owned())));
+        let odd = odd.into_iter().map(|name| {
+            let why = format!("it is {}", layout::expected(&name));
+            (name, why)
+        });
+        verified.wrong.extend(odd);
         Ok(verified)
     }
 

@@ -1,8 +1,8 @@
-//! Remotes on servers: emulators of S3 (moto) and of Azure (Azurite) where they can be installed, and
-//! servers that lie.
+//! Remotes on servers: emulators of S3 (moto) and of Azure (Azurite) where they can be installed, moto
+//! behind the headers of Google Cloud Storage, and servers that lie.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,6 +14,11 @@ use bytes::Bytes;
 use cache::fs::RealFs;
 use cache::{Access, Cache, Digest, Table};
 use camino::Utf8Path;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{ObjectStore, ObjectStoreExt};
 use remote::{Fresh, Push, Remote, Rules, Settings};
 
 const ITEMS: Table = Table(1);
@@ -192,6 +197,7 @@ fn machines_share_results_through_an_s3_server() {
 #[ignore = "a part of `machines_share_results_through_an_s3_server`"]
 fn inner_s3() {
     assert_shared("s3://team/voice");
+    assert_lies_are_found("s3://team/lies");
     // Without a bucket, there is a message without credentials.
     let absent = machine("s3://no-such-bucket/voice");
     assert_eq!(absent.remote.outcome(&key()).unwrap(), None);
@@ -211,6 +217,78 @@ fn machines_share_results_through_azure_blob_storage() {
 #[ignore = "a part of `machines_share_results_through_azure_blob_storage`"]
 fn inner_azure() {
     assert_shared("az://team/voice");
+    assert_lies_are_found("az://team/lies");
+}
+
+#[test]
+fn machines_share_results_through_google_cloud_storage() {
+    let Some(moto) = Emulator::moto() else { return };
+    let account = format!(
+        r#"{{"private_key": "hunter2-hunter2", "private_key_id": "", "client_email": "",
+            "disable_oauth": true, "gcs_base_url": "http://127.0.0.1:{}"}}"#,
+        google(moto.port)
+    );
+    run_with_environment("inner_google", &[("GOOGLE_SERVICE_ACCOUNT_KEY", &account)]);
+}
+
+#[test]
+#[ignore = "a part of `machines_share_results_through_google_cloud_storage`"]
+fn inner_google() {
+    assert_shared("gs://team/voice");
+    assert_lies_are_found("gs://team/lies");
+}
+
+/// A server in front of an S3 server, which speaks the XML interface of Google Cloud Storage. That is
+/// the one of S3 with other headers for conditions and versions. The emulators in registries have
+/// neither conditions nor listings in this interface.
+fn google(s3: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(client) = client else { return };
+            // The client may hang up in the middle.
+            std::thread::spawn(move || forward(client, s3));
+        }
+    });
+    port
+}
+
+/// Moto does not compare signatures.
+const SIGNED: &str = "Authorization: AWS4-HMAC-SHA256 \
+    Credential=me/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=none";
+
+fn forward(mut client: TcpStream, s3: u16) -> std::io::Result<()> {
+    let mut reader = BufReader::new(client.try_clone()?);
+    let mut head = String::new();
+    while reader.read_line(&mut head)? > 0 && !head.ends_with("\r\n\r\n") {}
+    let mut body = Vec::new();
+    let mut lines = Vec::new();
+    for line in head.trim_end().split("\r\n") {
+        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+        match name.to_ascii_lowercase().as_str() {
+            "x-goog-if-generation-match" => {
+                assert_eq!(value, "0");
+                lines.push("If-None-Match: *".to_owned());
+            }
+            "authorization" | "connection" => {}
+            "content-length" => {
+                body = vec![0; value.parse().unwrap()];
+                lines.push(line.to_owned());
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    reader.read_exact(&mut body)?;
+    let mut server = TcpStream::connect(("127.0.0.1", s3))?;
+    write!(server, "{}\r\n{SIGNED}\r\nConnection: close\r\n\r\n", lines.join("\r\n"))?;
+    server.write_all(&body)?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer)?;
+    let status = answer.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    client.write_all(&answer[..status])?;
+    client.write_all(b"x-goog-generation: 1\r\n")?;
+    client.write_all(&answer[status..])
 }
 
 /// A second machine has the results of the first, and the first outcome stays.
@@ -229,6 +307,73 @@ fn assert_shared(url: &str) {
     let verified = third.remote.verify(&|_, _| {}).unwrap();
     assert_eq!(verified.wrong, []);
     assert!(third.remote.garbage(None).unwrap().unused.is_empty());
+}
+
+/// The bucket `team`, without the checks of a remote.
+fn bucket(url: &str) -> Box<dyn ObjectStore> {
+    match url.split_once(':').unwrap().0 {
+        "s3" => {
+            let builder = AmazonS3Builder::from_env().with_bucket_name("team");
+            Box::new(builder.build().unwrap())
+        }
+        "az" => {
+            let builder = MicrosoftAzureBuilder::from_env().with_container_name("team");
+            Box::new(builder.build().unwrap())
+        }
+        _ => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name("team");
+            Box::new(builder.build().unwrap())
+        }
+    }
+}
+
+/// Flips a bit in the middle of the large object and of the pack; returns the names of both.
+fn damage(url: &str) -> [String; 2] {
+    let folder = url.rsplit('/').next().unwrap();
+    let store = bucket(url);
+    let work = async {
+        let listed = store.list(Some(&folder.into())).map(|listed| listed.map(|it| it.location));
+        let mut names: Vec<_> = listed.try_collect().await.unwrap();
+        names
+            .retain(|name| name.as_ref().contains("/objects/") || name.as_ref().ends_with(".pack"));
+        for name in &names {
+            let mut bytes = store.get(name).await.unwrap().bytes().await.unwrap().to_vec();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            store.put(name, bytes.into()).await.unwrap();
+        }
+        names.sort();
+        let names = names.iter().map(|name| name.as_ref().replacen(&format!("{folder}/"), "", 1));
+        names.collect::<Vec<String>>().try_into().unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+/// The server has other bytes than those that were written: they are named, and not used.
+fn assert_lies_are_found(url: &str) {
+    push(&machine(url), b"one");
+    let names = damage(url);
+    let reader = machine(url);
+    assert_eq!(reader.remote.outcome(&key()).unwrap().unwrap(), "outcome");
+    let mut lost = 0;
+    for bytes in contents() {
+        let digest = Digest::of(&bytes);
+        match reader.remote.bring(&digest).unwrap() {
+            true => assert_eq!(reader.cache.read(&digest).unwrap(), bytes),
+            false => {
+                lost += 1;
+                assert!(!reader.cache.contains(&digest).unwrap());
+            }
+        }
+    }
+    assert_eq!(lost, 2, "the large object and one of the pack");
+    let notes = reader.remote.take_notes();
+    assert!(names.iter().all(|name| notes.iter().any(|note| note.contains(name))), "{notes:?}");
+    let verified = machine(url).remote.verify(&|_, _| {}).unwrap();
+    let mut wrong: Vec<String> = verified.wrong.into_iter().map(|(name, _)| name).collect();
+    wrong.sort();
+    assert_eq!(wrong, names);
 }
 
 /// Answers every request with these bytes, and counts them.

@@ -53,6 +53,7 @@ impl Programs {
         RealFs.open(&log, Open::Create).map_err(|error| failed(&error.whole()))?;
         let mut command = Command::new("sh");
         let mark = self.mark(shard);
+        mark.make().map_err(|error| failed(&error.whole()))?;
         command.arg("-c").arg(SCRIPT).env("THROSTLE_PID", &mark.file);
         command.envs(mark.variable.split_once('='));
         command.env("THROSTLE_LOG", &log).env("THROSTLE_COMMAND", &self.command);

@@ -1,6 +1,6 @@
 //! Processes that outlive the run that has started them.
 
-use cache::fs::{Fs, RealFs};
+use cache::fs::{Fs, FsError, Open, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Identifies a process after a restart of the engine.
@@ -10,6 +10,14 @@ pub struct Mark {
     pub file: Utf8PathBuf,
     /// `NAME=VALUE` in its environment: another process may get the same id later.
     pub variable: String,
+}
+
+impl Mark {
+    /// Creates the file, for a shell to write to. Anything else in its place is an error: a shell would
+    /// wait for the reader of a pipe.
+    pub fn make(&self) -> Result<(), FsError> {
+        RealFs.open(&self.file, Open::Create).map(drop)
+    }
 }
 
 /// The id of the process if it lives on this machine.
@@ -51,6 +59,21 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(living(&mark("a/1")), None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_is_an_error_and_nobody_waits_for_it() {
+        let folder = std::env::temp_dir().join(format!("throstle-pipe-{}", std::process::id()));
+        let folder = Utf8PathBuf::from_path_buf(folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        let mark = Mark { file: folder.join("job.pid"), variable: "THROSTLE_JOB=a/1".to_owned() };
+        assert!(mark.make().is_ok() && mark.file.exists());
+        std::fs::remove_file(&mark.file).unwrap();
+        assert!(Command::new("mkfifo").arg(&mark.file).status().unwrap().success());
+        let told = mark.make().unwrap_err().whole();
+        assert!(told.contains("job.pid") && told.contains("a named pipe"), "{told}");
+        assert_eq!(living(&mark), None);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! A run that nobody watches: a job on Slurm, or a process of its own on this machine.
 //!
-//! The job runs `throstle run`. Slurm starts it again as long as it ends because of its time limit or
-//! of a fault that may pass, so that batches follow one another without a person.
+//! The job or process runs `throstle run`, again and again as long as that pauses, because of a time
+//! limit or of a fault that may pass. So batches follow one another without a person.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -18,8 +18,11 @@ use super::queue::Shards;
 use super::slurm;
 use crate::pipeline::{Adapter, ExecutorSpec, Slurm};
 
-/// The number of times that Slurm starts a run again.
+/// The number of times that a run is started again.
 const MOST: u32 = 500;
+
+/// A process starts its run again after this number of polls: two minutes by default, as on Slurm.
+const POLLS: f64 = 8.0;
 
 /// The record of a submission, in the folder of the jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +128,9 @@ impl Unattended {
                 let script = script(slurm, command);
                 (slurm::submit(&self.arguments(slurm), &script)?, true)
             }
-            Adapter::Command(_) => (self.detach(command)?, false),
+            Adapter::Command(_) => {
+                (self.detach(&chain(spec.poll_seconds * POLLS), command)?, false)
+            }
         };
         let submitted = Submitted { executor: spec.name.clone(), job, is_slurm, begun };
         let text = serde_json::to_vec(&submitted).unwrap_or_default();
@@ -154,13 +159,13 @@ impl Unattended {
     }
 
     /// A process in a session of its own: the end of a terminal does not end it.
-    fn detach(&self, command: &[String]) -> Result<String, String> {
+    fn detach(&self, script: &str, command: &[String]) -> Result<String, String> {
         let failed = |error: &dyn std::fmt::Display| format!("cannot start a run: {error}");
-        RealFs.open(&self.log(), Open::Create).map_err(|error| failed(&error.whole()))?;
         let mark = self.mark();
+        let log = RealFs.open(&self.log(), Open::Create).map(drop);
+        log.and_then(|()| mark.make()).map_err(|error| failed(&error.whole()))?;
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(r#"echo $$ >"$THROSTLE_PID"; exec "$@" >>"$THROSTLE_LOG" 2>&1"#);
-        shell.arg("sh").args(command);
+        shell.arg("-c").arg(script).arg("sh").args(command);
         shell.env("THROSTLE_PID", &mark.file).env("THROSTLE_LOG", self.log());
         shell.envs(mark.variable.split_once('='));
         shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -195,6 +200,32 @@ done
 [ -n "$cancelled" ] && [ -z "$warned" ] && exit 75
 [ "${{SLURM_RESTART_COUNT:-0}}" -lt {MOST} ] && scontrol requeue "$SLURM_JOB_ID"
 exit 75
+"#
+    )
+}
+
+/// Runs the command in the arguments, and starts it again after this time if it has paused. SIGTERM
+/// becomes a request to stop, and ends the chain.
+fn chain(pause_seconds: f64) -> String {
+    format!(
+        r#"echo $$ >"$THROSTLE_PID"
+exec >>"$THROSTLE_LOG" 2>&1
+stopped= run= again=0
+trap 'stopped=1; [ -z "$run" ] || kill -TERM $run 2>/dev/null' TERM INT
+while :; do
+  "$@" & run=$!
+  [ -z "$stopped" ] || kill -TERM $run
+  while :; do
+    wait $run; code=$?
+    kill -0 $run 2>/dev/null || break
+  done
+  [ $code = 75 ] && [ -z "$stopped" ] && [ $again -lt {MOST} ] || exit $code
+  again=$((again + 1))
+  echo "throstle submit: the run has paused, and starts again in {pause_seconds} s ($again of {MOST})"
+  sleep {pause_seconds} & run=$!
+  wait $run
+  [ -z "$stopped" ] || exit 75
+done
 "#
     )
 }

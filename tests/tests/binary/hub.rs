@@ -167,6 +167,15 @@ fn a_name_that_is_none_is_a_mistake_in_the_manifest() {
 }
 
 #[test]
+fn a_model_in_the_place_of_an_asset_is_told_where_it_belongs() {
+    let project = project("hf://some/model");
+    project.replace("pipeline.toml", "\"assets.base\"", "\"hf://some/model\"");
+    let output = throstle(&project, &["check", "."]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("add `[assets.model]` with this `path`"), "{}", told(&output));
+}
+
+#[test]
 fn a_signal_ends_a_download_with_all_its_processes_and_the_next_run_resumes() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let (project, running) = downloading(&["run", ".", "--json"]);

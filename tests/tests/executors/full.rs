@@ -63,6 +63,35 @@ fn push_to_a_full_remote_pauses_and_the_next_one_writes_the_rest() {
 }
 
 #[test]
+fn a_pull_to_a_full_disk_and_a_repair_of_a_full_remote_pause() {
+    if !small_disk::is_available() {
+        return;
+    }
+    let place = place();
+    place.project.edit("pipeline.toml", |text| text.replace("executor = \"boxes\"\n", ""));
+    let throstle = program(&place);
+    // The repair needs more room than the removed files had.
+    let lines = format!(
+        "mkdir $DISK/remote; grow 50m\n\
+         {throstle} run . > ran 2>&1; echo $? >> codes\n\
+         dd if=/dev/zero of=$DISK/fill bs=1k 2> /dev/null\n\
+         {throstle} pull --cache $DISK/cache > pulled 2>&1; echo $? >> codes\n\
+         rm $DISK/remote/packs/*/volume-*; dd if=/dev/zero of=$DISK/more bs=1k 2> /dev/null\n\
+         {throstle} remote verify --repair > repaired 2>&1; echo $? >> codes\n\
+         rm $DISK/fill $DISK/more\n\
+         {throstle} remote verify --repair > whole 2>&1; echo $? >> codes\n\
+         {throstle} push > pushed 2>&1; echo $? >> codes\n\
+         {throstle} pull --cache $DISK/cache > again 2>&1; echo $? >> codes"
+    );
+    small_disk::script(place.project.path(), "400k", &lines);
+    let files = ["ran", "pulled", "repaired", "whole", "pushed", "again"];
+    let told = files.map(|name| place.project.text(name));
+    assert_eq!(place.project.text("codes"), "0\n75\n75\n0\n0\n0\n", "{told:?}");
+    assert!(told[1].contains("run `throstle pull` again"), "{told:?}");
+    assert!(told[2].contains("run `throstle remote verify --repair` again"), "{told:?}");
+}
+
+#[test]
 fn a_remote_without_its_folder_is_refused_before_anything_runs() {
     let place = Place::new("exit 1");
     std::fs::remove_dir(place.folder().join("remote")).unwrap();

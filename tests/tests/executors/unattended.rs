@@ -1,6 +1,8 @@
 //! `submit`: a run that goes on without the person who submitted it.
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
+use throstle_tests::send;
 
 use crate::fake::FakeSlurm;
 use crate::places::{OTHER_MACHINE, Place, WORDS, wait_until};
@@ -87,6 +89,66 @@ fn with_another_program_the_run_is_a_process_of_its_own() {
     place.assert_as_alone();
 }
 
+/// Its jobs find a full disk until there is room: then the run pauses.
+fn without_room() -> Place {
+    let command = format!(
+        "if [ -e FOLDER/room ]; then {OTHER_MACHINE}; else echo No space left on device; exit 1; fi"
+    );
+    Place::with(&format!("use = \"command\"\ncommand = '''{command}'''"), WORDS)
+}
+
+/// The number of times that the process has started its run again.
+fn started_again(submitted: &Value) -> usize {
+    let log = std::fs::read_to_string(submitted["log"].as_str().unwrap()).unwrap();
+    log.matches("the run has paused, and starts again in 0.8 s").count()
+}
+
+#[test]
+fn a_submitted_process_starts_its_run_again_until_that_does_not_pause() {
+    let (slurm, place) = (FakeSlurm::new(), without_room());
+    let submitted = told(&place, &slurm, "submit");
+    wait_until(|| started_again(&submitted) >= 2);
+    let again = told(&place, &slurm, "submit");
+    assert_eq!((&again["submitted"], &again["life"]["state"]), (&false.into(), &"running".into()));
+    assert_eq!(again["job"], submitted["job"]);
+    std::fs::write(place.folder().join("room"), "").unwrap();
+    wait_for_the_end(&place, &slurm);
+    place.assert_as_alone();
+    assert_eq!(told(&place, &slurm, "submit")["life"], Value::Null, "nothing is left to do");
+}
+
+#[test]
+fn a_submitted_process_that_is_asked_to_stop_starts_no_run_again() {
+    let (slurm, place) = (FakeSlurm::new(), without_room());
+    let submitted = told(&place, &slurm, "submit");
+    wait_until(|| started_again(&submitted) >= 1);
+    send(submitted["job"].as_str().unwrap().parse().unwrap(), Signal::SIGTERM);
+    wait_for_the_end(&place, &slurm);
+    std::fs::write(place.folder().join("room"), "").unwrap();
+    assert_eq!(told(&place, &slurm, "submit")["submitted"], true);
+    wait_for_the_end(&place, &slurm);
+    place.assert_as_alone();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_process_id_is_refused_and_nothing_waits() {
+    let slurm = FakeSlurm::new();
+    let place = Place::with(&format!("use = \"command\"\ncommand = '''{OTHER_MACHINE}'''"), WORDS);
+    let submitted = told(&place, &slurm, "submit");
+    wait_for_the_end(&place, &slurm);
+    place.project.write("data/wavs/c.wav", throstle_tests::wav(9_000));
+    let log = std::path::PathBuf::from(submitted["log"].as_str().unwrap());
+    let file = log.with_extension("pid");
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let (found, why) = code(&place, &slurm, &["submit"]);
+    assert!(found == Some(1) && why.contains("it is a named pipe"), "{found:?} {why}");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(told(&place, &slurm, "submit")["submitted"], true);
+    wait_for_the_end(&place, &slurm);
+    place.assert_as_alone();
+}
+
 #[test]
 fn what_cannot_be_submitted_is_refused_with_the_code_of_its_cause() {
     let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, WORDS));
@@ -100,6 +162,7 @@ fn what_cannot_be_submitted_is_refused_with_the_code_of_its_cause() {
     std::fs::remove_file(slurm.path().join("away")).unwrap();
     std::fs::remove_dir(place.folder().join("remote")).unwrap();
     let (found, why) = code(&place, &slurm, &["submit"]);
-    assert!(found == Some(2) && why.contains("no folder"), "{found:?} {why}");
+    assert!(found == Some(2) && why.contains("does not exist"), "{found:?} {why}");
+    assert!(!why.contains("goes on without"), "{why}");
     assert_eq!(slurm.submitted().len(), 0);
 }

@@ -150,3 +150,69 @@ fn a_repair_removes_what_is_no_file_but_no_folder_with_contents() {
     assert!(told.contains("results/folder") && told.contains("cannot be removed"), "{told}");
     assert!(folder.join("mine").exists());
 }
+
+#[test]
+fn files_in_the_place_of_folders_and_broken_links_are_named_and_repaired() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let scope = std::fs::read_dir(shared.path().join("known")).unwrap().next().unwrap().unwrap();
+    std::fs::remove_dir_all(scope.path()).unwrap();
+    std::fs::write(scope.path(), "x").unwrap();
+    let link = shared.files("results").remove(0);
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&link, &link).unwrap();
+    let told = found(&project, &shared);
+    for (path, why) in [(&scope.path(), "it is not a folder"), (&link, "it is not a file")] {
+        let name = name_in(&shared, path);
+        assert!(told.contains(&format!("`{name}`: {why}")), "{told}");
+    }
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    project.printed(&[&verify[..], &["--repair"]].concat());
+    assert!(project.printed(&verify).contains("nothing is damaged"));
+    let other = another(&project);
+    assert_eq!(run(&other, &shared).executed(), BTreeMap::new());
+}
+
+#[test]
+fn all_results_are_written_again_after_a_file_has_taken_their_folder() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    std::fs::remove_dir_all(shared.path().join("results")).unwrap();
+    std::fs::write(shared.path().join("results"), "x").unwrap();
+    assert!(found(&project, &shared).contains("`results`: it is not a folder"));
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    project.printed(&[&verify[..], &["--repair"]].concat());
+    let other = another(&project);
+    assert_eq!(run(&other, &shared).executed(), BTreeMap::new());
+    assert_eq!(other.files("out"), project.files("out"));
+}
+
+#[test]
+fn a_link_to_a_file_is_read_as_the_file() {
+    let (shared, elsewhere) = (Shared::new(), tempfile::tempdir().unwrap());
+    let project = first(&shared);
+    let object = shared.files("objects").remove(0);
+    let target = elsewhere.path().join("object");
+    std::fs::rename(&object, &target).unwrap();
+    std::os::unix::fs::symlink(&target, &object).unwrap();
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    assert!(project.printed(&verify).contains("nothing is damaged"));
+    std::fs::write(&target, "damaged").unwrap();
+    let name = name_in(&shared, &object);
+    assert!(found(&project, &shared).contains(&format!("`{name}`: it has 7 bytes")));
+}
+
+#[test]
+fn a_name_that_is_no_path_is_left_to_people() {
+    use std::os::unix::ffi::OsStrExt;
+    let shared = Shared::new();
+    let project = first(&shared);
+    let odd = shared.path().join("results").join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    std::fs::write(&odd, "x").unwrap();
+    let repair = ["remote", "verify", "--repair", "--remote", &shared.url()];
+    let output = project.output(&repair);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("caf") && told.contains("remove it by hand"), "{told}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("removed 0 files"), "{output:?}");
+    assert!(odd.exists());
+}

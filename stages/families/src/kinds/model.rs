@@ -22,7 +22,8 @@ pub static IMPORT: Kind = Kind {
 The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.ckpt` or `.bin`),
 `config.json` and the files of the tokenizer, or a single file of weights. Pickles are never
 executed: anything in a file that is not a tensor is skipped. Each tensor is stored once by its
-content, so that models that share tensors share the space as well.
+content, so that models that share tensors share the space as well. A model of the Hugging Face Hub is
+an asset too: `path = \"hf://OWNER/NAME@REVISION\"`.
 
 Files are read one tensor at a time: an import needs a few times the memory of the largest tensor,
 however large the file is. A file without weights is refused after its header and its directory are
