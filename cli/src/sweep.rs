@@ -133,7 +133,13 @@ pub fn promote(
             format!("write them into stage `{}`: {}", sweep.stage, trial.told()),
         )
     };
-    let edited = manifest::set(text, &sweep.stage, &values).ok_or_else(by_hand)?;
+    let mut edited = manifest::set(text, &sweep.stage, &values).ok_or_else(by_hand)?;
+    // The trials stay what they are.
+    let first = sweep.trials.first().map_or(&[][..], |first| &first.values);
+    let kept = (edited != *text).then(|| manifest::set_initial(&edited, &sweep.name, first));
+    let kept = kept.flatten();
+    let keeps_trials = kept.is_some();
+    edited = kept.unwrap_or(edited);
     if arguments.dry_run {
         output.write_all(edited.as_bytes())?;
         return Ok(Exit::Done);
@@ -148,18 +154,27 @@ pub fn promote(
     let again = program.load(&arguments.manifest.manifest, &arguments.settings);
     let is_right = again.as_ref().is_ok_and(|again| {
         let own = again.pipeline.sweeps.iter().find(|own| own.name == sweep.name);
-        own.is_some_and(|own| own.trials.first().is_some_and(|own| own.values == values))
+        own.is_some_and(|own| {
+            own.written == values && (!keeps_trials || own.trials == sweep.trials)
+        })
     });
     if !is_right {
         RealFs.write_durably(&place, text.as_bytes())?;
         return Err(by_hand());
     }
     program.tell(&format!("{file}: stage `{}` has {}", sweep.stage, trial.told()));
-    program.tell(&format!(
-        "the trials of sweep `{name}` now start from other values: remove `[sweep.{name}]` before \
-         the next run, which then trains nothing again",
-        name = sweep.name
-    ));
+    let name = &sweep.name;
+    program.tell(&match keeps_trials {
+        true => format!(
+            "`initial` of `[sweep.{name}]` keeps the values of trial 0, so that all trials stay the \
+             same; without the sweep, `{}` has the result of trial {number}",
+            sweep.stage
+        ),
+        false => format!(
+            "the trials of sweep `{name}` now start from other values: remove `[sweep.{name}]` \
+             before the next run, which then trains nothing again"
+        ),
+    });
     Ok(Exit::Done)
 }
 

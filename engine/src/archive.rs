@@ -12,8 +12,9 @@ use crate::gpu_hours::UsageRecord;
 use crate::history;
 use crate::measure::Measure;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, ITEM, ItemRecord, LAST, LIMIT, LastRecord,
-    MEASURE, MIRRORED, PROGRESS, RUN, SPENT, STEP_TIMES, USAGE, decode, encode, run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, FAILED_HERE, ITEM, ItemRecord, LAST, LIMIT,
+    LastRecord, MEASURE, MIRRORED, PROGRESS, RUN, SPENT, STEP_TIMES, TRIES, USAGE, decode, encode,
+    run_key,
 };
 use crate::spending::Spent;
 
@@ -29,11 +30,12 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
     cache.archive(&kept, how)
 }
 
-/// Exported files, GPUs and the known contents of remotes belong to one machine. Such records are
+/// Exported files, GPUs, failures by a time limit and the known contents of remotes belong to one machine. Such records are
 /// not read from an archive either: otherwise an export would remove files here that another
 /// machine wrote.
 fn travels(table: Table) -> bool {
-    ![EXPORT, EXPORTS, LIMIT, STEP_TIMES, MIRRORED, remote::KNOWN].contains(&table)
+    let own = [EXPORT, EXPORTS, LIMIT, STEP_TIMES, MIRRORED, FAILED_HERE, TRIES, remote::KNOWN];
+    !own.contains(&table)
 }
 
 /// Takes archives into a cache: the base first, then the archives on top of it.

@@ -2,6 +2,7 @@
 //! and a basis.
 
 mod assumptions;
+mod clips;
 mod flow;
 mod outcome;
 mod overhead;

@@ -22,8 +22,8 @@ use crate::gc::{self, Limits};
 use crate::history;
 use crate::options::Sink;
 use crate::record::{
-    CHUNK, ChunkRecord, ITEM, ItemRecord, MADE_OF, MEMO, PARENT, PART, PROGRESS, PartRecord,
-    PortValue, STAGE, StageRecord, TRAINED_AS, decode, encode,
+    CHUNK, ChunkRecord, FAILED, ITEM, ItemRecord, MADE_OF, MEMO, PARENT, PART, PROGRESS,
+    PartRecord, PortValue, STAGE, StageRecord, TRAINED_AS, decode, encode,
 };
 use crate::runlog;
 use crate::units;
@@ -32,7 +32,7 @@ mod pusher;
 mod training;
 
 /// The tables of records that mean the same on every machine.
-const TABLES: [Table; 8] = [ITEM, CHUNK, MEMO, PART, MADE_OF, PROGRESS, PARENT, TRAINED_AS];
+const TABLES: [Table; 9] = [ITEM, CHUNK, MEMO, PART, MADE_OF, PROGRESS, PARENT, TRAINED_AS, FAILED];
 /// The runs of every pipeline with results that are pushed.
 const KEEP_RUNS: usize = 3;
 

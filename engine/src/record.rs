@@ -83,8 +83,13 @@ pub struct PartRecord {
 /// Whole-stage key of a training to the relation of its checkpoints here to those in the remote.
 pub const MIRRORED: Table = Table(42);
 
-/// Whole-stage key of a stage in a trial of a sweep to [`FailedRecord`].
+/// Whole-stage key of a stage in a trial of a sweep to [`FailedRecord`]: it fails on every machine.
 pub const FAILED: Table = Table(45);
+/// The same for a failure that says nothing about other machines, such as a time limit.
+pub const FAILED_HERE: Table = Table(46);
+/// Whole-stage key of a stage in a trial of a sweep to the number of runs here in which it failed for
+/// a reason that may pass.
+pub const TRIES: Table = Table(47);
 
 /// The failure of a trial, for which the trial is to blame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -374,6 +379,8 @@ mod tests {
             remote::IGNORED,
             MIRRORED,
             FAILED,
+            FAILED_HERE,
+            TRIES,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -53,6 +53,25 @@ pub fn set(text: &str, stage: &str, values: &[(&str, ParameterValue)]) -> Option
     values.iter().all(is_there).then_some(edited)
 }
 
+/// The text with these values as those of trial 0 of a sweep, unless it has some. None if a value
+/// cannot be written, or the sweep is written in a way that cannot be edited.
+pub fn set_initial(text: &str, sweep: &str, values: &[(&str, ParameterValue)]) -> Option<String> {
+    let root = parse::document(text, &mut Collector::default())?;
+    let table = inner(inner(&root, "sweep")?, sweep)?;
+    if table.get("initial").is_some() {
+        return Some(text.to_owned());
+    }
+    let value = |(name, value): &(&str, ParameterValue)| Some(format!("{name} = {}", toml(value)?));
+    let values = values.iter().map(value).collect::<Option<Vec<String>>>()?;
+    let at = line(text, table.get("stage")?.key.span.start).end;
+    let ending = ending(&text[..at]);
+    let break_before = if text[..at].ends_with('\n') { "" } else { ending };
+    let added = format!("{break_before}initial = {{ {} }}{ending}", values.join(", "));
+    let edited = format!("{}{added}{}", &text[..at], &text[at..]);
+    let known = parse::document(&edited, &mut Collector::default())?;
+    inner(inner(&known, "sweep")?, sweep)?.get("initial").is_some().then_some(edited)
+}
+
 fn inner<'a>(table: &'a Table, name: &str) -> Option<&'a Table> {
     match &table.get(name)?.node.value {
         Value::Table(table) => Some(table),
@@ -131,6 +150,20 @@ mod tests {
         let expected = TEXT.replace("rank=8\n", "");
         let expected = expected.replacen("# what it is\n", &format!("# what it is\n{added}"), 1);
         assert_eq!(new, expected);
+    }
+
+    #[test]
+    fn the_values_of_trial_0_are_kept_once() {
+        let sweep = "[sweep.s]\nstage = \"a\" # of ours\nover = { rate = [1, 2] }\n";
+        let text = format!("{TEXT}{sweep}");
+        let values = [("rate", Number(1e-4)), ("rank", Integer(8))];
+        let new = set_initial(&text, "s", &values).unwrap();
+        let line = "# of ours\ninitial = { rate = 0.0001, rank = 8 }\n";
+        assert_eq!(new, text.replace("# of ours\n", line));
+        assert_eq!(set_initial(&new, "s", &[("rate", Number(2.0))]).unwrap(), new);
+        assert_eq!(set_initial(&text, "s", &[("rate", Absent)]), None);
+        let inline = format!("{TEXT}[sweep]\ns = {{ stage = \"a\", over = {{ rate = [1] }} }}\n");
+        assert_eq!(set_initial(&inline, "s", &values), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use stage_core::Catalogue;
 
 use crate::pipeline::{Pipeline, Written};
 
-pub use edit::set;
+pub use edit::{set, set_initial};
 pub use fields::declared;
 pub use nearest::{nearest, suggestion};
 pub use options::{FileKind, LoadOptions};

@@ -122,6 +122,10 @@ fn sweep() -> Value {
             "properties": {
                 "stage": { "description": "The name of the stage.", "type": "string" },
                 "over": over(),
+                "initial": {
+                    "description": "The values of trial 0 instead of those of the stage. `promote` writes them.",
+                    "type": "object",
+                },
                 "trials": described(
                     "The number of trials, the written one included. Default: 8.",
                     or_param(json!({ "type": "integer", "minimum": 2, "maximum": MOST_TRIALS })),

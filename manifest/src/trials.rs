@@ -1,5 +1,5 @@
 //! `[sweep.NAME]`: a stage in trials, each with other values of some of its parameters. Trial 0 has
-//! the values as they are written.
+//! the values of the stage, or those that `initial` keeps after another trial was promoted.
 //!
 //! A sweep is one axis of a matrix, along which several parameters change together: what does not
 //! depend on the stage exists once, and the stages that read it follow each trial.
@@ -125,8 +125,11 @@ fn axis(
         problems.add(Problem::new("too_large", sweep.name.span, message));
         return None;
     }
-    let written =
-        |parameter: &&'static Parameter| (parameter.name, draft.values.get(parameter.name).clone());
+    let initial = initial(sweep, &parameters, checks, problems)?;
+    let written = |parameter: &&'static Parameter| {
+        let initial = initial.get(parameter.name);
+        (parameter.name, initial.unwrap_or_else(|| draft.values.get(parameter.name)).clone())
+    };
     let mut values =
         vec![AxisValue { label: "0".to_owned(), values: parameters.iter().map(written).collect() }];
     for number in 0..points {
@@ -138,6 +141,33 @@ fn axis(
         }
     }
     Some(Axis { parameter: TRIAL, values, dimension: Some(Dimension::Trial(number)) })
+}
+
+/// The values of trial 0 where they are not those of the stage.
+fn initial(
+    sweep: &WrittenSweep,
+    parameters: &[&'static Parameter],
+    checks: &Checks,
+    problems: &mut Collector,
+) -> Option<BTreeMap<&'static str, ParameterValue>> {
+    let Some(node) = &sweep.initial else { return Some(BTreeMap::new()) };
+    let Value::Table(table) = &node.value else {
+        let message = format!("`initial` should be a table but is {}", node.describe());
+        let help = "write `initial = { learning_rate = 5e-6 }`";
+        problems.add(Problem::new("wrong_type", node.span, message).help(help));
+        return None;
+    };
+    let mut values = BTreeMap::new();
+    for entry in &table.0 {
+        let is_it = |parameter: &&&'static Parameter| parameter.name == entry.key.value;
+        let Some(parameter) = parameters.iter().find(is_it) else {
+            let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
+            problems.add(unknown_key(&entry.key, "`initial`", &known));
+            return None;
+        };
+        values.insert(parameter.name, checks.value(parameter, &entry.node, problems)?);
+    }
+    Some(values)
 }
 
 fn over<'a>(sweep: &'a WrittenSweep, problems: &mut Collector) -> Option<&'a Table> {

@@ -11,8 +11,10 @@ pub const SECTIONS: &[&str] = &[
 ];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
-pub const SWEEP_KEYS: &[&str] =
-    &["stage", "over", "trials", "draw", "seed", "score", "of", "better", "rungs", "eta", "repeat"];
+pub const SWEEP_KEYS: &[&str] = &[
+    "stage", "over", "initial", "trials", "draw", "seed", "score", "of", "better", "rungs", "eta",
+    "repeat",
+];
 pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week", "budget"];
 pub const REMOTE_KEYS: &[&str] = &["url", "push", "require", "timeout"];
 pub const PRICE_KEYS: &[&str] = &["per_hour", "vram", "speed"];
@@ -70,6 +72,7 @@ pub struct WrittenSweep {
     pub name: Spanned<String>,
     pub stage: Option<Node>,
     pub over: Option<Node>,
+    pub initial: Option<Node>,
     pub trials: Option<Node>,
     pub draw: Option<Node>,
     pub seed: Option<Node>,
@@ -255,6 +258,7 @@ impl Manifest {
                 let slot = match entry.key.value.as_str() {
                     "stage" => &mut sweep.stage,
                     "over" => &mut sweep.over,
+                    "initial" => &mut sweep.initial,
                     "trials" => &mut sweep.trials,
                     "draw" => &mut sweep.draw,
                     "seed" => &mut sweep.seed,

@@ -53,6 +53,13 @@ pub static TRAIN: Kind = Kind {
             doc: "The step that fails; 0: none.",
             ..Parameter::BASE
         },
+        Parameter {
+            name: "dies_at",
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
+            default: Default::Integer(0),
+            doc: "The step at which its process ends; 0: none.",
+            ..Parameter::BASE
+        },
         SEED,
         Parameter {
             name: "every",
@@ -122,6 +129,7 @@ impl Stage for Train {
             last: until.unwrap_or(steps),
             rate: setup.parameters.number("rate")? + setup.parameters.integer("seed")? as f64,
             fails_at: setup.parameters.integer("fails_at")? as u64,
+            dies_at: setup.parameters.integer("dies_at")? as u64,
             every: setup.parameters.integer("every")? as u64,
             pause,
             frozen: setup.parameters.bytes("frozen")? as usize,
@@ -135,6 +143,7 @@ struct TrainJob {
     last: u64,
     rate: f64,
     fails_at: u64,
+    dies_at: u64,
     every: u64,
     pause: std::time::Duration,
     frozen: usize,
@@ -169,6 +178,9 @@ impl GatherJob for TrainJob {
             std::thread::sleep(self.pause);
             if state.step + 1 == self.fails_at {
                 return Err(StageError::failed("the loss is no number"));
+            }
+            if state.step + 1 == self.dies_at {
+                std::process::exit(9);
             }
             state.step(&data, self.rate / self.steps as f64);
             context.metrics(state.step, &[("loss", loss(state.step)), ("rate", 1e-4)]);

@@ -2,12 +2,13 @@
 //! TensorBoard, and written into the manifest.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use throstle_tests::worlds::TEXTS;
-use throstle_tests::{Project, command};
+use throstle_tests::{Project, RanProgram, command};
 
 const MANIFEST: &str = r#"
 [pipeline]
@@ -56,7 +57,13 @@ fn printed(project: &Project, arguments: &[&str]) -> String {
 }
 
 fn compared(project: &Project) -> Value {
-    serde_json::from_str(&printed(project, &["compare", "rate", "--format", "json"])).unwrap()
+    compared_with(project, "none")
+}
+
+/// Results that only the remote has are looked up there.
+fn compared_with(project: &Project, remote: &str) -> Value {
+    let arguments = ["compare", "rate", "--format", "json", "--remote", remote];
+    serde_json::from_str(&printed(project, &arguments)).unwrap()
 }
 
 #[test]
@@ -83,20 +90,89 @@ fn a_sweep_is_run_shown_and_promoted() {
     let state: Value = serde_json::from_str(&printed(&project, &["status", "--json"])).unwrap();
     assert_eq!(state["sweeps"][0]["winner"], trial);
 
-    // Everything but the old trial 0 is in the cache under the new values.
+    // The trials stay what they are, and so do their results.
     let output = throstle(&project, &["promote", "best"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let expected = match rate {
-        "0.5" => MANIFEST.to_owned(),
-        rate => MANIFEST.replace("rate = 0.5  ", &format!("rate = {rate}  ")),
+        "0.5" => panic!("nothing is promoted: choose another range"),
+        rate => MANIFEST
+            .replace("rate = 0.5  ", &format!("rate = {rate}  "))
+            .replace("stage = \"model\"\n", "stage = \"model\"\ninitial = { rate = 0.5 }\n"),
     };
     assert_eq!(project.text("pipeline.toml"), expected);
-    let run = throstle(&project, &["run", ".", "model[trial=0,rung=3]", "--json"]);
-    let events = String::from_utf8(run.stdout).unwrap();
-    let last: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
-    let stages = last["stages"].as_object().unwrap();
-    let executed: u64 = stages.values().map(|counts| counts["executed"].as_u64().unwrap()).sum();
-    assert_eq!((run.status.code(), executed), (Some(0), 0));
+    assert_eq!(compared(&project), result);
+    run(&project).assert_nothing_done();
+    // Another one, and the first one again.
+    for trial in ["3", "0", trial] {
+        printed(&project, &["promote", trial]);
+        assert_eq!(compared(&project), result);
+    }
+    assert_eq!(project.text("pipeline.toml"), expected);
+    // Without the sweep, the stage itself has the result of the winner.
+    project.edit("pipeline.toml", |text| text.split("[sweep.rate]").next().unwrap().to_owned());
+    run(&project).assert_nothing_done();
+}
+
+fn run(project: &Project) -> RanProgram {
+    RanProgram::of(throstle(project, &["run", ".", "--json"]))
+}
+
+/// The events of a run with a folder as its remote.
+fn run_with(project: &Project, remote: &str) -> RanProgram {
+    RanProgram::of(throstle(project, &["run", ".", "--json", "--remote", remote]))
+}
+
+/// The trials of stages with at least one training step.
+fn trained(ran: &RanProgram) -> BTreeSet<&str> {
+    ran.all("metrics").into_iter().filter_map(|event| event["stage"].as_str()).collect()
+}
+
+fn is_failed(row: &Value) -> bool {
+    row["state"].as_str().unwrap().starts_with("failed")
+}
+
+#[test]
+fn another_machine_takes_over_a_failure_of_the_trial_and_not_one_of_the_machine() {
+    let remote = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", remote.path().to_str().unwrap());
+    let project = project();
+    project.replace("pipeline.toml", "trials = 9\nrungs = 3", "draw = \"grid\"");
+    project.replace(
+        "pipeline.toml",
+        "{ rate = { from = 0.1, to = 0.9 } }",
+        "{ fails_at = [3, 100] }",
+    );
+    let ran = run_with(&project, &url);
+    assert_eq!((ran.code, trained(&ran).len()), (Some(0), 3), "{}", ran.errors);
+    let failed = compared(&project)["rows"][2].clone();
+    let why = &failed["state"];
+    assert_eq!((&failed["fails_at"], why), (&"3".into(), &"failed: the loss is no number".into()));
+    let other = Project::copy_of(project.path(), &[".throstle"]);
+    let ran = run_with(&other, &url);
+    assert_eq!((ran.code, trained(&ran)), (Some(0), BTreeSet::new()), "{}", ran.errors);
+    assert_eq!(compared_with(&other, &url)["rows"], compared(&project)["rows"]);
+
+    // A slow machine runs into the time limit; another one has to find that out itself.
+    let slow = Project::copy_of(project.path(), &[".throstle"]);
+    slow.replace("pipeline.toml", "fails_at = [3, 100]", "steps = [300, 10]");
+    slow.replace(
+        "pipeline.toml",
+        "steps = 9",
+        "steps = 9\nevery = 100\npause = \"50ms\"\ntimeout = \"4s\"",
+    );
+    let ran = run_with(&slow, &url);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    let late = compared(&slow)["rows"][2].clone();
+    assert!(late["steps"] == "300" && is_failed(&late), "{late}");
+    let again = run_with(&slow, &url);
+    assert_eq!((again.code, trained(&again)), (Some(0), BTreeSet::new()));
+    let other = Project::copy_of(slow.path(), &[".throstle"]);
+    other.replace("pipeline.toml", "pause = \"50ms\"", "pause = \"0s\"");
+    let ran = run_with(&other, &url);
+    assert_eq!((ran.code, trained(&ran).len()), (Some(0), 1), "{}", ran.errors);
+    assert!(
+        compared(&other)["rows"].as_array().unwrap().iter().all(|row| row["state"] != "failed")
+    );
 }
 
 #[test]
@@ -151,7 +227,7 @@ fn values_are_promoted_through_a_link_and_in_lines_of_windows() {
     let output = throstle(&project, &["promote", "3"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("remove `[sweep.rate]` before the next run"), "{errors}");
+    assert!(errors.contains("`initial` of `[sweep.rate]` keeps the values of trial 0"), "{errors}");
     let link = std::fs::symlink_metadata(project.file("pipeline.toml")).unwrap();
     let promoted = project.text("shared/voice.toml");
     assert!(link.is_symlink() && promoted.contains("\r\nrate = "), "{promoted:?}");

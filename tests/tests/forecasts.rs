@@ -18,6 +18,7 @@ use throstle_tests::Lab;
 const FISH: &str = include_str!("../../pipelines/finnish-fish/pipeline.toml");
 const MMS: &str = include_str!("../../pipelines/gujarati-mms/pipeline.toml");
 const XTTS: &str = include_str!("../../pipelines/amharic-xtts/pipeline.toml");
+const DEMO: &str = include_str!("../../pipelines/demo/vits.toml");
 const SENTENCES: &str = include_str!("../../pipelines/finnish-fish/sentences.txt");
 const ABSENT: [&str; 9] = [
     "/voice/data",
@@ -309,10 +310,61 @@ fn a_training_is_planned_in_steps_rows_passes_and_clips() {
     // As many steps as rows of 16 clips; held-out clips are not part of a pass.
     let expected = format!("{MMS}\n[expect]\nclips = 800\nsound = \"1h\"\n");
     let forecast = forecast_of(&expected, &[]);
-    let training = forecast.stages["trained"].training.clone().unwrap();
-    assert_eq!((training.steps_of_pass, training.passes), (50.0, 200.0));
-    let clips = training.course.clips;
-    assert_eq!((clips.used, clips.held_out, training.bounds), (800, 800, Figure::exact(10_000.0)));
+    for (phase, passes) in [("adapted", 150.0), ("trained", 50.0)] {
+        let training = forecast.stages[phase].training.clone().unwrap();
+        assert_eq!((training.steps_of_pass, training.passes), (50.0, passes));
+        let (clips, steps) = (training.course.clips, Figure::exact(50.0 * passes));
+        assert_eq!((clips.used, clips.held_out, training.bounds), (800, 800, steps));
+    }
+    // The outputs of a split are its shares: trainings and comparisons see no clip twice.
+    let expected = format!(
+        "{}[expect]\nclips = 800\nsound = \"1h\"\n",
+        XTTS.split("[expect]").next().unwrap()
+    );
+    let forecast = forecast_of(&expected, &[]);
+    let clips = forecast.stages["trained"].training.clone().unwrap().course.clips;
+    assert_eq!((clips.used, clips.held_out), (784, 16));
+    assert_eq!(forecast.stages["spoken_after"].items, 100 + 16);
+}
+
+/// The demo's training of VITS with this sweep.
+fn swept(sweep: &str) -> Estimate {
+    let (demo, _) = DEMO.split_once("[stage.sentences]").unwrap();
+    // A step costs more than all else.
+    let demo = demo.replace("steps = 6\n", "steps = 2700000\n");
+    let expected = "[expect]\nclips = 100\nsound = \"10m\"\n[session]\nprice_per_hour = 2.0\n";
+    forecast_of(&format!("{demo}\n{expected}\n{sweep}"), &[])
+}
+
+#[test]
+fn a_sweep_costs_at_most_the_share_that_halving_leaves() {
+    let whole = &swept("").stages["trained"];
+    let whole = (likely(whole.seconds), likely(whole.money));
+    for (shape, trials, legs, share) in [
+        ("trials = 27\nrungs = 4", 27.0, [27, 9, 3, 1], 0.111),
+        ("trials = 16\nrungs = 3\neta = 4", 16.0, [16, 4, 1, 0], 0.156),
+        ("trials = 9\nrungs = 3", 9.0, [9, 3, 1, 0], 0.259),
+    ] {
+        let sweep = format!(
+            "[sweep.rate]\nstage = \"trained\"\nover = {{ learning_rate = {{ from = 1e-4, to = 1e-2 }} }}\n\
+             score = \"mean(held_out)\"\n{shape}\n"
+        );
+        let forecast = swept(&sweep);
+        let trainings = |rung: usize| {
+            let rung = format!("rung={}]", rung + 1);
+            let own = forecast.stages.iter().filter(|(name, _)| name.ends_with(&rung));
+            own.map(|(_, stage)| stage.clone()).collect::<Vec<StageEstimate>>()
+        };
+        let of_rungs: Vec<Vec<StageEstimate>> = (0..4).map(trainings).collect();
+        assert_eq!(of_rungs.iter().map(Vec::len).collect::<Vec<_>>(), legs);
+        let all = || of_rungs.iter().flatten();
+        let seconds: f64 = all().map(|stage| likely(stage.seconds)).sum();
+        let money: f64 = all().map(|stage| likely(stage.money)).sum();
+        for (found, whole) in [(seconds, whole.0), (money, whole.1)] {
+            let found = found / (trials * whole);
+            assert!((found / share - 1.0).abs() < 0.02, "{shape}: {found}, not {share}");
+        }
+    }
 }
 
 /// The settings that the recipe once had for phase 1.

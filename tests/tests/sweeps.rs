@@ -8,7 +8,9 @@ use std::sync::Arc;
 use cache::fs::MemoryFs;
 use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag};
+use engine::estimate::estimate;
 use engine::gc::{self, Limits};
+use engine::machine::Machine;
 use engine::trials::{State, SweepState, sweep_states};
 use stage_core::event::{Event, Status, Verdict};
 use throstle_tests::processes::{Ended, start, wait};
@@ -290,6 +292,68 @@ fn a_worker_that_dies_is_no_failed_trial() {
     }
 }
 
+/// A training in a worker, with trials over the step at which the worker dies.
+fn dying(sweep: &str) -> Lab {
+    let manifest = manifest(9, sweep).replace("test.train", "test.remote-train");
+    let mut lab =
+        lab(&manifest.replace("rate = { from = 0.1, to = 0.9 }", "dies_at = [4, 90, 91]"));
+    lab.stages.push(Arc::new(Remote));
+    lab.worker.program = Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker")));
+    lab
+}
+
+fn deaths(ran: &Ran) -> usize {
+    ran.events.iter().filter(|event| matches!(event, Event::WorkerDied { .. })).count()
+}
+
+#[test]
+fn a_trial_that_ends_its_own_program_in_every_run_ranks_last_and_stops_no_other() {
+    let lab = dying("draw = \"grid\"");
+    // The first run: the others go on.
+    let mut failed = 0;
+    while lab.run().status == Status::Failed {
+        failed += 1;
+        let standing = standing(&lab);
+        // The first run has not blamed the trial yet.
+        assert!(failed < 5 && (failed > 1 || standing.winner.is_none()), "{standing:?}");
+        assert_eq!(standing.rungs[0].scored, 3, "three of four trials have a score");
+    }
+    assert_eq!(failed, 2);
+    let standing = standing(&lab);
+    let dead = standing.trials.iter().find(|row| row.values["dies_at"] == "4").unwrap();
+    assert_eq!(dead.state, State::Failed);
+    let why = dead.failure.as_deref().unwrap();
+    assert!(why.starts_with("failed in 2 runs here, the last time so: "), "{why}");
+    assert!(standing.is_decided && standing.winner.is_some());
+    let again = lab.run();
+    assert_eq!((again.status, deaths(&again)), (Status::Done, 0));
+}
+
+#[test]
+fn a_program_that_dies_in_every_trial_blames_none_of_them() {
+    let lab = dying("draw = \"grid\"");
+    let manifest = lab.read("pipeline.toml").unwrap();
+    // Trial 0 dies as well.
+    let manifest = manifest.replace("[4, 90, 91]", "[1, 2, 3, 4, 5, 6]");
+    lab.write("pipeline.toml", &manifest.replace("every = 2", "every = 2\ndies_at = 7"));
+    for _ in 0..4 {
+        let ran = lab.run();
+        assert_eq!(ran.status, Status::Failed);
+        let tried: std::collections::BTreeSet<&str> = ran
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::StageFailed { stage, .. } => Some(stage.as_str()),
+                _ => None,
+            })
+            .collect();
+        // One more may have begun.
+        assert!((1..=4).contains(&tried.len()), "the run ends soon: {tried:?}");
+        let standing = standing(&lab);
+        assert!(standing.trials.iter().all(|row| row.state == State::Open), "{standing:?}");
+    }
+}
+
 #[test]
 fn failures_rank_last_and_are_not_tried_again() {
     let sweep = r#"trials = 9
@@ -354,6 +418,54 @@ fn an_added_trial_is_trained_alone_and_what_is_above_never_again() {
     let executed = ran.all_executed().into_iter().filter(|(_, count)| *count > 0);
     let executed: Vec<&str> = executed.map(|(name, _)| name).filter(first).collect();
     assert_eq!(executed, ["heard[trial=8,rung=1]", "model[trial=8,rung=1]"]);
+}
+
+/// The trainings that the estimate of a plan has, by their rung.
+fn estimated(lab: &Lab) -> Vec<usize> {
+    let (pipeline, plan, cache) = (lab.pipeline(), lab.plan(), lab.cache());
+    let estimate = estimate(&pipeline, &plan, &cache, Machine::default(), 2).unwrap();
+    let of = |rung: usize| {
+        let is_own =
+            |name: &&String| name.starts_with("model") && name.contains(&format!("rung={rung}"));
+        estimate.stages.keys().filter(is_own).count()
+    };
+    (1..=3).map(of).collect()
+}
+
+#[test]
+fn the_worst_case_of_a_sweep_is_what_it_then_costs() {
+    let fresh = lab(&manifest(9, RUNGS));
+    assert_eq!(estimated(&fresh), [9, 3, 1]);
+    let mut told = 0;
+    for number in (1..).step_by(23) {
+        let lab = lab(&manifest(9, RUNGS));
+        let (_, events) = stopped_at(&lab, number);
+        if events.len() < number {
+            break;
+        }
+        let worst = estimated(&lab);
+        let ran = lab.run();
+        assert_eq!(estimated(&lab), [0, 0, 0]);
+        let executed = |rung: usize| {
+            let own = ran.stages.iter().filter(|(name, _)| {
+                name.starts_with("model") && name.contains(&format!("rung={rung}"))
+            });
+            own.map(|(_, counts)| counts.executed as usize).sum::<usize>()
+        };
+        assert_eq!((1..=3).map(executed).collect::<Vec<_>>(), worst, "event {number}");
+        told += 1;
+    }
+    assert!(told > 5, "{told} stops");
+    // Failures leave places empty: the sweep then costs less.
+    let failing = RUNGS.replace("trials = 9", "draw = \"grid\"");
+    let failing = manifest(9, &failing)
+        .replace("rate = { from = 0.1, to = 0.9 }", "fails_at = [1, 2, 3, 1000, 1001, 1002]");
+    let lab = lab(&failing);
+    let worst = estimated(&lab);
+    assert_eq!(worst, [7, 2, 1]);
+    let executed = lab.run().stages.into_iter().filter(|(name, _)| name.starts_with("model"));
+    let executed: u64 = executed.map(|(_, counts)| counts.executed).sum();
+    assert!(executed < worst.iter().sum::<usize>() as u64, "{executed}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cache::stat::StatIndex;
 use cache::{Cache, Digest};
 use camino::Utf8Path;
 use stage_core::catalogue::corpus::RECORDING;
-use stage_core::{Bucket, Fields, ParameterValue, PortType};
+use stage_core::{Bucket, Fields, Item, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
 use crate::history;
@@ -61,12 +61,7 @@ impl Flow {
     }
 
     fn add_longer(&mut self, fields: &Fields, packing: &Packing, limit: Limit) {
-        let seconds = seconds_of(fields, packing);
-        let is_longer = match limit {
-            Limit::Seconds(most) => seconds > most,
-            Limit::Tokens(most) => tokens_of(fields, seconds) > most,
-        };
-        if is_longer {
+        if is_longer(fields, packing, limit) {
             self.add(fields, packing);
         }
     }
@@ -162,6 +157,31 @@ impl<'a> Flows<'a> {
         long
     }
 
+    /// The items on a port, if all of them are known, and few enough to be looked at one by one.
+    pub fn known_items(&self, spec: &StageSpec, port: &str) -> Option<Vec<Item>> {
+        let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
+        let mut items = Vec::new();
+        for reference in references {
+            let Reference::Stage { stage, port } = reference else { continue };
+            let Some(Planned::Root { root, .. }) = self.plan.stage(*stage).known.outputs.get(port)
+            else {
+                return None;
+            };
+            let buckets = self.store.dataset(root).ok()?.buckets;
+            if buckets.len() > READ {
+                return None;
+            }
+            for bucket in buckets {
+                items.extend(self.store.chunk(&bucket.chunk).ok()?.items);
+            }
+        }
+        Some(items)
+    }
+
+    pub fn is_longer(&self, item: &Item, limit: Limit) -> bool {
+        is_longer(&item.fields, &self.packing, limit)
+    }
+
     fn longer_stored(&self, root: &Digest, limit: Limit) -> Result<Flow, ReadError> {
         longer_of(&self.store, &self.packing, &self.store.dataset(root)?.buckets, limit)
     }
@@ -245,6 +265,10 @@ impl<'a> Flows<'a> {
             return flow;
         }
         let flow = self.main_input(spec, assumed).unwrap_or_default();
+        let flow = match spec.kind.output(port).and_then(|port| port.share) {
+            Some(share) => flow.of_items((flow.items * share.under(&spec.parameters)).round()),
+            None => flow,
+        };
         let states = spec.inputs.get(CHECKPOINTS).and_then(|input| input.references.first());
         match states {
             Some(Reference::Stage { stage, port }) => {
@@ -320,6 +344,14 @@ fn longer_of(
         chunk.items.iter().for_each(|item| long.add_longer(&item.fields, packing, limit));
     }
     Ok(long.of_items(long.items * step as f64))
+}
+
+fn is_longer(fields: &Fields, packing: &Packing, limit: Limit) -> bool {
+    let seconds = seconds_of(fields, packing);
+    match limit {
+        Limit::Seconds(most) => seconds > most,
+        Limit::Tokens(most) => tokens_of(fields, seconds) > most,
+    }
 }
 
 fn is_dataset(spec: &StageSpec, port: &str) -> bool {
@@ -405,7 +437,7 @@ fn seconds_of(fields: &Fields, packing: &Packing) -> f64 {
 mod tests {
     use cache::Access;
     use cache::fs::MemoryFs;
-    use stage_core::{Blob, Dataset, Item, Value};
+    use stage_core::{Blob, Dataset, Value};
 
     use super::*;
 

@@ -2,26 +2,21 @@
 //! model until a run has measured them, and the batch that fits.
 
 use stage_core::cost::{self, Cost};
-use stage_core::course::{self, ClipCounts, Course, ExpectedCourse, Timetable};
+use stage_core::course::{self, ExpectedCourse};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
 use stage_families::find;
-use stage_families::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
+use stage_families::training::{Effort, Memory, Rows, Setting, Trainable};
 
 use super::Estimator;
-use super::flow::{Flow, Limit};
 use super::overhead::Overhead;
 use super::stage::{GPU_CONTEXT, SIMILAR, TRAINING_RAM};
 use crate::machine::Device;
 use crate::measure::Measure;
-use crate::pipeline::{ITEMS, StageId, StageSpec};
+use crate::pipeline::{StageId, StageSpec};
 use crate::record::{CHECKPOINT, PROGRESS, decode};
 use crate::units;
 
-/// The port of held-out clips.
-const VALIDATION: &str = "validation";
-/// The spread between languages in tokens, and so in rows, per clip.
-const ROWS_SPREAD: f64 = 1.2;
 /// Operations per second of a GPU of speed 1, in half precision and in f32.
 const HALF_SPEED: f64 = 3.9e13;
 const F32_SPEED: f64 = 1e13;
@@ -237,7 +232,7 @@ impl Estimator<'_> {
             Rows::Clips => i64::MAX,
         };
         let length = parameters.integer("max_length").unwrap_or(1).min(longest);
-        let clips = self.clips_of(spec, rows, length);
+        let clips = self.clips_of(spec, model, rows, length);
         let is_gpu = matches!(device, Device::Gpu(_));
         let setting = Setting {
             length: length.min(clips.longest_row(rows).ceil() as i64).max(1),
@@ -247,31 +242,6 @@ impl Estimator<'_> {
         let accumulation = parameters.integer("accumulation").unwrap_or(1);
         let expected = clips.expected(parameters, rows, &setting)?;
         Ok(Plan { model, setting, rows, accumulation, clips: clips.all.items, expected })
-    }
-
-    /// The clips of a training, by use.
-    fn clips_of(&self, spec: &StageSpec, rows: Rows, length: i64) -> Clips {
-        let limit = match rows {
-            Rows::Tokens(rows) => Limit::Tokens((length as f64 - rows.per_clip).max(0.0)),
-            Rows::Clips => {
-                Limit::Seconds(spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY))
-            }
-        };
-        let all = self.flows.on_port(spec, ITEMS, &self.assumed);
-        let left_out = self.flows.longer(spec, ITEMS, limit);
-        let given = spec.inputs.contains_key(VALIDATION);
-        let held_out = match given {
-            true => self.flows.on_port(spec, VALIDATION, &self.assumed).items,
-            false => {
-                let share = spec.parameters.number("validation_fraction").unwrap_or(0.0);
-                let held = (share * (all.items - left_out.items)).round();
-                // At least one clip is held out if there are several.
-                if share > 0.0 && all.items >= 2.0 { held.max(1.0) } else { held }
-            }
-        };
-        let held_here = if given { 0.0 } else { held_out };
-        let used = (all.items - left_out.items - held_here).max(0.0);
-        Clips { all, used, held_out, left_out: left_out.items }
     }
 
     fn step_seconds(&self, plan: &Plan<'_>, device: &Device) -> f64 {
@@ -344,74 +314,6 @@ impl Estimator<'_> {
             }
         };
         self.pipeline.session.prices.iter().map(of).collect()
-    }
-}
-
-/// The clips of a training, and the ones used for learning.
-struct Clips {
-    all: Flow,
-    used: f64,
-    held_out: f64,
-    left_out: f64,
-}
-
-impl Clips {
-    /// Tokens of all rows together, or of an average row if each has one clip.
-    fn longest_row(&self, rows: Rows) -> f64 {
-        match rows {
-            Rows::Tokens(TokenRows { per_clip, filled: Some(_), .. }) => {
-                self.all.tokens + self.all.items * per_clip
-            }
-            Rows::Tokens(TokenRows { per_clip, filled: None, .. }) => {
-                self.all.mean_tokens() + per_clip
-            }
-            Rows::Clips => 1.0,
-        }
-    }
-
-    /// Rows of a pass over the clips, and their spread. A clip is never divided, so short rows hold
-    /// whole clips and a rest.
-    fn rows(&self, rows: Rows, length: f64) -> (f64, f64) {
-        let Rows::Tokens(TokenRows { per_clip, filled: Some(filled), .. }) = rows else {
-            return (self.used, 1.0);
-        };
-        let clip = self.all.mean_tokens() + per_clip;
-        let rows = self.used * clip / (length * filled);
-        let rows = rows.max(self.used / (length / clip).floor().max(1.0));
-        (rows.ceil(), ROWS_SPREAD)
-    }
-
-    fn expected(
-        &self,
-        parameters: &Parameters,
-        rows: Rows,
-        setting: &Setting,
-    ) -> Result<ExpectedCourse, StageError> {
-        let (rows_of_pass, spread) = self.rows(rows, setting.length as f64);
-        let steps = course::steps(parameters, || Ok(rows_of_pass))?;
-        let bounds = match parameters.is_set("steps") {
-            true => Figure::exact(steps as f64),
-            false => Figure::within(steps as f64, spread),
-        };
-        let count = |clips: f64| clips.round().max(0.0) as u64;
-        let clips = ClipCounts {
-            used: count(self.used),
-            held_out: count(self.held_out),
-            left_out: count(self.left_out),
-        };
-        let timetable = Timetable::of(parameters, steps)?;
-        let rows_of_step = course::rows_of_step(parameters)?;
-        let course = Course { timetable, rows_of_step, rows_of_pass, clips };
-        let is_certain = parameters.is_set("steps") || !self.all.is_guess;
-        // Nothing follows from an empty data set: its clips are still to come.
-        let is_empty = self.all.items == 0.0;
-        let has_held_out = self.held_out > 0.0 || is_empty;
-        let mut expected =
-            ExpectedCourse::new(parameters, course, bounds, is_certain, has_held_out)?;
-        if is_empty && !parameters.is_set("steps") {
-            expected.idle.clear();
-        }
-        Ok(expected)
     }
 }
 

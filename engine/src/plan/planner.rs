@@ -329,7 +329,11 @@ impl<'a> Planner<'a> {
                 }
                 Ok(Some(StagePlan::fresh(spec, keyed.clone(), record)))
             }
-            None => self.failure(spec, keyed),
+            None => {
+                // A failure may be one of another machine.
+                self.store.scope_elsewhere(&job.digest())?;
+                self.failure(spec, keyed)
+            }
         }
     }
 

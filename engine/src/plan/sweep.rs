@@ -19,7 +19,7 @@ use super::work::{Keyed, Work};
 use crate::error::PlanError;
 use crate::pipeline::{Score, StageId, StageSpec, Sweep};
 use crate::reason::Reason;
-use crate::record::{FAILED, FailedRecord, MEMO, decode, encode};
+use crate::record::{FAILED, FAILED_HERE, FailedRecord, MEMO, decode, encode};
 use crate::sweep::halving::{self, Fate, Part, Scores};
 
 /// The score of a trial, or why it has none.
@@ -141,7 +141,11 @@ impl Planner<'_> {
         if self.ranking(spec).is_none() {
             return Ok(None);
         }
-        let record = self.store.cache().get(FAILED, &keyed.digest)?;
+        let cache = self.store.cache();
+        let record = match cache.get(FAILED, &keyed.digest)? {
+            None => cache.get(FAILED_HERE, &keyed.digest)?,
+            known => known,
+        };
         let Some(FailedRecord { message, .. }) = record.and_then(|bytes| decode(&bytes)) else {
             return Ok(None);
         };

@@ -26,7 +26,8 @@ use crate::plan::items::item_reads;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work, main_output, planned};
 use crate::record::{
-    LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
+    FAILED, FAILED_HERE, LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord,
+    encode, last_key,
 };
 use crate::settled::settled_key;
 use crate::tables::close_dataset;
@@ -413,7 +414,10 @@ impl Schedule<'_> {
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
         };
-        self.fail(id, &error)?;
+        match passing {
+            true => self.fail_for_now(id, &error)?,
+            false => self.fail(id, &error)?,
+        }
         let own: Vec<_> = self.board[id].aside.clone().into_iter().collect();
         match own.is_empty() {
             true => Ok(()),
@@ -439,9 +443,12 @@ impl Schedule<'_> {
         let error = too_many(limit, (bad, total), first);
         // Items that failed without a verdict may succeed the next time, except in a trial that
         // exceeds its own time limit.
-        let failures = aside.iter().skip(1).copied().flatten();
-        let is_verdict = failures.map(|(_, failure)| &failure.code).all(|code| code == TIMED_OUT);
-        if !is_verdict || !self.trial_fails(id, &error)? {
+        let mut failures = aside.iter().skip(1).copied().flatten().peekable();
+        let table = if failures.peek().is_none() { FAILED } else { FAILED_HERE };
+        let is_verdict = failures.all(|(_, failure)| failure.code == TIMED_OUT);
+        if !is_verdict {
+            self.fail_for_now(id, &error)?;
+        } else if !self.trial_ranks_last(id, table, &error.to_string())? {
             self.fail(id, &error)?;
         }
         Ok(true)
@@ -463,6 +470,16 @@ impl Schedule<'_> {
 
     /// Fails a stage; its downstream stages do not start.
     pub fn fail(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
+        self.end_failed(id, error, true)
+    }
+
+    /// The same; the run ends if the failure `ends_run`, unless it is to go on after any.
+    pub fn end_failed(
+        &mut self,
+        id: StageId,
+        error: &StageError,
+        ends_run: bool,
+    ) -> Result<(), EngineError> {
         if self.board.is(id, State::Failed) {
             return Ok(());
         }
@@ -470,7 +487,7 @@ impl Schedule<'_> {
             self.hands.close(stage.job.number);
         }
         self.board.advance(id, State::Failed)?;
-        self.halted |= !self.options.keep_going;
+        self.halted |= ends_run && !self.options.keep_going;
         let (message, help) = (error.to_string(), error.help().map(str::to_owned));
         self.tell(Event::StageFailed { stage: self.name(id), message, help });
         Ok(())

@@ -369,7 +369,7 @@ impl Schedule<'_> {
         self.board[id].deaths += 1;
         let limit = DEATHS + self.pipeline.stage(id).policy.retries;
         match self.board[id].deaths > limit {
-            true => self.fail(id, &StageError::failed(message)),
+            true => self.fail_for_now(id, &StageError::failed(message)),
             false => Ok(()),
         }
     }
@@ -483,7 +483,7 @@ impl Schedule<'_> {
                 format!("item `{}`: {}", queued.item.id, reject.reason),
                 "these items are tried again at the next run",
             );
-            self.fail(id, &error)?;
+            self.fail_for_now(id, &error)?;
         }
         Ok(())
     }

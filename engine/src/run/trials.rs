@@ -1,14 +1,20 @@
-//! Trials of sweeps that do not take part any more.
+//! Trials of sweeps that fail, or do not take part any more.
 
+use cache::Table;
 use stage_core::StageError;
 use stage_core::event::Event;
 
 use super::board::State;
 use super::schedule::Schedule;
 use crate::engine::EngineError;
-use crate::pipeline::StageId;
-use crate::record::{FAILED, FailedRecord, encode};
+use crate::pipeline::{StageId, StageSpec};
+use crate::record::{FAILED, FAILED_HERE, FailedRecord, TRIES, decode, encode};
 use crate::sweep::halving::Part;
+
+/// After as many runs with failures that might have passed, the trial is to blame.
+const RUNS: u32 = 2;
+/// With as many failed trials and none that works, the program or the machine is to blame.
+const HOPELESS: usize = 3;
 
 impl Schedule<'_> {
     /// Ends a stage that does not run: other trials are better, or its own has failed.
@@ -21,20 +27,28 @@ impl Schedule<'_> {
     /// False for stages and failures that end the run. The failure is recorded, since the score of
     /// a trial must not change from run to run.
     pub fn trial_fails(&mut self, id: StageId, error: &StageError) -> Result<bool, EngineError> {
+        match error {
+            StageError::Failed { message, .. } => self.trial_ranks_last(id, FAILED, message),
+            // Another machine may be faster.
+            StageError::TimedOut { .. } => {
+                self.trial_ranks_last(id, FAILED_HERE, &error.with_advice())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The same with the table of the record.
+    pub fn trial_ranks_last(
+        &mut self,
+        id: StageId,
+        table: Table,
+        message: &str,
+    ) -> Result<bool, EngineError> {
         let spec = self.pipeline.stage(id);
-        let message = match error {
-            StageError::Failed { message, .. } => message.clone(),
-            StageError::TimedOut { .. } => error.with_advice(),
-            _ => return Ok(false),
-        };
         if self.planner.ranking(spec).is_none() || self.options.probe.is_some() {
             return Ok(false);
         }
-        if let Some(keyed) = &self.board[id].known.keyed {
-            let record = FailedRecord { run: self.run, message: message.clone() };
-            self.store.cache().record(FAILED, &keyed.digest, encode(&record))?;
-            self.committer.note(Vec::new());
-        }
+        self.record_failure(id, table, message)?;
         let known = &mut self.board[id].known;
         known.part = Part::Failed;
         known.outputs.clear();
@@ -42,6 +56,63 @@ impl Schedule<'_> {
         self.tell(Event::Note { stage: Some(self.name(id)), message });
         self.leave_out(id)?;
         Ok(true)
+    }
+
+    fn record_failure(
+        &mut self,
+        id: StageId,
+        table: Table,
+        message: &str,
+    ) -> Result<(), EngineError> {
+        if let Some(keyed) = &self.board[id].known.keyed {
+            let record = FailedRecord { run: self.run, message: message.to_owned() };
+            self.store.cache().record(table, &keyed.digest, encode(&record))?;
+            self.committer.note(Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Fails a stage for a reason that may pass, such as a program that died. Other trials of its sweep
+    /// go on. A trial that fails so again and again, while the stage works in others, ranks last from
+    /// the next run on.
+    pub fn fail_for_now(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
+        let is_counted = self.planner.ranking(self.pipeline.stage(id)).is_some()
+            && self.options.probe.is_none()
+            && !self.board.is(id, State::Failed);
+        if !is_counted {
+            return self.fail(id, error);
+        }
+        let works = self.works_in_another_trial(id);
+        if works && let Some(keyed) = self.board[id].known.keyed.clone() {
+            let cache = self.store.cache();
+            let before = cache.get(TRIES, &keyed.digest)?.and_then(|bytes| decode::<u32>(&bytes));
+            let tries = before.unwrap_or(0).saturating_add(1);
+            cache.record(TRIES, &keyed.digest, encode(&tries))?;
+            self.committer.note(Vec::new());
+            if tries >= RUNS {
+                let message = format!("failed in {tries} runs here, the last time so: {error}");
+                self.record_failure(id, FAILED_HERE, &message)?;
+            }
+        }
+        let failed = self.pipeline.ids().filter(|id| self.board.is(*id, State::Failed)).count();
+        self.end_failed(id, error, !works && failed + 1 >= HOPELESS)
+    }
+
+    /// Tests if another trial has the outcome of the same stage: the program itself works here.
+    fn works_in_another_trial(&self, id: StageId) -> bool {
+        let spec = self.pipeline.stage(id);
+        let trial = |spec: &StageSpec| spec.place.map(|place| (place.sweep, place.trial));
+        let sweep = |spec: &StageSpec| spec.place.map(|place| place.sweep);
+        let is_same = |other: &&StageSpec| {
+            other.written() == spec.written()
+                && sweep(other) == sweep(spec)
+                && trial(other) != trial(spec)
+        };
+        let has_outcome = |other: &StageSpec| {
+            let run = &self.board[other.id];
+            run.state() == State::Done && !run.known.outputs.is_empty()
+        };
+        self.pipeline.stages.iter().filter(is_same).any(has_outcome)
     }
 
     /// Fails the run if no trial of a sweep is left.

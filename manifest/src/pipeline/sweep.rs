@@ -14,7 +14,9 @@ pub struct Sweep {
     pub name: String,
     /// The written name of the stage.
     pub stage: String,
-    /// Trial 0 has the values as they are written.
+    /// The swept values as the stage itself has them.
+    pub written: Vec<(&'static str, ParameterValue)>,
+    /// Trial 0 has the values as they are written, or were before another trial was promoted.
     pub trials: Vec<Trial>,
     pub halving: Halving,
     /// `until` of each rung; `Absent` for the last one, which is a whole training.

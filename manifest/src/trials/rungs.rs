@@ -85,9 +85,12 @@ pub fn read(
         Some((of, span, score)) => (of, span, Some(score)),
         None => (at, span, None),
     };
+    let draft = drafts.get(at)?.as_ref()?;
+    let names = trials.first().into_iter().flat_map(|trial| &trial.values);
     let sweep = Sweep {
         name: written.name.value.clone(),
-        stage: drafts.get(at)?.as_ref()?.name.value.clone(),
+        stage: draft.name.value.clone(),
+        written: names.map(|(name, _)| (*name, draft.values.get(name).clone())).collect(),
         halving: Halving { trials: trials.len(), rungs, eta },
         trials,
         until,

@@ -102,6 +102,11 @@ fn mistakes_in_a_sweep_are_told() {
             "`draw` cannot be `sobel`",
         ),
         ("stage = \"loud\"\nover = { target = [-1] }\nrung = [1]", "has no key `rung`"),
+        (
+            "stage = \"loud\"\nover = { target = [-1] }\ninitial = { rate = 8000 }",
+            "`initial` has no key `rate`",
+        ),
+        ("stage = \"loud\"\nover = { target = [-1] }\ninitial = -2", "`initial` should be a table"),
         ("stage = \"loud\"\nover = { target = [-1] }\nrungs = 2", "is not a training"),
         ("stage = \"loud\"\nover = { target = [-1] }\nrepeat = 2", "has repeats and no `score`"),
         ("stage = \"loud\"\nover = { target = [-1] }\nscore = \"cer\"", "needs one"),
@@ -127,4 +132,20 @@ fn mistakes_in_a_sweep_are_told() {
     }
     let twice = "[sweep.a]\nstage = \"loud\"\nover = { target = [-1, -2] }\n[sweep.b]\nstage = \"loud\"\nover = { target = [-1, -2] }\n";
     assert!(errors(&format!("{SWEPT}{twice}")).contains("two sweeps change stage `loud`"));
+}
+
+#[test]
+fn initial_values_keep_the_trials_when_another_one_is_written_into_the_stage() {
+    let swept = |target: i64, initial: &str| {
+        let stages = SWEPT.replace("target = -20", &format!("target = {target}"));
+        let over = "over = { target = { from = -30.0, to = -10.0 } }";
+        pipeline(&format!("{stages}[sweep.level]\nstage = \"loud\"\n{initial}{over}\n"))
+            .sweeps
+            .remove(0)
+    };
+    let before = swept(-20, "");
+    let after = swept(-16, "initial = { target = -20 }\n");
+    assert_eq!(before.trials, after.trials);
+    assert_eq!(after.written, [("target", ParameterValue::Number(-16.0))]);
+    assert_ne!(before.trials, swept(-16, "").trials);
 }

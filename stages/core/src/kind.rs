@@ -179,7 +179,27 @@ pub struct OutputPort {
     pub given_by: Option<&'static str>,
     /// The kinds of the artifacts that the items of a data set carry in `weights`; empty: unknown.
     pub brings: &'static [&'static str],
+    /// The share of the arriving items that leave here; None: all, or unknown.
+    pub share: Option<Share>,
     pub doc: &'static str,
+}
+
+/// The part of a data set on an output, by a parameter that is a number from 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub enum Share {
+    Of(&'static str),
+    /// What [`Share::Of`] leaves.
+    Rest(&'static str),
+}
+
+impl Share {
+    pub fn under(self, parameters: &Parameters) -> f64 {
+        let share = |name| parameters.number(name).unwrap_or(0.0);
+        match self {
+            Share::Of(name) => share(name),
+            Share::Rest(name) => 1.0 - share(name),
+        }
+    }
 }
 
 impl OutputPort {
@@ -193,6 +213,7 @@ impl OutputPort {
         gives: &[],
         given_by: None,
         brings: &[],
+        share: None,
         doc: "",
     };
 
@@ -205,6 +226,7 @@ impl OutputPort {
         gives: &[],
         given_by: None,
         brings: &[],
+        share: None,
         doc: "",
     };
 

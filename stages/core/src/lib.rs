@@ -37,7 +37,7 @@ pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
     Batching, Derived, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake,
-    OutputPort, ParentNeeds, Place, PortType, Verdicts, Work,
+    OutputPort, ParentNeeds, Place, PortType, Share, Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{

@@ -7,6 +7,7 @@
 //! they accept. Nothing else is added, except to `stages/torch`.
 
 pub mod artifact;
+pub mod clips;
 pub mod dac;
 pub mod dual_ar;
 pub mod export;

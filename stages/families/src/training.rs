@@ -1,7 +1,8 @@
 //! The cost of training on its device, from the sizes of a model alone: no weights are needed, and
 //! nothing is computed.
 
-use stage_core::{Parameters, StageError};
+use cache::Digest;
+use stage_core::{Fields, Parameters, StageError};
 use stage_formats::pattern::is_match;
 
 /// Models with fewer parameters run on one thread of the CPU: sharing such small products among
@@ -18,6 +19,12 @@ pub trait Trainable {
 
     /// Time of one batch with its backward pass.
     fn effort(&self, setting: &Setting) -> Effort;
+
+    /// The identity of a clip, by which it is held out; none if a training cannot read it.
+    fn clip(&self, parameters: &Parameters, fields: &Fields) -> Option<Digest>;
+
+    /// Separates the draw of held-out clips from other uses of the hash.
+    fn clip_salt(&self) -> &'static str;
 
     /// True if a worker on the CPU trains it on one thread.
     fn is_small(&self) -> bool {

@@ -5,6 +5,7 @@
 //! [rank, inputs] and `<module>.lora_B` [outputs, rank].
 
 use serde::{Deserialize, Serialize};
+use stage_families::clips::hash;
 use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
@@ -14,7 +15,6 @@ use crate::random::Random;
 use crate::weights::Weights;
 
 use crate::patterns::{Match, matches};
-use crate::random::hash;
 
 /// The number of values that are merged at a time.
 const MERGED: i64 = 1 << 22;

@@ -4,7 +4,6 @@
 
 use std::f64::consts::TAU;
 
-use cache::Digest;
 use tch::Tensor;
 
 use crate::error::TorchError;
@@ -47,11 +46,6 @@ impl Random {
         values.truncate(count);
         Ok(Tensor::f_from_slice(&values)?.f_view(shape)?)
     }
-}
-
-/// A fixed number for an id.
-pub fn hash(salt: &str, id: &str) -> u64 {
-    Digest::of(format!("{} {salt}{id}", salt.len()).as_bytes()).start()
 }
 
 /// The output function of SplitMix64; also a good hash of a number.

@@ -2,7 +2,7 @@
 
 use crate::artifact;
 use crate::cost::{Cost, Rates};
-use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
+use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Share, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&SPLIT, &FILTER, &MERGE, &ITEM, &CORPUS, &PACK];
@@ -11,6 +11,8 @@ const GATHER: Kind = Kind { work: Work::Gather, ..Kind::BASE };
 
 const WHOLE: InputPort =
     InputPort { reads: Fields::All, doc: "Items with all their fields.", ..InputPort::DATASET };
+
+const FRACTION: &str = "fraction";
 
 pub static SPLIT: Kind = Kind {
     name: "dataset.split",
@@ -23,8 +25,18 @@ pub static SPLIT: Kind = Kind {
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[
-        OutputPort { name: "training", doc: "The training items.", ..OutputPort::DATASET },
-        OutputPort { name: "validation", doc: "The held-out items.", ..OutputPort::DATASET },
+        OutputPort {
+            name: "training",
+            share: Some(Share::Rest(FRACTION)),
+            doc: "The training items.",
+            ..OutputPort::DATASET
+        },
+        OutputPort {
+            name: "validation",
+            share: Some(Share::Of(FRACTION)),
+            doc: "The held-out items.",
+            ..OutputPort::DATASET
+        },
         OutputPort {
             name: "all",
             writes: &[("side", FieldType::Text)],
@@ -34,7 +46,7 @@ pub static SPLIT: Kind = Kind {
     ],
     parameters: &[
         Parameter {
-            name: "fraction",
+            name: FRACTION,
             parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
             default: Default::Number(0.025),
             doc: "The share that is held out.",

@@ -1,5 +1,6 @@
 //! The text model of Fish Speech (DualAR), from its configuration to sentences, and its adapters.
 
+mod clip;
 mod config;
 mod export;
 pub mod fresh;
@@ -16,6 +17,7 @@ use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Model};
 use crate::speech::{Published, manifest, quoted};
+pub use clip::{CLIP_SALT, clip_identity};
 pub use config::{Config, Stack};
 
 /// The sample rate of the published codec.

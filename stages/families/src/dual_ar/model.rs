@@ -1,8 +1,9 @@
 //! The cost of a text model, from its configuration.
 
-use stage_core::{Kind, Parameters};
+use cache::Digest;
+use stage_core::{Fields, Kind, Parameters};
 
-use super::{Config, Stack, fresh, kinds};
+use super::{Config, Stack, clip, fresh, kinds};
 use crate::model::{Assumed, Model, largest};
 use crate::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 use crate::working::{Working, keys_and_values};
@@ -95,6 +96,14 @@ impl Trainable for Config {
 
     fn effort(&self, setting: &Setting) -> Effort {
         Effort::Operations(self.training_operations(setting))
+    }
+
+    fn clip(&self, _: &Parameters, fields: &Fields) -> Option<Digest> {
+        clip::of_fields(fields)
+    }
+
+    fn clip_salt(&self) -> &'static str {
+        clip::CLIP_SALT
     }
 }
 

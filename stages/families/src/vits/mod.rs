@@ -2,6 +2,7 @@
 //! of its tensors, and the tokenizer.
 
 mod check;
+mod clip;
 mod config;
 mod export;
 mod fresh;
@@ -26,6 +27,7 @@ use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Model};
 use crate::speech::{Published, manifest};
+pub use clip::{CLIP_SALT, clip_identity};
 pub use config::Config;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};

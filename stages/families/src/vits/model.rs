@@ -1,8 +1,9 @@
 //! The cost of a VITS model, from its configuration.
 
-use stage_core::{Kind, Parameters};
+use cache::Digest;
+use stage_core::{Fields, Kind, Parameters};
 
-use super::{Config, fresh_config, kinds, training_memory, training_share};
+use super::{Config, clip, fresh_config, kinds, training_memory, training_share};
 use crate::model::{Assumed, Model, largest};
 use crate::training::{Effort, F32, Memory, Rows, SHARED_FROM, Setting, Trainable};
 use crate::working::Working;
@@ -86,6 +87,14 @@ impl Trainable for Config {
     fn effort(&self, setting: &Setting) -> Effort {
         let seconds = setting.rows as f64 * SECONDS_PER_CLIP * training_share(self);
         Effort::Seconds { seconds, told: SPEED }
+    }
+
+    fn clip(&self, _: &Parameters, fields: &Fields) -> Option<Digest> {
+        clip::of_fields(self, fields)
+    }
+
+    fn clip_salt(&self) -> &'static str {
+        clip::CLIP_SALT
     }
 
     fn is_small(&self) -> bool {

@@ -3,6 +3,7 @@
 mod buffers;
 mod check;
 mod cleaners;
+mod clip;
 mod config;
 mod export;
 mod extend;
@@ -28,6 +29,7 @@ mod vocabulary_check;
 use stage_core::{Kind, Parameters};
 
 pub use self::cleaners::Uncleanable;
+pub use self::clip::{CLIP_SALT, clip_identity};
 pub use self::config::{
     Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
 };

@@ -2,8 +2,10 @@
 //! run in a chain that keeps the input of each block, or everything; logits exist for a chunk of
 //! the positions at a time.
 
-use stage_core::Parameters;
+use cache::Digest;
+use stage_core::{Fields, Parameters};
 
+use super::clip;
 use super::config::{Config, GptConfig};
 use super::gpt_tensors::GPT_PREFIX;
 use crate::training::{Effort, Memory, Rows, Setting, Trainable};
@@ -50,6 +52,14 @@ impl Trainable for Config {
 
     fn effort(&self, setting: &Setting) -> Effort {
         Effort::Operations(training_operations(&self.gpt, &self.of_clips(setting)))
+    }
+
+    fn clip(&self, parameters: &Parameters, fields: &Fields) -> Option<Digest> {
+        clip::of_fields(parameters, fields)
+    }
+
+    fn clip_salt(&self) -> &'static str {
+        clip::CLIP_SALT
     }
 }
 

@@ -1,8 +1,7 @@
 //! Training clips of a model, from the texts and tokens that arrive.
 
-use cache::Digest;
-use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Item, Reject, StageError};
+use stage_families::dual_ar::clip_identity;
 
 use super::vocabulary::Vocabulary;
 use crate::dual_ar;
@@ -67,7 +66,12 @@ impl Reading<'_> {
         let codes: Vec<i32> = codes.values.iter().map(|code| i32::from(*code)).collect();
         let columns = script(self.vocabulary).clip(self.format, &Spoken { text, codes: &codes })?;
         let length = columns.tokens.len() / (self.vocabulary.codebooks() + 1);
-        Ok(Clip { id: id(text, &blob.digest), columns, length, begin: begin(text) })
+        Ok(Clip {
+            id: clip_identity(text, &blob.digest).to_string(),
+            columns,
+            length,
+            begin: begin(text),
+        })
     }
 }
 
@@ -75,23 +79,12 @@ pub fn script(vocabulary: &Vocabulary) -> Script<'_, Vocabulary> {
     Script::new(vocabulary, vocabulary.tokens(), vocabulary.codebooks())
 }
 
-/// For the draw of held-out clips.
-pub const SALT: &str = "fish";
-
 fn unfit(text: &str, why: &str) -> StageError {
     let begin = begin(text);
     StageError::with_help(
         format!("the clip with the text `{begin}` does not fit the model: {why}"),
         "encode the clips with the codec that the model was made for",
     )
-}
-
-/// The same clip under another name, or read by another device, is the same clip.
-fn id(text: &str, tokens: &Digest) -> String {
-    let mut sink = HashSink::default();
-    sink.text("text", text);
-    sink.digest("tokens", tokens);
-    sink.finish().to_string()
 }
 
 impl Trainable for Clip {
@@ -136,6 +129,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use stage_core::Value;
+    use stage_families::dual_ar::CLIP_SALT;
 
     use super::*;
     use crate::fish::testing::{codes, vocabulary};
@@ -157,7 +151,7 @@ mod tests {
         let vocabulary = vocabulary();
         let reading =
             Reading { vocabulary: &vocabulary, format: PromptFormat::Interleave, max_length: 40 };
-        reading.clips(&Sides { training, validation, fraction, salt: SALT }, bench)
+        reading.clips(&Sides { training, validation, fraction, salt: CLIP_SALT }, bench)
     }
 
     #[test]

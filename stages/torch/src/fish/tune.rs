@@ -2,9 +2,10 @@
 
 use stage_core::course::Course;
 use stage_core::{Context, StageError};
+use stage_families::dual_ar::CLIP_SALT;
 use tch::Kind;
 
-use super::clip::{Clip, ClipData, Clips, Reading, SALT};
+use super::clip::{Clip, ClipData, Clips, Reading};
 use super::model::Model;
 use super::plan::Plan;
 use super::preflight::Preflight;
@@ -35,7 +36,7 @@ impl Tuning for FishTuning {
     type Clip = Clip;
     type Data<'a> = ClipData<'a>;
 
-    const SALT: &'static str = SALT;
+    const SALT: &'static str = CLIP_SALT;
 
     fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<FishTuning, StageError> {
         let facts = |device: &str| request.machine.facts(device);

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use stage_core::{Context, GatherInput, Item, PortInput, Reject, StageError};
+use stage_families::clips::held_out;
 
 use super::notes::Notes;
 use super::order;
-use super::split;
 
 /// A clip of any model, as training sees it.
 pub trait Trainable {
@@ -115,7 +115,7 @@ impl<'a> Sides<'a> {
         }
         if self.validation.is_none() {
             let ids: Vec<&str> = clips.clips.iter().map(C::id).collect();
-            clips.held_out = split::held_out(&ids, self.fraction, self.salt);
+            clips.held_out = held_out(&ids, self.fraction, self.salt);
         }
         let held = clips.held_out.iter().filter(|held| **held).count() as u64;
         clips.notes.add("clips held out", held);

@@ -30,7 +30,6 @@ pub mod run;
 pub mod samples;
 pub mod schedule;
 pub mod settings;
-pub mod split;
 pub mod state;
 pub mod trainee;
 mod vram;

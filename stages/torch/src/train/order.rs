@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use stage_families::clips::hash;
 
 use crate::error::TorchError;
-use crate::random::hash;
 use crate::random::{Random, scramble};
 
 /// The properties of a clip that the order depends on.

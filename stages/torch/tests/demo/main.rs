@@ -4,10 +4,12 @@
 
 mod auditions;
 mod changes;
+mod clips;
 mod graphs;
 mod parameters;
 mod project;
 mod sound;
+mod sweeps;
 mod training;
 mod vits;
 mod voices;

@@ -148,22 +148,32 @@ fn fish_speech_speaks_finnish() {
     let tokens = journey.project.read("voice/out/tokens/eero/eero_01.npy");
     assert!(String::from_utf8_lossy(&tokens[..64]).contains("'descr': '<i8'"));
     journey.assert_compares(&["base", "finnish", "merged"]);
-    journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models beside base, 2 sentences"]);
+    journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models beside base, 4 sentences"]);
 }
 
 #[test]
 fn mms_speaks_gujarati() {
     let journey = Journey::on_the_cpu(
         "gujarati-mms",
-        &["trained.epochs=2", "trained.patience=0", "comparison.first=2"],
+        &[
+            "adapted.epochs=2",
+            "adapted.patience=0",
+            "trained.epochs=2",
+            "trained.patience=0",
+            "comparison.first=2",
+        ],
     );
     models::write_vits(&journey.project.file("voice/models/mms-tts-guj"));
     recordings::write_tables(&journey.project, "voice", "આજે હવામાન ખૂબ સરસ છે.");
     assert_eq!(journey.travel("heard"), ["001.wav", "002.wav", "003.wav"]);
     assert!(!journey.project.names("voice/out/auditions").is_empty());
     assert!(journey.project.names("voice/out/voice").contains(&"vocab.json".to_owned()));
-    journey.assert_compares(&["base", "trained"]);
-    journey.assert_report_shows(&["CC-BY-NC-4.0", "Held-out loss", "models beside base"]);
+    journey.assert_compares(&["base", "adapted", "trained"]);
+    journey.assert_report_shows(&[
+        "CC-BY-NC-4.0",
+        "Held-out loss",
+        "models beside base, 4 sentences",
+    ]);
 }
 
 #[test]

@@ -10,9 +10,13 @@ use super::candidate::{Candidate, Line};
 use super::options::Options;
 use super::require::broken_base;
 use crate::quality::beside::{Measure, Measures, beside};
+use crate::statistics::aggregate::{Measured, all};
 use crate::statistics::bootstrap::{Draws, Interval};
 use crate::statistics::table::Table;
 
+/// Sentences that are not understood, and the largest share of them that a base may have.
+const BROKEN: &str = "share(cer > 0.3)";
+const MOST_BROKEN: f64 = 0.5;
 /// Figures of a recogniser, which hears words and no voice.
 const HEARD: [&str; 5] = ["cer", "wer", "substitutions", "insertions", "deletions"];
 
@@ -76,6 +80,7 @@ impl Report {
         whole(own, draws, &options.base).map_err(|missing| broken_base(options, &missing))?;
         let of_fresh = Draws::new(fresh.sentences.len(), options.draws, options.seed);
         let mut warnings = warnings(options, fresh.sentences.len());
+        warnings.extend(broken_sentences(own, options)?);
         let mut models = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
             let is_chosen = chosen == Some(at);
@@ -118,6 +123,23 @@ impl Report {
             warnings,
         })
     }
+}
+
+/// A warning about a base that every model beats, since nobody understands it.
+fn broken_sentences(table: &Table<'_>, options: &Options) -> Result<Option<String>, StageError> {
+    let broken = Measure::read(BROKEN)?;
+    let places = all(table.sentences.len());
+    // Without a recogniser there is no figure of this.
+    let Ok(share) = Measured::of(&broken.whole, &options.base, table) else { return Ok(None) };
+    let share = share.value(&places, 0.0);
+    Ok((share > MOST_BROKEN).then(|| {
+        format!(
+            "the base, `{}`, breaks in {:.0} % of the sentences (`{BROKEN}`): to be better proves \
+             little, so require fixed bounds too, such as `mean(cer) <= 0.1`",
+            options.base,
+            100.0 * share
+        )
+    }))
 }
 
 fn heard(id: &str, options: &Options) -> Option<Heard> {

@@ -189,9 +189,26 @@ fn a_base_that_lacks_a_figure_or_a_sentence_is_an_error() {
     let items = [base, spoken("step-10", 0.1, 2)].concat();
     let error = choose(&items, &checkpoints(&[10]), &options).err().unwrap().to_string();
     assert!(error.contains("the sentence `s005` was not measured"), "{error}");
+    let mut base = spoken("base", 0.1, 1);
+    base[5] = measured("base", 5, &[("cer", Value::Number(f64::NAN))]);
+    let items = [base, spoken("step-10", 0.1, 2)].concat();
+    let error = choose(&items, &checkpoints(&[10]), &options).err().unwrap().to_string();
+    assert!(error.contains("the sentence `s005` has no number `cer`"), "{error}");
     let items = spoken("step-10", 0.1, 2);
     let error = choose(&items, &checkpoints(&[10]), &options).err().unwrap().to_string();
     assert!(error.contains("spoken by the base, `base`"), "{error}");
+}
+
+/// Every model beats a base that nobody understands.
+#[test]
+fn a_base_that_breaks_in_most_sentences_is_told() {
+    let warned = |cer: f64| {
+        let items = [spoken("base", cer, 1), spoken("step-10", 0.1, 2)];
+        let (name, report) = chosen(&items, &[10], &options(&["mean(cer) <= base"], &[]));
+        assert_eq!(name.as_deref(), Some("step-10"));
+        report.warnings.iter().any(|warning| warning.contains("the base, `base`, breaks in"))
+    };
+    assert_eq!([2.0, 0.2].map(warned), [true, false]);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Training clips, from the texts and the audio that arrive.
 
 use bytes::Bytes;
-use cache::Digest;
-use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Item, Reject, StageError};
+use stage_families::vits::clip_identity;
 
 use crate::error::TorchError;
 use crate::train::clips::{self, Sides, Trainable, begin};
@@ -13,9 +12,6 @@ use crate::train::run::{Data, Purpose};
 use crate::vits::artifact::Model;
 use crate::vits::{Batch, Config, Recording, mel_processing};
 use crate::wave;
-
-/// For the draw of held-out clips.
-pub const SALT: &str = "vits";
 
 /// The memory for spectrograms in bytes; beyond it they are computed when needed, with the same
 /// result.
@@ -91,7 +87,7 @@ impl Reading<'_> {
         if let Some(bytes) = &spectrogram {
             self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
         }
-        let digest = id(text, &blob.digest, speaker.filter(|_| number.is_some()));
+        let digest = clip_identity(text, &blob.digest, speaker.filter(|_| number.is_some()));
         Ok(Ok(Clip {
             id: digest.to_string(),
             key: digest.start(),
@@ -187,17 +183,6 @@ fn nothing_left(clips: &Clips) -> StageError {
         ),
         "check the quarantined clips; at least one clip must stay for training",
     )
-}
-
-/// The same clip under another name is the same clip.
-fn id(text: &str, audio: &Digest, speaker: Option<&str>) -> Digest {
-    let mut sink = HashSink::default();
-    sink.text("text", text);
-    sink.digest("audio", audio);
-    if let Some(speaker) = speaker {
-        sink.text("speaker", speaker);
-    }
-    sink.finish()
 }
 
 impl Trainable for Clip {

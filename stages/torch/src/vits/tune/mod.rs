@@ -7,9 +7,10 @@ mod start;
 mod voices;
 
 use stage_core::{Blob, Context, GatherInput, Setup, StageError};
+use stage_families::vits::CLIP_SALT;
 use tch::Device;
 
-use self::clip::{Clips, Reading, SALT};
+use self::clip::{Clips, Reading};
 use self::plan::Plan;
 use self::preflight::Preflight;
 use self::start::Start;
@@ -46,7 +47,7 @@ impl Tuning<'_> {
     pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
         let facts = |device: &str| self.machine.facts(device);
         let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
-        let sides = Sides::of(input, plan.training.validation_fraction, SALT)?;
+        let sides = Sides::of(input, plan.training.validation_fraction, CLIP_SALT)?;
         let mut base = Model::read("base", input.artifact("base"), context)?;
         let parent = context.parent()?;
         voices::take_over(&mut base, parent.as_ref(), context)?;

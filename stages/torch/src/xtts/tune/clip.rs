@@ -5,9 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use cache::Digest;
-use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Item, Reject, StageError};
-use stage_families::xtts::{Language, Tokenizer};
+use stage_families::xtts::{Language, Tokenizer, clip_identity};
 use tch::Tensor;
 
 use super::crop::{crop, padded};
@@ -98,7 +97,7 @@ impl Reading<'_> {
         let codes = npy::read(&context.read(tokens)?);
         let codes = codes.and_then(|codes| self.codes(&codes, samples));
         let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
-        let digest = id(text, &language, &tokens.digest, &audio.digest);
+        let digest = clip_identity(text, &language, &tokens.digest, &audio.digest);
         let clip = Clip {
             id: digest.to_string(),
             key: digest.start(),
@@ -206,16 +205,6 @@ fn nothing_left(clips: &Clips) -> StageError {
         ),
         "see the list of quarantined clips; at least one clip must stay for training",
     )
-}
-
-/// The same clip under another name is the same clip.
-fn id(text: &str, language: &Language, tokens: &Digest, audio: &Digest) -> Digest {
-    let mut sink = HashSink::default();
-    sink.text("text", text);
-    sink.text("language", language.code());
-    sink.digest("tokens", tokens);
-    sink.digest("audio", audio);
-    sink.finish()
 }
 
 impl Trainable for Clip {

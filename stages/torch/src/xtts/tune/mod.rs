@@ -7,7 +7,7 @@ mod plan;
 
 use stage_core::course::Course;
 use stage_core::{Context, StageError};
-use stage_families::xtts::Tokenizer;
+use stage_families::xtts::{CLIP_SALT, Tokenizer};
 use tch::{Device, Kind, Tensor};
 
 use self::clip::{Clip, ClipData, Clips, Reading};
@@ -36,7 +36,7 @@ impl Tuning for GptTuning {
     type Clip = Clip;
     type Data<'a> = ClipData<'a>;
 
-    const SALT: &'static str = "xtts";
+    const SALT: &'static str = CLIP_SALT;
 
     fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<GptTuning, StageError> {
         let facts = |device: &str| request.machine.facts(device);
