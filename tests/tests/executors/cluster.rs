@@ -254,12 +254,13 @@ fn soak_a_thousand_clips_on_slurm_give_the_files_of_one_machine() {
 #[ignore = "soak: make soak runs it"]
 fn soak_two_copies_of_a_job_that_write_at_once_give_one_result() {
     let Some(slurm) = slurm(27_897) else { return };
-    let place = place("2");
+    let place = place("8");
     let mut running = slurm.start(&place);
     running.read_until(|event| {
         event["stage"] == "words"
             && event["message"].as_str().is_some_and(|m| m.contains("runs on"))
     });
+    // Long items: the freeze has to find the job at work, also on a busy machine.
     let node = slurm.busy()[0].clone();
     assert!(slurm.tool(&["freeze", &node]));
     running.read_until(|event| event["message"].as_str().is_some_and(|m| m.contains("attempt 2")));
