@@ -86,7 +86,7 @@ case_wrong() {
         echo "a run with another torch has succeeded" >&2
         exit 1
     fi
-    tail -n 4 "$scratch/log" | sed 's/^/    /'
+    grep -i torch "$scratch/log" | sed 's/^/    /'
 }
 
 echo "| step | time |"

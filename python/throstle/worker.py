@@ -186,7 +186,9 @@ class Worker:
         code = getattr(self.function, "__code__", None)
         takes_any = code is not None and code.co_flags & VARARGS
         self.takes_state = takes_any or (code.co_argcount > 1 if code else make is not None)
-        self.send(type="ready", protocol=PROTOCOL, version=version and str(version), outputs=outputs)
+        self.send(
+            type="ready", protocol=PROTOCOL, version=version and str(version), outputs=outputs, batch=self.batched
+        )
         return True
 
     def refuse(self, reason):

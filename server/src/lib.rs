@@ -11,6 +11,7 @@ mod peer;
 mod refusal;
 mod request;
 mod rules;
+mod silent;
 mod token;
 
 pub use limits::Limits;

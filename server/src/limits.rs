@@ -8,7 +8,8 @@ pub struct Limits {
     pub body: usize,
     /// The time that a client has to send its whole request, and to take each part of the answer.
     pub patience: Duration,
-    /// Connections that are open at once; further ones are refused.
+    /// Connections that are open at once. For a further one, the oldest without a request is closed;
+    /// if there is none, the further one is refused.
     pub connections: usize,
 }
 

@@ -13,6 +13,7 @@ use crate::peer::{Begun, Peer};
 use crate::refusal::Refusal;
 use crate::request::{Method, Request};
 use crate::rules::Rules;
+use crate::silent::Silent;
 
 /// The pause after a failure to accept, such as a lack of descriptors.
 const RECOVERY: Duration = Duration::from_millis(50);
@@ -59,23 +60,27 @@ impl Listener {
 
     /// Serves for ever.
     pub fn serve(&self, rules: &Rules, service: &Arc<dyn Service>) {
-        let open = Arc::new(AtomicUsize::new(0));
-        for stream in self.socket.incoming() {
+        let (open, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Silent::default()));
+        for (order, stream) in (0..).zip(self.socket.incoming()) {
             let Ok(stream) = stream else {
                 std::thread::sleep(RECOVERY);
                 continue;
             };
             let place = Place::take(&open);
-            let peer = Peer::new(stream, self.limits);
             let beyond = place.number.saturating_sub(self.limits.connections);
             if beyond > TURNED_AWAY {
                 continue;
             }
-            let (rules, service) = (rules.clone(), service.clone());
+            let is_served = beyond == 0 || silent.close_oldest();
+            if is_served && silent.add(order, &stream).is_err() {
+                continue;
+            }
+            let peer = Peer::new(stream, self.limits);
+            let (rules, service, silent) = (rules.clone(), service.clone(), silent.clone());
             let work = move || {
-                match beyond {
-                    0 => converse(peer, &rules, &*service),
-                    _ => turn_away(peer),
+                match is_served {
+                    true => converse(peer, &rules, &*service, || silent.remove(order)),
+                    false => turn_away(peer),
                 }
                 drop(place);
             };
@@ -113,8 +118,10 @@ fn turn_away(mut peer: Peer) {
     peer.close();
 }
 
-fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service) {
-    let request = match receive(&mut peer, rules, service) {
+fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service, head_is_over: impl FnOnce()) {
+    let head = peer.head();
+    head_is_over();
+    let request = match receive(&mut peer, head, rules, service) {
         Ok(Some(request)) => request,
         // The client left.
         Ok(None) | Err(_) => return,
@@ -131,10 +138,11 @@ fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service) {
 /// A request, or the reason why it is refused. None if there is nobody to tell.
 fn receive(
     peer: &mut Peer,
+    head: io::Result<Option<Result<Begun, Refusal>>>,
     rules: &Rules,
     service: &dyn Service,
 ) -> io::Result<Option<Result<Request, Refusal>>> {
-    let Some(head) = peer.head()? else { return Ok(None) };
+    let Some(head) = head? else { return Ok(None) };
     let Begun { head, rest, end } = match head {
         Ok(begun) => begun,
         Err(refusal) => return Ok(Some(Err(refusal))),

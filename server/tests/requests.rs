@@ -209,3 +209,19 @@ fn connections_beyond_the_limit_are_told_so() {
     });
     assert!(freed, "the places are not free again");
 }
+
+#[test]
+fn connections_without_a_request_give_way_to_one_with_a_request() {
+    let running = running(Limits { connections: 2, ..Limits::default() });
+    let mut silent: Vec<TcpStream> = (0..2).map(|_| running.connect()).collect();
+    let served = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        status(&running.get("/stream")) == 200
+    });
+    assert!(served, "the silent connections keep every place");
+    assert_eq!(answer(&mut silent[0]), "", "the oldest is closed without an answer");
+    // The other one is still served.
+    let asked = format!("GET /stream HTTP/1.1\r\n{}\r\n", running.host());
+    silent[1].write_all(asked.as_bytes()).unwrap();
+    assert_eq!(status(&answer(&mut silent[1])), 200);
+}

@@ -75,6 +75,34 @@ fn a_hanging_item_is_set_aside_after_its_time_and_loading_does_not_count() {
     assert!(began.elapsed() < Duration::from_secs(300));
 }
 
+/// Each of 200 items would take its time otherwise.
+#[test]
+fn a_function_that_always_hangs_fails_the_stage_after_three_items() {
+    for (decorated, batch) in [("@stage\n", "batch = 8"), ("@stage(batch=True)\n", "batch = 2")] {
+        let names = names(200);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let script = format!(
+            "import time\nfrom throstle import stage\n{decorated}def measure(item, state):\n    \
+             time.sleep(600)\n"
+        );
+        let project = project(&names, &script, &format!("{TEXT}{batch}\ntimeout = \"0.5s\"\n"));
+        let began = Instant::now();
+        let ran = project.run();
+        let told = "the first 3 items are not done after 0.5 s each";
+        assert!(failure(&ran).contains(told), "{}", failure(&ran));
+        assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
+    }
+}
+
+/// A function that is called for each item has its time for each.
+#[test]
+fn slow_items_of_a_batch_may_take_longer_together_than_one_may_take() {
+    let project = failing("    time.sleep(0.4)", "batch = 10\nworkers = 1\ntimeout = \"2s\"\n");
+    let ran = project.run();
+    assert_eq!(aside(&ran), Vec::<(&str, &str, &str)>::new());
+    assert_eq!(ran.executed()["measured"], 10);
+}
+
 /// Programs that speak the protocol by themselves, and wrongly.
 #[test]
 fn a_program_that_lies_is_ended_and_its_items_are_set_aside() {

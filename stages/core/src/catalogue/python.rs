@@ -155,7 +155,8 @@ An exception quarantines the item, according to `on_failure`; in a batch only th
 it. A process that dies or exceeds `timeout` (which does not count loading) is started again with
 half of the batch, until a single item remains; that item is retried and then quarantined for this
 run. Faults of the machine, such as a full disk, are no verdicts. If the first 20 items of more than
-20 fail alike, the stage fails with that message.
+20 fail alike, the stage fails with that message. It also fails if three items were tried alone
+without an answer in time, and none had one.
 
 The same items give the same output with any batch and any number of processes: that is up to the
 program, and `verify` checks it.",

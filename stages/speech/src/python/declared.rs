@@ -158,8 +158,9 @@ impl Declared {
         let limit = self.timeout.map(|timeout| timeout.max(START));
         let deadline = limit.map(|limit| Instant::now() + limit);
         match process.receive(0, deadline, context) {
-            Ok(Reply::Ready { protocol: PROTOCOL, version, outputs }) => {
+            Ok(Reply::Ready { protocol: PROTOCOL, version, outputs, batch }) => {
                 self.check(version, outputs)?;
+                process.works_in_batches = batch;
                 Ok(process)
             }
             Ok(Reply::Refused { reason }) => Err(refused(&room, reason)),

@@ -71,6 +71,9 @@ pub enum Reply {
         version: Option<String>,
         /// As the script declares them.
         outputs: Option<BTreeMap<String, String>>,
+        /// False if it reports each item as soon as it is done.
+        #[serde(default = "yes")]
+        batch: bool,
     },
     /// The program cannot start.
     Refused {
@@ -95,6 +98,10 @@ pub enum Reply {
         request: u64,
         reason: String,
     },
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The result for one item: exactly one of the three.

@@ -57,6 +57,8 @@ pub struct Process {
     seen: usize,
     requests: u64,
     pub device: String,
+    /// False if it reports each item as soon as it is done.
+    pub works_in_batches: bool,
     /// Removed after the program has ended.
     private: Private,
 }
@@ -101,6 +103,7 @@ impl Process {
             seen: 0,
             requests: 0,
             device: start.device.to_owned(),
+            works_in_batches: true,
             private,
         })
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
@@ -36,12 +36,16 @@ type Results = Vec<Result<Output, Reject>>;
 /// The name of the folder for the outputs of a whole data set.
 const WHOLE: &str = "all";
 
+/// After this many items without a result in time, and none with one, the function is to blame.
+const LATE: usize = 3;
+
 /// A process with its folders, while it works on one request.
 struct Request<'a> {
     process: &'a mut Process,
     /// The number of items in it.
     items: usize,
-    deadline: Option<(Instant, Duration)>,
+    /// The time for its answer, or for its next report.
+    limit: Option<Duration>,
 }
 
 impl Request<'_> {
@@ -52,10 +56,15 @@ impl Request<'_> {
         room: &Room,
         context: &mut dyn Context,
     ) -> Result<Reply, StageError> {
+        let deadline = |limit| Instant::now().checked_add(limit);
+        let mut until = self.limit.and_then(deadline);
         loop {
-            let deadline = self.deadline.map(|(deadline, _)| deadline);
-            match self.process.receive(request, deadline, context) {
-                Ok(Reply::Progress { request: of }) if of == request => {}
+            match self.process.receive(request, until, context) {
+                Ok(Reply::Progress { request: of }) if of == request => {
+                    if !self.process.works_in_batches {
+                        until = self.limit.and_then(deadline);
+                    }
+                }
                 Ok(reply) => return Ok(reply),
                 Err(fault) => return Err(self.error(fault, room)),
             }
@@ -70,14 +79,17 @@ impl Request<'_> {
             }
             Fault::Broken(why) => self.broken(why),
             Fault::Late { said } => {
-                let seconds = self.deadline.map_or(0.0, |(_, limit)| limit.as_secs_f64());
+                let seconds = self.limit.map_or(0.0, |limit| limit.as_secs_f64());
                 match self.items {
                     0 | 1 => StageError::TimedOut {
                         seconds: seconds.to_string(),
                         said: said.to_string(),
                     },
-                    count => StageError::Died {
+                    count if self.process.works_in_batches => StageError::Died {
                         message: format!("{count} items are not done after {seconds} s{said}"),
+                    },
+                    _ => StageError::Died {
+                        message: format!("an item is not done after {seconds} s{said}"),
                     },
                 }
             }
@@ -120,9 +132,12 @@ impl Request<'_> {
         Ok(())
     }
 
-    fn deadline(declared: &Declared, items: usize) -> Option<(Instant, Duration)> {
-        let limit = declared.timeout?.checked_mul(items.max(1) as u32)?;
-        Some((Instant::now().checked_add(limit)?, limit))
+    /// The time for a number of items, or for each of them if the process reports each.
+    fn limit(declared: &Declared, items: usize, process: &Process) -> Option<Duration> {
+        match process.works_in_batches {
+            true => declared.timeout?.checked_mul(items.max(1) as u32),
+            false => declared.timeout,
+        }
     }
 }
 
@@ -132,6 +147,11 @@ struct Each {
     workers: Workers,
     declared: Declared,
     rejects: bool,
+    /// A stage whose first items are all late fails. With `reject-all` none does.
+    judges: bool,
+    /// Items that were tried alone without an answer in time; none counts after the first answer.
+    late: AtomicUsize,
+    has_answered: AtomicBool,
     /// True until an item was repeated alone.
     verifies: AtomicBool,
 }
@@ -149,7 +169,15 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
         &parameters.texts("devices")?,
     );
     let verifies = parameters.flag("verify")? && context.kept().is_none();
-    let each = Each { workers, declared, rejects, verifies: AtomicBool::new(verifies) };
+    let each = Each {
+        workers,
+        declared,
+        rejects,
+        judges: parameters.text("on_failure")? != "reject-all",
+        late: AtomicUsize::new(0),
+        has_answered: AtomicBool::new(false),
+        verifies: AtomicBool::new(verifies),
+    };
     // What keeps every process from starting is told before any item waits for it.
     let mut place = each.workers.take(context)?;
     place.process = Some(each.declared.start(&place.device, context)?);
@@ -164,7 +192,8 @@ impl ItemJob for Each {
             Some(process) => process,
             None => self.declared.start(&place.device, context)?,
         };
-        let results = self.batch(&mut process, items, context)?;
+        let results = self.batch(&mut process, items, context).map_err(|error| self.judge(error))?;
+        self.has_answered.store(true, Ordering::Relaxed);
         if let Some(item) = items.last()
             && self.verifies.swap(false, Ordering::Relaxed)
         {
@@ -177,6 +206,23 @@ impl ItemJob for Each {
 }
 
 impl Each {
+    /// Waiting for each item of a function that always hangs would take days.
+    fn judge(&self, error: StageError) -> StageError {
+        let StageError::TimedOut { seconds, said } = &error else { return error };
+        if !self.judges || self.has_answered.load(Ordering::Relaxed) {
+            return error;
+        }
+        match self.late.fetch_add(1, Ordering::Relaxed) + 1 {
+            LATE => StageError::Unable {
+                message: format!(
+                    "the first {LATE} items are not done after {seconds} s each{said}"
+                ),
+                help: Some("raise `timeout`, or try an item with `throstle replay`".to_owned()),
+            },
+            _ => error,
+        }
+    }
+
     fn batch(
         &self,
         process: &mut Process,
@@ -192,8 +238,8 @@ impl Each {
         let count = inputs.lines.len();
         if count > 0 {
             inputs.send(process, number, "");
-            let deadline = Request::deadline(&self.declared, count);
-            let mut request = Request { process, items: count, deadline };
+            let limit = Request::limit(&self.declared, count, process);
+            let mut request = Request { process, items: count, limit };
             let answers = match request.answer(number, &room, context)? {
                 Reply::Done { request: of, results } if of == number => results,
                 _ => return Err(request.broken("it answered something else".to_owned())),
@@ -353,9 +399,9 @@ impl GatherJob for All {
         create(&folder.join(&out))?;
         let number = process.next_request();
         inputs.send(&mut process, number, folder.join(&out).as_str());
-        let deadline = Request::deadline(&self.declared, 1);
         let process = &mut process;
-        let mut request = Request { process, items: 1, deadline };
+        let limit = self.declared.timeout;
+        let mut request = Request { process, items: 1, limit };
         match request.answer(number, &room, context)? {
             Reply::Made { request: of, fields, items: kept } if of == number => {
                 room.judge(Ok(())).map_err(fatal)?;
