@@ -197,7 +197,7 @@ fn what_cannot_be_replayed_is_a_mistake_in_the_arguments() {
         (&["nobody", "words"][..], "no item `nobody` arrives at `words`"),
         (&["words"], "`words` works on single items"),
         (&["a", "counted"], "`counted` works on all items together"),
-        (&["clips"], "`clips` reads what is outside of the cache"),
+        (&["clips"], "`clips` is a source"),
         (&["a", "wrds"], "has no stage `wrds`"),
     ] {
         let (code, told) = replay(&project, arguments);
