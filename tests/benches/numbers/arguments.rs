@@ -12,6 +12,8 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
   --only PART,PART    parts, or groups of them, of the list below
   --program PATH      the `throstle` to measure; else the one beside this program
   --folder PATH       where corpora are made; they are removed afterwards
+  --remote URL        also measure pulls from this place, in new folders, which stay there;
+                      buckets need `--features cli/cloud`
   --python PATH       a Python that has `soxr`; `dvc` and `snakemake` are looked for beside it
                       and on the search path
 groups and their parts:";
@@ -39,6 +41,7 @@ pub struct Arguments {
     pub program: PathBuf,
     pub folder: PathBuf,
     pub python: String,
+    pub remote: Option<String>,
     /// Set for the child process that plans this number of items and prints its memory.
     pub plan_memory: Option<usize>,
 }
@@ -64,6 +67,7 @@ impl Arguments {
                 "--program" => arguments.program = value().into(),
                 "--folder" => arguments.folder = value().into(),
                 "--python" => arguments.python = value(),
+                "--remote" => arguments.remote = Some(value()),
                 "--plan-memory" => arguments.plan_memory = numbers(&value()).first().copied(),
                 _ => usage(),
             }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cache::fs::RealFs;
 use cache::{Access, Cache, Digest, Table as Records};
 use camino::Utf8Path;
-use remote::{Fresh, Listed, Place, Push, Refusal, Remote, Rules, Settings};
+use remote::{Address, Fresh, Listed, Place, Push, Refusal, Remote, Rules, Settings};
 
 use crate::arguments::Arguments;
 use crate::clock::{medians_in_turn, timed};
@@ -20,33 +20,69 @@ const OBJECTS: usize = 10_000;
 const SIZE: usize = 2_000;
 const RULES: Rules = Rules { prefers: |_, _, _| false, takes: |_| true };
 
+/// Opens a store for a machine with this cache.
+type Open = Box<dyn Fn(Cache) -> Remote>;
+
 pub fn measure(arguments: &Arguments, table: &mut Table) {
+    let folder = tempfile::tempdir_in(&arguments.folder).unwrap();
+    let folder = format!("file://{}", folder.path().to_str().unwrap());
+    measure_store("a folder", &|name| at(&folder, name), arguments, table);
+    let line = "a store of 200 MB/s and 10 ms a request";
+    measure_store(line, &|_| simulated(200, 10), arguments, table);
+    let Some(url) = &arguments.remote else { return };
+    let address: Address = url.parse().unwrap();
+    match address.is_supported() {
+        true => measure_store(url, &|name| at(url, name), arguments, table),
+        false => table.plain("cold pull", format!("`{url}` needs `--features cli/cloud`")),
+    }
+}
+
+/// Each store that `make` makes is filled once.
+fn measure_store(
+    what: &str,
+    make: &dyn Fn(&str) -> Open,
+    arguments: &Arguments,
+    table: &mut Table,
+) {
     let objects = arguments.scaled(OBJECTS);
     let small: Vec<Bytes> = (0..objects).map(|number| noise(number as u64, SIZE)).collect();
     let large = vec![noise(1 << 40, objects * SIZE)];
-    for (store, at_once, request) in [
-        ("a folder in memory", None, 0),
-        ("a store of 200 MB/s and 10 ms a request", Some(200), 10),
-    ] {
-        let pull = |contents: &[Bytes]| {
-            let place = Arc::new(Simulated {
-                files: Mutex::default(),
-                line: Mutex::new(()),
-                megabytes: at_once,
-                request: Duration::from_millis(request),
-            });
-            fill(&place, contents);
-            timed(|| empty(&place, contents)).0
-        };
-        let (many, one) = medians_in_turn(ROUNDS, || pull(&small), || pull(&large));
-        let ratio = one.as_secs_f64() / many.as_secs_f64();
-        table.judged(
-            &format!("cold pull of {objects} objects of 2 kB from {store}"),
-            "at least 80 % of the rate of one object of the same size in all".into(),
-            format!("{} against {}: {:.0} %", milliseconds(many), milliseconds(one), ratio * 100.0),
-            ratio >= 0.8,
-        );
+    let stores = [make("small"), make("large")];
+    fill(&stores[0], &small);
+    fill(&stores[1], &large);
+    let pull = |store: &Open, contents: &[Bytes]| timed(|| empty(store, contents)).0;
+    let (many, one) =
+        medians_in_turn(ROUNDS, || pull(&stores[0], &small), || pull(&stores[1], &large));
+    let ratio = one.as_secs_f64() / many.as_secs_f64();
+    table.judged(
+        &format!("cold pull of {objects} objects of 2 kB from {what}"),
+        "at least 80 % of the rate of one object of the same size in all".into(),
+        format!("{} against {}: {:.0} %", milliseconds(many), milliseconds(one), ratio * 100.0),
+        ratio >= 0.8,
+    );
+}
+
+/// A new folder of this place.
+fn at(url: &str, name: &str) -> Open {
+    let own = format!("{name}-{}", std::process::id());
+    let address: Address = format!("{}/{own}", url.trim_end_matches('/')).parse().unwrap();
+    if let Some(folder) = address.folder() {
+        std::fs::create_dir_all(folder).unwrap();
     }
+    Box::new(move |cache| Remote::open(address.clone(), Settings::default(), RULES, cache).unwrap())
+}
+
+fn simulated(megabytes: u64, milliseconds: u64) -> Open {
+    let place = Arc::new(Simulated {
+        files: Mutex::default(),
+        line: Mutex::new(()),
+        megabytes,
+        request: Duration::from_millis(milliseconds),
+    });
+    let address: Address = "file:///simulated".parse().unwrap();
+    Box::new(move |cache| {
+        Remote::at(Arc::clone(&place) as _, address.clone(), Settings::default(), RULES, cache)
+    })
 }
 
 fn noise(seed: u64, size: usize) -> Bytes {
@@ -59,18 +95,16 @@ fn key() -> Digest {
     Digest::of(b"stage")
 }
 
-fn machine(place: &Arc<Simulated>) -> (tempfile::TempDir, Cache, Remote) {
+fn machine(store: &Open) -> (tempfile::TempDir, Cache, Remote) {
     let folder = tempfile::tempdir().unwrap();
     let path = Utf8Path::from_path(folder.path()).unwrap().join("cache");
     let cache = Cache::open(&path, Arc::new(RealFs), Access::ReadWrite).unwrap();
-    let address = "file:///simulated".parse().unwrap();
-    let remote =
-        Remote::at(Arc::clone(place) as _, address, Settings::default(), RULES, cache.clone());
+    let remote = store(cache.clone());
     (folder, cache, remote)
 }
 
-fn fill(place: &Arc<Simulated>, contents: &[Bytes]) {
-    let (_folder, cache, remote) = machine(place);
+fn fill(store: &Open, contents: &[Bytes]) {
+    let (_folder, cache, remote) = machine(store);
     let put = |bytes: &Bytes| (cache.put(bytes).unwrap(), bytes.len() as u64);
     let objects: Vec<(Digest, u64)> = contents.iter().map(put).collect();
     cache.commit().unwrap();
@@ -86,8 +120,8 @@ fn fill(place: &Arc<Simulated>, contents: &[Bytes]) {
     remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} }).unwrap();
 }
 
-fn empty(place: &Arc<Simulated>, contents: &[Bytes]) {
-    let (_folder, _cache, remote) = machine(place);
+fn empty(store: &Open, contents: &[Bytes]) {
+    let (_folder, _cache, remote) = machine(store);
     remote.outcome(&key()).unwrap().unwrap();
     let wanted = remote.known_objects().unwrap();
     let (objects, _) = remote.pull(&wanted, &|_, _| {}).unwrap();
@@ -99,8 +133,8 @@ fn empty(place: &Arc<Simulated>, contents: &[Bytes]) {
 struct Simulated {
     files: Mutex<BTreeMap<String, Bytes>>,
     line: Mutex<()>,
-    /// A second, if it is limited.
-    megabytes: Option<u64>,
+    /// A second.
+    megabytes: u64,
     /// The time to the first byte.
     request: Duration,
 }
@@ -108,10 +142,8 @@ struct Simulated {
 impl Simulated {
     fn wait(&self, bytes: usize) {
         std::thread::sleep(self.request);
-        if let Some(megabytes) = self.megabytes {
-            let _line = self.line.lock().unwrap();
-            std::thread::sleep(Duration::from_nanos(bytes as u64 * 1_000 / megabytes));
-        }
+        let _line = self.line.lock().unwrap();
+        std::thread::sleep(Duration::from_nanos(bytes as u64 * 1_000 / self.megabytes));
     }
 }
 
