@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
@@ -414,6 +415,39 @@ fn all_devices_of_a_training_are_reserved_for_it() {
         _ => false,
     });
     assert!(other.is_none_or(|other| Some(other) > ended), "{:?}", ran.events);
+}
+
+#[test]
+fn a_run_with_a_time_limit_over_before_its_worker_answers_makes_a_step() {
+    let mut lab = lab(&[]);
+    lab.stages.push(Arc::new(throstle_tests::train::Remote));
+    let lines =
+        "[pipeline]\nname = \"p\"\n[stage.lines]\nuse = \"test.lines\"\nfolder = \"data\"\n";
+    lab.write("pipeline.toml", lines);
+    assert_eq!(lab.run().status, Status::Done);
+    // Only the training is left.
+    let trained = "[stage.trained]\nuse = \"test.remote-train\"\ninput = \"lines\"\n";
+    lab.write("pipeline.toml", &format!("{lines}{trained}"));
+    let answer = lab.base().join("answer");
+    lab.worker.arguments = vec!["slow-driver".into(), answer.to_string()];
+    let stop = StopFlag::default();
+    let clock = {
+        let (stop, asked) = (stop.clone(), Utf8PathBuf::from(format!("{answer}.asked")));
+        std::thread::spawn(move || {
+            while !asked.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.request_after_batch();
+            std::fs::write(&answer, "")
+        })
+    };
+    let deadline = Some(Instant::now());
+    let ran = lab.run_with(&RunOptions { deadline, stop, ..RunOptions::default() });
+    clock.join().unwrap().unwrap();
+    let is_step = |event: &Event| matches!(event, Event::Metrics { step: 1, .. });
+    let is_kept = |event: &Event| matches!(event, Event::CheckpointKept { .. });
+    assert_eq!((ran.status, count(&ran, is_step)), (Status::Paused, 1), "{:?}", ran.events);
+    assert!(count(&ran, is_kept) > 0, "{:?}", ran.events);
 }
 
 /// `test.join` that leaves a file when it is done.

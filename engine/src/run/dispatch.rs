@@ -48,7 +48,8 @@ impl Schedule<'_> {
             let spec = self.pipeline.stage(id);
             // Without work, no worker is asked for its devices.
             let is_away = self.is_away(id);
-            while self.board[id].has_pending_work()
+            while self.may_start()
+                && self.board[id].has_pending_work()
                 && self.may_work(id)
                 && (is_away || self.hands.is_free(spec.kind, &spec.policy.device))
             {
@@ -205,8 +206,7 @@ impl Schedule<'_> {
     /// next run would get no further. A budget is not exceeded for that.
     fn owed(&self, spec: &StageSpec, first: Option<(Limit, Instant)>) -> Owed {
         let is_of_time = first.is_some_and(|(limit, _)| limit == Limit::Time);
-        let has_done = self.board.runs().iter().any(|run| run.counts.executed > 0);
-        match (is_of_time && !has_done, spec.kind.cost) {
+        match (is_of_time && !self.has_done(), spec.kind.cost) {
             (false, _) => Owed::Nothing,
             (true, Cost::Training(_)) => Owed::Step,
             (true, _) => Owed::Look,

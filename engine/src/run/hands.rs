@@ -152,6 +152,11 @@ impl Hands {
         self.is_asking.get()
     }
 
+    /// Tests if a worker was started for that.
+    pub fn has_asked(&self) -> bool {
+        self.awaits_devices() || self.found().is_some()
+    }
+
     pub fn learn(&mut self, found: Devices) {
         self.is_asking.set(false);
         // A caller that could not wait may have asked too.

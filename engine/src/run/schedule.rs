@@ -34,6 +34,9 @@ use crate::record::{PROGRESS, encode};
 use crate::store::{ReadError, Store};
 
 pub const TICK: Duration = Duration::from_millis(100);
+/// The time after its limit that a run waits for a worker to name the GPUs: a broken driver may
+/// never answer.
+const LATE_ANSWER: Duration = Duration::from_secs(10);
 
 /// A task that has been handed out.
 pub struct InFlight {
@@ -149,7 +152,24 @@ impl Schedule<'_> {
 
     /// Nothing new starts after a request to stop, or after a failure that ends the run.
     pub fn may_start(&self) -> bool {
-        !self.halted && !self.lost && !self.unable && !self.options.stop.is_requested()
+        let may_continue = !self.options.stop.is_requested() || self.owes_task();
+        !self.halted && !self.lost && !self.unable && may_continue
+    }
+
+    /// A run that reaches its time limit while its worker starts still hands out its first task:
+    /// runs as short as that start would make no progress.
+    fn owes_task(&self) -> bool {
+        let first = self.allowance.first(self.store.cache(), false);
+        let is_recent = |until: Instant| until.elapsed() < LATE_ANSWER;
+        let is_of_time =
+            first.is_some_and(|(limit, until)| limit == Limit::Time && is_recent(until));
+        let is_first = self.next_ticket == 0 && self.hands.has_asked() && !self.has_done();
+        is_of_time && is_first && !self.options.stop.is_pressing()
+    }
+
+    /// True if the run has executed anything.
+    pub fn has_done(&self) -> bool {
+        self.board.runs().iter().any(|run| run.counts.executed > 0)
     }
 
     pub fn tell(&mut self, event: Event) {

@@ -182,10 +182,22 @@ pub fn check_finite(name: &str, tensor: &Tensor) -> Result<(), TorchError> {
     Err(TorchError::Model(format!("`{name}` holds what is not a number{advice}")))
 }
 
+/// The number of values that are added up at a time.
+const ADDED: i64 = 1 << 20;
+
 /// True if all values of a tensor are finite.
 pub fn is_finite(tensor: &Tensor) -> Result<bool, TorchError> {
-    // A sum is not finite if one of its terms is not.
-    Ok(tensor.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite())
+    // A sum is not finite if one of its terms is not. The CPU copies to f64 what it adds up.
+    let count = tensor.numel() as i64;
+    let piece = if tensor.device().is_cuda() { count } else { ADDED };
+    let values = tensor.f_reshape([-1])?;
+    for start in (0..count).step_by(piece.max(1) as usize) {
+        let part = values.f_narrow(0, start, piece.min(count - start))?;
+        if !part.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The type with this name in parameters; None for other words, such as `auto`.

@@ -12,7 +12,7 @@ use stage_torch::train::adamw::AdamWSettings;
 use stage_torch::train::gradients;
 use stage_torch::train::optimisers::{Optimisers, of_phase};
 use stage_torch::train::{Phase, Trainee};
-use stage_torch::weights::Weights;
+use stage_torch::weights::{Weights, is_finite};
 use stage_torch::xtts;
 use tch::{Kind, Tensor};
 
@@ -169,9 +169,22 @@ fn xtts(setting: Setting) -> (f64, Memory) {
     (peak(&mut trainee, &batch, before), training_memory(&config, &setting))
 }
 
+/// Tensors are checked while they are loaded, beside all others: a copy in f64 would be their peak.
+fn a_check_of_a_tensor_copies_little_of_it() {
+    let tensor = Tensor::ones([50_000_000], (Kind::Float, tch::Device::Cpu));
+    let before = of_process("VmRSS:");
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    assert!(is_finite(&tensor).unwrap());
+    let copied = of_process("VmHWM:") - before;
+    assert!(copied < 5e7, "{copied}");
+    let _ = tensor.get(49_999_999).fill_(f64::NAN);
+    assert!(!is_finite(&tensor).unwrap());
+}
+
 #[test]
 fn a_step_takes_what_the_plan_says() {
     return_freed_memory();
+    a_check_of_a_tensor_copies_little_of_it();
     tch::manual_seed(1);
     tch::set_num_threads(1);
     // Memory that libtorch loads for its first products is counted elsewhere.

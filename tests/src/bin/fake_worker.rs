@@ -202,6 +202,9 @@ fn main() -> io::Result<()> {
         stages = stages.into_iter().map(watched).collect();
     }
     let devices = || {
+        if let Some(file) = &awaited {
+            note(&format!("{file}.asked"), "asked for devices");
+        }
         while awaited.as_ref().is_some_and(|file| !std::path::Path::new(file).exists()) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
