@@ -20,9 +20,11 @@ import unittest
 import wave
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-THROSTLE, GUIDE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 sys.path.insert(0, os.path.join(ROOT, "python"))
-os.environ["THROSTLE"] = THROSTLE
+# The processes of a loader import this file as well, without arguments.
+if __name__ == "__main__":
+    THROSTLE, GUIDE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+    os.environ["THROSTLE"] = THROSTLE
 
 import numpy  # noqa: E402
 
