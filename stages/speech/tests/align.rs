@@ -12,10 +12,10 @@ use support::spoken::*;
 use support::*;
 
 use stage_speech::align::recording::{Outcome, Segment, Text, align};
-use stage_speech::corpus::cues::Cue;
+use stage_speech::corpus::cues::{self, Cue, CueFormat, CueProblem};
 
 fn script(sentences: &[String]) -> Text {
-    Text { text: sentences.join(" "), times: Vec::new() }
+    Text { text: sentences.join(" "), ..Text::default() }
 }
 
 /// Each segment has its own sentence, except those that are named.
@@ -182,7 +182,7 @@ fn a_text_of_another_book_and_no_sound_are_told() {
     let text = sentences(14, 20);
     let mut spoken = Spoken::new(15, 0.0);
     text.iter().for_each(|sentence| spoken.say(sentence));
-    for other in [Text::default(), Text { text: "\u{5D0}\u{5D1}".to_owned(), times: Vec::new() }] {
+    for other in [Text::default(), Text { text: "\u{5D0}\u{5D1}".to_owned(), ..Text::default() }] {
         let outcome = spoken.align(&other);
         assert_eq!(outcome.segments.len(), 20);
         assert!(outcome.segments.iter().all(|segment| segment.reject.is_some()));
@@ -228,6 +228,17 @@ fn silence_and_music_have_no_text() {
     let outcome = spoken.align(&script(&text));
     let said = [&text[..6], &[String::new(), String::new()], &text[6..]].concat();
     assert_texts(&outcome, &said, &[6, 7]);
+}
+
+#[test]
+fn a_whisper_segment_that_ends_before_it_begins_is_damage() {
+    let read = |end: &str| {
+        let second = format!(r#"{{"start": 2.0, "end": {end}, "text": "b"}}"#);
+        let text = format!(r#"[{{"start": 0.0, "end": 1.0, "text": "a"}}, {second}]"#);
+        cues::read(text.as_bytes(), CueFormat::Json)
+    };
+    assert_eq!(read("1.5"), Err(CueProblem::BackwardsSegment { number: 2 }));
+    assert_eq!(read("2.0").unwrap().len(), 2);
 }
 
 /// The segments of a recording as `asr.emit` leaves them.

@@ -172,7 +172,7 @@ fn faulty(count: usize, mistakes: f64) -> Faulty {
             _ => sentence.clone(),
         });
     }
-    let outcome = spoken.align(&Text { text: text.join(" "), times: Vec::new() });
+    let outcome = spoken.align(&Text { text: text.join(" "), ..Text::default() });
     Faulty { segments: outcome.segments, kinds, heard }
 }
 

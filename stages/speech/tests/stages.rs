@@ -288,6 +288,20 @@ fn a_split_says_when_a_held_out_text_is_trained_on() {
 }
 
 #[test]
+fn a_split_that_holds_nothing_out_says_so() {
+    let mut bench = Bench::default();
+    let clips = || vec![dataset("clips", vec![clip("a", "anna", 1.0), clip("b", "anna", 1.0)])];
+    let mut notes = |fraction| {
+        let fraction = [("fraction", ParameterValue::Number(fraction))];
+        bench.gather("dataset.split", &fraction, clips()).unwrap().notes
+    };
+    let told = ("items of which none is held out (raise `fraction`)".to_owned(), 2);
+    assert_eq!(notes(1e-9).last(), Some(&told));
+    // As it was asked for.
+    assert!(!notes(0.0).contains(&told));
+}
+
+#[test]
 fn a_filter_counts_what_it_leaves_out_and_refuses_fields_that_nothing_has() {
     let mut bench = Bench::default();
     let clips = || {

@@ -60,7 +60,7 @@ const SCRIPT: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-const ENVIRONMENT: Parameter = Parameter {
+pub(super) const ENVIRONMENT: Parameter = Parameter {
     name: "environment",
     parameter_type: ParameterType::Map(&ParameterType::Text),
     default: Default::Absent,
@@ -68,7 +68,7 @@ const ENVIRONMENT: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-const VERSION: Parameter = Parameter {
+pub(super) const VERSION: Parameter = Parameter {
     name: "version",
     default: Default::Absent,
     doc: "The expected output of `version_command`. It is part of the key: another version runs \
@@ -76,7 +76,7 @@ const VERSION: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-const VERSION_COMMAND: Parameter = Parameter {
+pub(super) const VERSION_COMMAND: Parameter = Parameter {
     name: "version_command",
     default: Default::Absent,
     role: Role::Execution,
@@ -153,6 +153,15 @@ pub static ONCE: Kind = Kind {
     ..Kind::BASE
 };
 
+/// The mistakes of a stage with a command line, and no declared fields and outputs.
+pub(super) fn mistakes_of_line(
+    parameters: &Parameters,
+    unknown: &[&str],
+    places: &[&str],
+) -> Vec<Mistake> {
+    Line::new(parameters, unknown, places).mistakes()
+}
+
 /// A command line, with all names that it may contain.
 struct Line<'a> {
     parameters: &'a Parameters,
@@ -197,6 +206,10 @@ impl<'a> Line<'a> {
         };
         let known = self.names();
         let mut mistakes: Vec<Mistake> = Vec::new();
+        let fields = match self.parameters.0.contains_key("fields") {
+            true => " `fields` lists the fields that the command sees, and",
+            false => "",
+        };
         // Paths of the stage's own are plain words; fields may say anything.
         let is_field =
             |name: &&str| !(["base", "script"].contains(name) || name.starts_with("out."));
@@ -220,8 +233,7 @@ impl<'a> Line<'a> {
                 parameter: "command",
                 message: format!("`{{{name}}}` in `command` is unknown"),
                 help: Some(format!(
-                    "known names: {}; `fields` lists the fields that the command sees, and `{{{{` is \
-                     a plain brace",
+                    "known names: {};{fields} `{{{{` is a plain brace",
                     listed.join(", ")
                 )),
             };

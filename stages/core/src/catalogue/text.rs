@@ -1,10 +1,11 @@
 //! The kinds of the family `text`.
 
+use super::command::{ENVIRONMENT, VERSION, VERSION_COMMAND, mistakes_of_line};
 use crate::cost::{Cost, Rates};
 use crate::kind::{Expands, FieldType, Fields, InputPort, Kind, OutputPort, PortType, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&NORMALIZE, &SENTENCES, &ALIGN];
+pub const KINDS: &[&Kind] = &[&NORMALIZE, &SENTENCES, &ROMANISE, &ALIGN];
 
 /// The clips with texts.
 pub const TEXTS: InputPort = InputPort {
@@ -138,6 +139,51 @@ name of its script.",
     ..Kind::BASE
 };
 
+pub static ROMANISE: Kind = Kind {
+    name: "text.romanise",
+    summary: "Writes the words of scripts and subtitles in Latin letters, by your own program.",
+    doc: "\
+Some recognisers know only Latin letters, such as MMS_FA with its 28 symbols. For texts in another
+script, `text.align` uses the romanised words of this stage in the alignment, and segments keep the
+original text with its punctuation.
+
+The program is yours, such as uroman (`pip install uroman`). It reads a file with one word in each
+line, and writes one line for each. The words are those of `script`, `cues` and `corrected` with
+letters or digits beyond ASCII, without the punctuation around them, each once. A word is what stands
+between spaces: put spaces between the words of scripts that have none, such as Chinese, Japanese and
+Thai.
+
+The program runs once for all new texts; the words of other texts are remembered. It runs in a
+private folder with a clean environment, like that of `command`. A note counts words that it left
+without Latin letters; in the alignment these are any sound.",
+    work: Work::Gather,
+    inputs: &[InputPort {
+        reads: Fields::All,
+        doc: "Recordings of `corpus.recordings`, or their segments with `corrected`.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[("words", FieldType::Blob)],
+        doc: "The words and their romanisations as JSON.",
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "command",
+            default: Default::Text("uroman -i {words} -o {out.words}"),
+            doc: "The line for `sh -c`. `{words}` is the path of the file with the words, \
+                `{out.words}` the path of the file to write, `{base}` the folder of the manifest. \
+                With uroman, `-l hin` names the language of the words in ISO 639-3.",
+            ..Parameter::BASE
+        },
+        ENVIRONMENT,
+        VERSION,
+        VERSION_COMMAND,
+    ],
+    check: |parameters, unknown| mistakes_of_line(parameters, unknown, &["words", "out.words"]),
+    ..Kind::BASE
+};
+
 pub static ALIGN: Kind = Kind {
     name: "text.align",
     summary: "Finds the words of each segment in the script or subtitles of its recording.",
@@ -179,6 +225,13 @@ A recording is aligned again when its segments or its text change; others are re
             doc: "The same segments before they were resampled for the recogniser: these get the \
                   texts.",
             ..InputPort::DATASET
+        },
+        InputPort {
+            name: "romanised",
+            optional: true,
+            doc: "The words in Latin letters, of `text.romanise`: used for words with letters that \
+                  the recogniser does not know. The segments keep the text as it is written.",
+            ..InputPort::ARTIFACT
         },
     ],
     outputs: &[

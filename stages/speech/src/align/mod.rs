@@ -2,6 +2,7 @@
 
 pub mod anchors;
 pub mod recording;
+mod romanise;
 mod stage;
 pub mod text;
 pub mod viterbi;

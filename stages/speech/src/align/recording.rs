@@ -8,7 +8,7 @@ use stage_core::Reject;
 use stage_families::wav2vec2::Alphabet;
 
 use super::anchors::{Anchor, Placed, anchors};
-use super::text::Script;
+use super::text::{Romanised, Script};
 use super::viterbi::{Aligner, Emissions, Label, Path};
 use crate::corpus::cues::Cue;
 
@@ -51,6 +51,8 @@ pub struct Text {
     pub text: String,
     /// Bytes of the text, and seconds in the recording.
     pub times: Vec<(Range<usize>, Range<f64>)>,
+    /// Latin letters of its words in other scripts.
+    pub romanised: Romanised,
 }
 
 impl Text {
@@ -112,7 +114,7 @@ pub fn align(
     text: &Text,
     options: &Options,
 ) -> Outcome {
-    let script = Script::new(&text.text, alphabet, options.stars);
+    let script = Script::new(&text.text, &text.romanised, alphabet, options.stars);
     let symbols = alphabet.symbols.len();
     let emissions = Emissions { symbols, blank: alphabet.blank, values };
     let path = match script.words.is_empty() {
@@ -134,9 +136,8 @@ pub fn align(
 const NO_PATH: f64 = -100.0;
 
 /// Aligns a segment with the text that a person has heard in it: all of it is said there.
-pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, said: &str) -> Aligned {
-    let text = Text { text: said.to_owned(), times: Vec::new() };
-    let script = Script::new(said, alphabet, false);
+pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, text: Text) -> Aligned {
+    let script = Script::new(&text.text, &text.romanised, alphabet, false);
     let emissions = Emissions { symbols: alphabet.symbols.len(), blank: alphabet.blank, values };
     let last = script.targets.len();
     let path = match script.words.is_empty() {
@@ -151,7 +152,7 @@ pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, said: 
     match aligned.filter(|aligned| aligned.reject.is_none()) {
         Some(aligned) => Aligned { text: text.text, ..aligned },
         None => {
-            let letters = said.chars().filter(|letter| letter.is_alphanumeric()).count();
+            let letters = text.text.chars().filter(|letter| letter.is_alphanumeric()).count();
             let letters_per_second = letters as f64 / segment.seconds.max(1e-9);
             let (mean, worst) = (NO_PATH, NO_PATH);
             Aligned { text: text.text, mean, worst, letters_per_second, ..Aligned::default() }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cache::Digest;
 use serde::Serialize;
 use stage_core::catalogue::text as kinds;
@@ -16,6 +15,8 @@ use stage_families::wav2vec2::Alphabet;
 use stage_formats::npy;
 
 use super::recording::{Aligned, Options, Outcome, Segment, Text, Unheard, align, align_text};
+use super::romanise::{self, WORDS};
+use super::text::Romanised;
 use crate::corpus::corrections::{CORRECTED, DROPPED};
 use crate::corpus::cues::Cue;
 use crate::plain::{JSON, stage, to_json};
@@ -24,7 +25,7 @@ use crate::plain::{JSON, stage, to_json};
 const SHOWN: usize = 200;
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::ALIGN, open)]
+    vec![stage(&kinds::ROMANISE, romanise::open), stage(&kinds::ALIGN, open)]
 }
 
 struct Align(Options);
@@ -62,14 +63,14 @@ impl<'a> Placed<'a> {
 }
 
 /// The text of a recording: a blob of one of two kinds, or none.
-enum Source {
+pub(super) enum Source {
     Cues(Arc<Blob>),
     Script(Arc<Blob>),
     Transcripts,
 }
 
 impl Source {
-    fn of(item: &Item) -> Source {
+    pub(super) fn of(item: &Item) -> Source {
         match (item.fields.blob("cues"), item.fields.blob("script")) {
             (Some(cues), _) => Source::Cues(cues.clone()),
             (None, Some(script)) => Source::Script(script.clone()),
@@ -120,6 +121,7 @@ impl GatherJob for Align {
                 }
             }
         }
+        let romanised = romanised(&input, context)?;
         let mut aligned: BTreeMap<usize, Aligned> = BTreeMap::new();
         let mut scripts: BTreeMap<Digest, Heard> = BTreeMap::new();
         let all = recordings.len() as u64;
@@ -130,7 +132,7 @@ impl GatherJob for Align {
             segments.sort_by(|one, other| {
                 one.start.total_cmp(&other.start).then(one.item.id.cmp(&other.item.id))
             });
-            let (outcome, text) = self.recording(&segments, context)?;
+            let (outcome, text) = self.recording(&segments, &romanised, context)?;
             let heard = scripts.entry(Digest::of(text.text.as_bytes())).or_default();
             heard.text = text.text;
             heard.recordings.push(recording.to_owned());
@@ -168,11 +170,12 @@ impl Align {
     fn recording(
         &self,
         segments: &[Placed],
+        romanised: &Romanised,
         context: &mut dyn Context,
     ) -> Result<(Outcome, Text), StageError> {
-        let (mut outcome, text) = self.by_text(segments, context)?;
+        let (mut outcome, text) = self.by_text(segments, romanised, context)?;
         for (segment, aligned) in segments.iter().zip(&mut outcome.segments) {
-            correct(segment, aligned, context)?;
+            correct(segment, aligned, romanised, context)?;
         }
         Ok((outcome, text))
     }
@@ -181,9 +184,11 @@ impl Align {
     fn by_text(
         &self,
         segments: &[Placed],
+        romanised: &Romanised,
         context: &mut dyn Context,
     ) -> Result<(Outcome, Text), StageError> {
-        let text = read_text(segments, context)?;
+        let mut text = read_text(segments, context)?;
+        text.romanised = romanised.of(&text.text);
         let key = self.key(segments, &text);
         const OUTCOME: &str = "outcome";
         let known = context.recall(&key)?;
@@ -207,6 +212,10 @@ impl Align {
             sink.integer("from", bytes.start as i64);
             sink.integer("start", times.start.to_bits() as i64);
             sink.integer("end", times.end.to_bits() as i64);
+        }
+        for (word, latin) in &text.romanised.0 {
+            sink.text("word", word);
+            sink.text("latin", latin);
         }
         for segment in segments {
             sink.digest("emissions", &segment.emissions.digest);
@@ -237,6 +246,7 @@ impl Align {
 fn correct(
     segment: &Placed,
     aligned: &mut Aligned,
+    romanised: &Romanised,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     if let Some(why) = segment.item.fields.text(DROPPED) {
@@ -246,6 +256,8 @@ fn correct(
     let Some(text) = segment.item.fields.text(CORRECTED) else { return Ok(()) };
     let (alphabet, values, placed) = heard(std::slice::from_ref(segment), context)?;
     if let [placed] = &placed[..] {
+        let (romanised, text) = (romanised.of(text), text.to_owned());
+        let text = Text { text, romanised, ..Text::default() };
         *aligned = align_text(&values, &alphabet, placed, text);
     }
     Ok(())
@@ -285,29 +297,45 @@ fn heard(
     Ok((alphabet, values, placed))
 }
 
+/// The romanisations that `text.romanise` has given.
+fn romanised(input: &GatherInput, context: &mut dyn Context) -> Result<Romanised, StageError> {
+    let Some(fields) = input.artifact("romanised") else { return Ok(Romanised::default()) };
+    let blob = fields.blob(WORDS).ok_or_else(|| {
+        StageError::failed("`romanised` has no `words`: it is the output of `text.romanise`")
+    })?;
+    serde_json::from_slice(&context.read(blob)?)
+        .map_err(|error| StageError::failed(format!("`romanised` is damaged: {error}")))
+}
+
 fn read_text(segments: &[Placed], context: &mut dyn Context) -> Result<Text, StageError> {
     let Some(first) = segments.first() else { return Ok(Text::default()) };
-    let utf8 = |bytes: Bytes| {
-        let text = String::from_utf8(bytes.to_vec());
-        text.map_err(|_| StageError::failed("a script is not UTF-8"))
+    if let Some(text) = written(first.item, context)? {
+        return Ok(text);
+    }
+    let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0) as u64;
+    let cue = |segment: &Placed| Cue {
+        start: milliseconds(segment.start),
+        end: milliseconds(segment.start + segment.seconds),
+        text: segment.item.fields.text("transcript").unwrap_or_default().to_owned(),
     };
-    Ok(match Source::of(first.item) {
-        Source::Script(blob) => Text { text: utf8(context.read(&blob)?)?, times: Vec::new() },
+    Ok(Text::of_cues(&segments.iter().map(cue).collect::<Vec<_>>()))
+}
+
+/// The script or the subtitles of a recording; None if it has only transcripts.
+pub(super) fn written(item: &Item, context: &mut dyn Context) -> Result<Option<Text>, StageError> {
+    match Source::of(item) {
+        Source::Script(blob) => {
+            let text = String::from_utf8(context.read(&blob)?.to_vec());
+            let text = text.map_err(|_| StageError::failed("a script is not UTF-8"))?;
+            Ok(Some(Text { text, ..Text::default() }))
+        }
         Source::Cues(blob) => {
             let cues: Vec<Cue> = serde_json::from_slice(&context.read(&blob)?)
                 .map_err(|error| StageError::failed(format!("`cues` are damaged: {error}")))?;
-            Text::of_cues(&cues)
+            Ok(Some(Text::of_cues(&cues)))
         }
-        Source::Transcripts => {
-            let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0) as u64;
-            let cue = |segment: &Placed| Cue {
-                start: milliseconds(segment.start),
-                end: milliseconds(segment.start + segment.seconds),
-                text: segment.item.fields.text("transcript").unwrap_or_default().to_owned(),
-            };
-            Text::of_cues(&segments.iter().map(cue).collect::<Vec<_>>())
-        }
-    })
+        Source::Transcripts => Ok(None),
+    }
 }
 
 fn with_text(item: &Item, aligned: Aligned) -> Result<NewItem, StageError> {

@@ -1,11 +1,13 @@
 //! A text as the targets of an alignment. Each letter keeps its place in the text, so that a segment
 //! has its words as they are written, with their punctuation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use stage_families::wav2vec2::Alphabet;
 use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 use super::viterbi::{Label, Target};
 
@@ -16,6 +18,24 @@ pub struct Word {
     /// From the first letter to the last, without punctuation.
     pub bytes: Range<usize>,
     pub sentence: usize,
+}
+
+/// Words of other scripts, without the punctuation around them, and their Latin letters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Romanised(pub BTreeMap<String, String>);
+
+impl Romanised {
+    /// Those of the words of a text.
+    pub fn of(&self, text: &str) -> Romanised {
+        let known = foreign_words(text).filter_map(|word| self.0.get_key_value(word));
+        Romanised(known.map(|(word, latin)| (word.clone(), latin.clone())).collect())
+    }
+}
+
+/// The words of a text with letters or digits beyond ASCII, without the punctuation around them.
+pub fn foreign_words(text: &str) -> impl Iterator<Item = &str> {
+    let is_foreign = |letter: char| letter.is_alphanumeric() && !letter.is_ascii();
+    words(text).map(|(_, word)| &word[core(word)]).filter(move |word| word.contains(is_foreign))
 }
 
 /// The targets of a text.
@@ -31,7 +51,7 @@ pub struct Script {
 const PAUSE: Target = Target { is_optional: true, ..Target::of(Label::Gap) };
 
 impl Script {
-    pub fn new(text: &str, alphabet: &Alphabet, with_stars: bool) -> Script {
+    pub fn new(text: &str, romanised: &Romanised, alphabet: &Alphabet, with_stars: bool) -> Script {
         let symbols: HashMap<&str, usize> = alphabet
             .symbols
             .iter()
@@ -42,7 +62,7 @@ impl Script {
         let mut script = Script::default();
         let mut ends_sentence = true;
         for (start, word) in words(text) {
-            let letters = letters(word, &symbols);
+            let letters = spelled(word, romanised, &symbols);
             // A dash or a quote by itself is no word.
             if !letters.is_empty() {
                 if ends_sentence {
@@ -117,6 +137,33 @@ impl Script {
 /// Runs of characters that are no space, with their places.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_whitespace().map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
+}
+
+/// A word without the punctuation around it, as bytes.
+fn core(word: &str) -> Range<usize> {
+    let is_part = |letter: char| letter.is_alphanumeric() || is_combining_mark(letter);
+    let from = word.find(char::is_alphanumeric).unwrap_or(word.len());
+    let end = |at: usize| at + word[at..].chars().next().map_or(0, char::len_utf8);
+    from..word.rfind(is_part).map_or(from, end).max(from)
+}
+
+/// The letters of a word. Where the alphabet lacks some, those of its romanisation, each with the
+/// bytes of the whole word.
+fn spelled(
+    word: &str,
+    romanised: &Romanised,
+    symbols: &HashMap<&str, usize>,
+) -> Vec<(Range<usize>, Label)> {
+    let own = letters(word, symbols);
+    if own.iter().all(|(_, label)| *label != Label::Star) {
+        return own;
+    }
+    let core = core(word);
+    let latin = romanised.0.get(&word[core.clone()]).map(|latin| letters(latin, symbols));
+    match latin.filter(|latin| !latin.is_empty()) {
+        Some(latin) => latin.into_iter().map(|(_, label)| (core.clone(), label)).collect(),
+        None => own,
+    }
 }
 
 /// The letters of a word, each with its bytes. A letter or digit that the alphabet lacks is any
@@ -205,7 +252,7 @@ mod tests {
     fn a_text_becomes_targets_and_keeps_its_places() {
         let english = alphabet(" abcdefghijklmnopqrstuvwxyz'");
         let text = "\u{201C}Caf\u{E9}s,\u{201D} said Tom's \u{2018}friend\u{2019} \u{2014} 42 of them!\n\nChapter two";
-        let script = Script::new(text, &english, true);
+        let script = Script::new(text, &Romanised::default(), &english, true);
         assert_eq!(told(&script, &english), "~cafes said tom's friend * of them~chapter two~");
         assert_eq!(script.sentences, 2);
         let words: Vec<&str> = script.words.iter().map(|word| &text[word.bytes.clone()]).collect();
@@ -226,7 +273,7 @@ mod tests {
     #[test]
     fn capitals_and_alphabets_without_a_space_are_read_alike() {
         let capitals = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-        let script = Script::new("Stra\u{DF}e. It is.", &capitals, false);
+        let script = Script::new("Stra\u{DF}e. It is.", &Romanised::default(), &capitals, false);
         assert_eq!(told(&script, &capitals), "STRASSEITIS");
         let ends: Vec<bool> = script.targets.iter().map(|target| target.ends).collect();
         assert_eq!(ends.iter().filter(|end| **end).count(), 2);
@@ -236,8 +283,9 @@ mod tests {
     #[test]
     fn a_text_in_other_letters_is_any_sound() {
         let english = alphabet(" abc");
-        let script = Script::new("\u{5D0}\u{5D1} a", &english, true);
+        let none = Romanised::default();
+        let script = Script::new("\u{5D0}\u{5D1} a", &none, &english, true);
         assert_eq!(told(&script, &english), "~* a~");
-        assert_eq!(Script::new(" \u{2014} \n", &english, true), Script::default());
+        assert_eq!(Script::new(" \u{2014} \n", &none, &english, true), Script::default());
     }
 }

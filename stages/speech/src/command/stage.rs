@@ -30,7 +30,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 }
 
 /// A command as the manifest describes it.
-struct Declared {
+pub(crate) struct Declared {
     line: String,
     fields: Vec<String>,
     /// Name of the field, and file name below the folder of the outputs.
@@ -44,10 +44,10 @@ struct Declared {
 }
 
 /// The outputs of a command.
-struct Made {
-    values: Vec<(String, NewValue)>,
+pub(crate) struct Made {
+    pub(crate) values: Vec<(String, NewValue)>,
     /// See [`Finished::is_over`].
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 /// Files of the private folder. The command line is kept for a replay.
@@ -70,28 +70,56 @@ impl Declared {
             Some(blob) => Some(context.read(blob)?),
             None => None,
         };
-        let declared = Declared {
-            line: parameters.text("command")?.to_owned(),
-            fields: parameters.texts("fields")?.into_iter().map(str::to_owned).collect(),
-            outputs: outputs(parameters)?,
-            texts: texts(parameters)?,
-            script,
+        let fields = parameters.texts("fields")?.into_iter().map(str::to_owned).collect();
+        let (outputs, texts) = (outputs(parameters)?, texts(parameters)?);
+        let line = Declared::line(setup)?;
+        let declared = Declared { fields, outputs, texts, script, ..line };
+        declared.checked(parameters, more, context)
+    }
+
+    /// A line without declared fields, and with one output: its name and its file.
+    pub(crate) fn of_line(
+        setup: &Setup,
+        (output, file): (&str, &str),
+        more: &[&str],
+        context: &mut dyn Context,
+    ) -> Result<Declared, StageError> {
+        let outputs = vec![(output.to_owned(), Utf8PathBuf::from(file))];
+        let declared = Declared { outputs, ..Declared::line(setup)? };
+        declared.checked(&setup.parameters, more, context)
+    }
+
+    fn line(setup: &Setup) -> Result<Declared, StageError> {
+        Ok(Declared {
+            line: setup.parameters.text("command")?.to_owned(),
+            fields: Vec::new(),
+            outputs: Vec::new(),
+            texts: Vec::new(),
+            script: None,
             environment: environment(setup)?,
             timeout: setup
                 .timeout_seconds
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             base: absolute(&setup.base)?,
-        };
-        declared.check_places(more)?;
+        })
+    }
+
+    /// Finds mistakes before the first item.
+    fn checked(
+        self,
+        parameters: &Parameters,
+        more: &[&str],
+        context: &mut dyn Context,
+    ) -> Result<Declared, StageError> {
+        self.check_places(more)?;
         let folder = Private::new(context)?;
-        let line = declared.line_at_base();
-        check_programs(&line, folder.path(), &declared.environment).map_err(fatal)?;
+        check_programs(&self.line_at_base(), folder.path(), &self.environment).map_err(fatal)?;
         match parameters.is_set("version_command") {
-            true => declared.check_version(parameters, folder.path(), context)?,
+            true => self.check_version(parameters, folder.path(), context)?,
             // For the first item.
             false => folder.give_back(),
         }
-        Ok(declared)
+        Ok(self)
     }
 
     /// The line with the folder of the manifest filled in, to look for its programs.
@@ -145,7 +173,7 @@ impl Declared {
     }
 
     /// Placeholders that do not depend on the item.
-    fn places(&self, folder: &Utf8Path) -> BTreeMap<String, String> {
+    pub(crate) fn places(&self, folder: &Utf8Path) -> BTreeMap<String, String> {
         let mut places: BTreeMap<String, String> = BTreeMap::new();
         places.insert("base".to_owned(), self.base.clone());
         if self.script.is_some() {
@@ -157,7 +185,7 @@ impl Declared {
         places
     }
 
-    fn prepare(&self, folder: &Utf8Path) -> Result<(), StageError> {
+    pub(crate) fn prepare(&self, folder: &Utf8Path) -> Result<(), StageError> {
         let parents = self.outputs.iter().filter_map(|(_, file)| file.parent());
         for parent in parents.filter(|parent| !parent.as_str().is_empty()) {
             create(&folder.join(OUTPUTS).join(parent))?;
@@ -168,7 +196,7 @@ impl Declared {
         }
     }
 
-    fn make(
+    pub(crate) fn make(
         &self,
         folder: &Utf8Path,
         places: &BTreeMap<String, String>,

@@ -30,6 +30,8 @@ pub enum CueProblem {
     Time { line: usize, found: String },
     #[error("line {line}: the cue ends before it begins")]
     Backwards { line: usize },
+    #[error("segment {number} ends before it begins")]
+    BackwardsSegment { number: usize },
     #[error("line {line}: a text without a time before it")]
     NoTime { line: usize },
     #[error("it is not the JSON of a transcript: {0}")]
@@ -160,11 +162,14 @@ fn json(bytes: &[u8]) -> Result<Vec<Cue>, CueProblem> {
     })?;
     let (Transcript::Object { segments } | Transcript::List(segments)) = transcript;
     let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0).round() as u64;
-    let cue = |segment: Segment| {
+    let cue = |(at, segment): (usize, Segment)| {
         let (start, end) = (milliseconds(segment.start), milliseconds(segment.end));
-        Cue { start, end: end.max(start), text: one_line(&segment.text) }
+        match end < start {
+            true => Err(CueProblem::BackwardsSegment { number: at + 1 }),
+            false => Ok(Cue { start, end, text: one_line(&segment.text) }),
+        }
     };
-    Ok(segments.into_iter().map(cue).collect())
+    segments.into_iter().enumerate().map(cue).collect()
 }
 
 #[cfg(test)]

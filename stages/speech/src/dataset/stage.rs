@@ -68,6 +68,10 @@ impl GatherJob for Split {
             ("training".to_owned(), training.len() as u64),
             ("validation".to_owned(), validation.len() as u64),
         ];
+        if validation.is_empty() && training.len() > 1 && self.options.fraction > 0.0 {
+            let none = "items of which none is held out (raise `fraction`)".to_owned();
+            notes.push((none, training.len() as u64));
+        }
         let texts = items.iter().zip(&sides);
         let leaks =
             split::leaks(texts.filter_map(|(item, side)| Some((item.fields.text("text")?, *side))));
