@@ -11,7 +11,7 @@ use stage_formats::npy::{FloatArray, write_halves};
 use support::spoken::*;
 use support::*;
 
-use stage_speech::align::recording::{Outcome, Segment, Text, align};
+use stage_speech::align::recording::{Aligned, Outcome, Segment, Text, align};
 use stage_speech::corpus::cues::{self, Cue, CueFormat, CueProblem};
 
 fn script(sentences: &[String]) -> Text {
@@ -26,12 +26,14 @@ fn assert_texts(outcome: &Outcome, spoken: &[String], without: &[usize]) {
                 let reject = segment.reject.as_ref();
                 assert_eq!(reject.map(|reject| reject.code.as_str()), Some("no-text"), "{at}");
             }
-            false => {
-                assert_eq!(segment.reject, None, "{at}: {}", spoken[at]);
-                assert_eq!(segment.text, spoken[at], "{at}");
-            }
+            false => assert_text(at, segment, &spoken[at]),
         }
     }
+}
+
+fn assert_text(at: usize, segment: &Aligned, spoken: &str) {
+    assert_eq!(segment.reject, None, "{at}: {spoken}");
+    assert_eq!(segment.text, spoken, "{at}");
 }
 
 #[test]
@@ -398,7 +400,12 @@ fn soak_hours_are_aligned_by_their_anchors_in_bounded_memory() {
         let outcome = spoken.align(&script(&text));
         let seconds = processor_time() - before;
         println!("{hours:.1} h: {seconds:.1} s of a core, peak {} MB", peak() >> 20);
-        assert_texts(&outcome, &text, &[]);
+        for (at, segment) in outcome.segments.iter().enumerate() {
+            let is_torn = spoken.is_torn_after(at) || at > 0 && spoken.is_torn_after(at - 1);
+            if !is_torn {
+                assert_text(at, segment, &text[at]);
+            }
+        }
         assert!(peak() < most, "{} bytes", peak());
     }
 }

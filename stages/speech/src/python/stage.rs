@@ -192,7 +192,8 @@ impl ItemJob for Each {
             Some(process) => process,
             None => self.declared.start(&place.device, context)?,
         };
-        let results = self.batch(&mut process, items, context).map_err(|error| self.judge(error))?;
+        let results =
+            self.batch(&mut process, items, context).map_err(|error| self.judge(error))?;
         self.has_answered.store(true, Ordering::Relaxed);
         if let Some(item) = items.last()
             && self.verifies.swap(false, Ordering::Relaxed)

@@ -44,20 +44,35 @@ pub struct Spoken {
     pub segments: Vec<Segment>,
     /// The frames of each word in its segment, by the sentence that the segment is.
     pub words: Vec<Vec<(Range<usize>, String)>>,
+    /// The first and the last letter of each sentence, and what was heard of them.
+    ends: Vec<[(usize, usize); 2]>,
 }
 
 impl Spoken {
     pub fn new(seed: u64, mistakes: f64) -> Spoken {
         let random = Random(seed);
-        Spoken { random, mistakes, values: Vec::new(), segments: Vec::new(), words: Vec::new() }
+        Spoken {
+            random,
+            mistakes,
+            values: Vec::new(),
+            segments: Vec::new(),
+            words: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     pub fn frame(&mut self, symbol: usize) {
+        self.heard(symbol);
+    }
+
+    /// A frame; returns the symbol that is heard.
+    fn heard(&mut self, symbol: usize) -> usize {
         let count = LETTERS.len() + 1;
         let is_wrong = symbol != 0 && self.random.share() < self.mistakes;
         let symbol = if is_wrong { self.random.within(1..count) } else { symbol };
         let rest = (0.1 / (count - 1) as f32).ln();
         self.values.extend((0..count).map(|at| if at == symbol { 0.9_f32.ln() } else { rest }));
+        symbol
     }
 
     pub fn symbol(letter: char) -> usize {
@@ -68,7 +83,7 @@ impl Spoken {
     pub fn say(&mut self, sentence: &str) {
         let (before, start) = (self.values.len(), self.values.len() / (LETTERS.len() + 1));
         let frames = |spoken: &Spoken| spoken.values.len() / (LETTERS.len() + 1) - start;
-        let mut words = Vec::new();
+        let (mut words, mut letters) = (Vec::new(), Vec::new());
         for _ in 0..self.random.within(3..12) {
             self.frame(0);
         }
@@ -80,7 +95,8 @@ impl Spoken {
             let from = frames(self);
             for letter in word.chars().filter(|letter| letter.is_alphabetic()) {
                 self.frame(0);
-                self.frame(Spoken::symbol(letter));
+                let symbol = Spoken::symbol(letter);
+                letters.push((symbol, self.heard(symbol)));
                 for _ in 0..self.random.below(3) {
                     self.frame(0);
                 }
@@ -96,6 +112,18 @@ impl Spoken {
         let seconds = count as f64 * HOP;
         self.segments.push(Segment { frames: count, start: from, seconds, hop: HOP });
         self.words.push(words);
+        self.ends.push([*letters.first().unwrap(), *letters.last().unwrap()]);
+    }
+
+    /// Tests if the last letter of a sentence was heard as the first one of the next sentence, which
+    /// was misheard too: then it fits as well to begin the next sentence before the pause.
+    pub fn is_torn_after(&self, sentence: usize) -> bool {
+        let [Some([_, (last, heard)]), Some([(first, heard_first), _])] =
+            [self.ends.get(sentence), self.ends.get(sentence + 1)]
+        else {
+            return false;
+        };
+        heard != last && heard == first && heard_first != first
     }
 
     pub fn align(&self, text: &Text) -> Outcome {
