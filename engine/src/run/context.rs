@@ -55,6 +55,8 @@ pub struct EngineContext {
     pub opened: Vec<(Digest, Arc<Unchanged>)>,
     /// The size of the objects that the job has made.
     pub written: u64,
+    /// When a thread took the task.
+    pub begun: Instant,
 }
 
 /// Smaller files are read whole, and all their bytes are verified.

@@ -397,9 +397,9 @@ impl Crew {
     }
 
     fn done(&self, ticket: u64, outcome: Outcome) {
-        let (lost, written) = (Vec::new(), 0);
+        let (lost, written, begun) = (Vec::new(), 0, None);
         // The schedule is gone only after the run.
-        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, begun });
     }
 
     /// The run ends before the jobs do.

@@ -519,7 +519,7 @@ impl Schedule<'_> {
                 0 => Outcome::Gather(Err(failure)),
                 count => Outcome::Items(vec![ItemOutcome::Failed(failure); count]),
             };
-            self.done(ticket, outcome, Vec::new(), 0)?;
+            self.done(ticket, outcome, Vec::new(), (0, None))?;
         }
         Ok(())
     }

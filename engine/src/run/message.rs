@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use cache::{CacheError, Digest};
 use stage_core::course::Course;
@@ -21,6 +22,8 @@ pub enum Message {
         lost: Vec<Digest>,
         /// The size of the objects that were made.
         written: u64,
+        /// When the work began, after the wait for a thread; None: when the task was handed out.
+        begun: Option<Instant>,
     },
     /// A report of a running task.
     Report {

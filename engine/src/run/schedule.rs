@@ -198,8 +198,8 @@ impl Schedule<'_> {
 
     fn handle(&mut self, message: Message) -> Result<(), EngineError> {
         match message {
-            Message::Done { ticket, outcome, lost, written } => {
-                self.done(ticket, outcome, lost, written)?;
+            Message::Done { ticket, outcome, lost, written, begun } => {
+                self.done(ticket, outcome, lost, (written, begun))?;
             }
             Message::Event(event) => {
                 self.meter.observe(&event);

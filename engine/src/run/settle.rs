@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
@@ -41,7 +42,7 @@ impl Schedule<'_> {
         ticket: u64,
         outcome: Outcome,
         lost: Vec<Digest>,
-        written: u64,
+        (written, begun): (u64, Option<Instant>),
     ) -> Result<(), EngineError> {
         // A task that was given up on may still return.
         let Some(task) = self.in_flight.remove(&ticket) else { return Ok(()) };
@@ -54,7 +55,7 @@ impl Schedule<'_> {
         }
         match outcome {
             Outcome::Gather(result) => self.gather_done(task, result, written),
-            Outcome::Items(outcomes) => self.items_done(task, outcomes),
+            Outcome::Items(outcomes) => self.items_done(task, outcomes, begun),
         }
     }
 
@@ -73,12 +74,13 @@ impl Schedule<'_> {
         &mut self,
         task: InFlight,
         outcomes: Vec<ItemOutcome>,
+        begun: Option<Instant>,
     ) -> Result<(), EngineError> {
         let id = task.stage;
         if let Some(stage) = self.board[id].items_mut() {
             stage.running -= task.items.len();
         }
-        self.board[id].counts.seconds += task.started.elapsed().as_secs_f64();
+        self.board[id].counts.seconds += begun.unwrap_or(task.started).elapsed().as_secs_f64();
         self.allowance.saw_task(task.started);
         let batch = Batch {
             items: task.items.len() as u64,

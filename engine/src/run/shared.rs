@@ -1,6 +1,7 @@
 //! The state that all executors of a run share.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use camino::Utf8PathBuf;
 use crossbeam_channel::Sender;
@@ -45,13 +46,15 @@ impl Shared {
             lost: Vec::new(),
             opened: Vec::new(),
             written: 0,
+            begun: Instant::now(),
         }
     }
 
     pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
         let lost = context.all_lost();
-        let EngineContext { ticket, written, .. } = context;
+        let EngineContext { ticket, written, begun, .. } = context;
+        let begun = Some(begun);
         // The schedule is gone only after the run.
-        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, begun });
     }
 }

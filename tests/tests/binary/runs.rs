@@ -26,6 +26,17 @@ fn a_run_ends_with_0_and_its_last_line_counts_every_stage() {
     assert_eq!(project.text("out/a.txt").trim(), "2");
 }
 
+/// Items that wait for a thread do not count: with one thread, a stage took no longer than the run.
+#[test]
+fn the_seconds_of_a_stage_are_those_of_its_threads() {
+    let project = project();
+    project.replace("pipeline.toml", "printf %s {text}", "sleep 0.2; printf %s {text}");
+    let ran = RanProgram::of(project.output(&["run", ".", "--json", "--threads", "1"]));
+    let seconds = |value: &Value| value["seconds"].as_f64().unwrap();
+    let stage = seconds(&ran.last()["stages"]["words"]);
+    assert!((1.0..=seconds(ran.last())).contains(&stage), "{stage} {}", ran.last());
+}
+
 #[test]
 fn for_people_a_run_writes_to_standard_error_alone() {
     let project = project();
