@@ -1,6 +1,6 @@
 //! Texts in another script than that of the recogniser: `text.romanise` with a small program, and
 //! `text.align` with its words.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
