@@ -81,6 +81,14 @@ pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 8] {
 }
 
 impl Entry {
+    pub fn key(&self) -> Digest {
+        match self {
+            Entry::Object { digest, .. } | Entry::Loose { digest, .. } => *digest,
+            Entry::Record { key, .. } | Entry::Gone { key, .. } => *key,
+            Entry::Piece { of, .. } => *of,
+        }
+    }
+
     /// The size of the entry in a pack.
     pub fn size(&self) -> u64 {
         let payload = match self {

@@ -33,11 +33,7 @@ impl Writer {
     }
 
     /// Writes entries to the log, syncs it, and tells the index.
-    pub fn append_durably(
-        &mut self,
-        ledger: &Ledger,
-        entries: &[Entry],
-    ) -> Result<Vec<Placed>, CacheError> {
+    pub fn append_durably(&mut self, ledger: &Ledger, entries: &[Entry]) -> Result<(), CacheError> {
         let needed: u64 = entries.iter().map(Entry::size).sum();
         let mut placed = Vec::with_capacity(entries.len());
         let mut ends = Vec::new();
@@ -69,13 +65,16 @@ impl Writer {
                 self.pack = Some(pack);
             }
         }
+        // Neighbours in the index are written one after the other. Of two records with one key, the
+        // index keeps that with the higher number.
+        let mut rows: Vec<&Placed> = placed.iter().collect();
+        rows.sort_by_key(|(_, _, entry)| entry.key());
         ledger.write_soon(|tables| {
-            for (pack, offset, entry) in &placed {
+            for (pack, offset, entry) in &rows {
                 tables.take_in(*pack, *offset, entry)?;
             }
             ends.iter().try_for_each(|(number, end)| tables.set_pack(*number, *end))
-        })?;
-        Ok(placed)
+        })
     }
 
     /// The pack to append to: the current one, one with space that nobody uses, or a new one.

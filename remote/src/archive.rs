@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, Table, archive_entries, record_parts};
 
 use crate::error::Trouble;
-use crate::index::{self, PackIndex};
+use crate::index::{self, Found, PackIndex};
 use crate::known::{record_hash, without_ignored};
 use crate::layout;
 use crate::remote::Remote;
@@ -13,7 +13,9 @@ use crate::remote::Remote;
 const MOST_VOLUME: u64 = 1 << 30;
 /// The number of bytes of one request.
 pub const PIECE: u64 = 8 << 20;
-/// Commit once this many bytes are pending.
+/// One thread commits once this many bytes are pending, while the others go on.
+const MUCH: u64 = 4 << 20;
+/// Every thread waits for a commit once this many bytes are pending.
 const LARGE: u64 = 64 << 20;
 
 type Record = (Table, Digest, Bytes);
@@ -131,7 +133,9 @@ impl Remote {
     }
 
     pub(crate) fn commit_if_much(&self) -> Result<(), Trouble> {
-        if self.cache.pending_bytes() >= LARGE {
+        let pending = self.cache.pending_bytes();
+        let alone = (pending >= MUCH).then(|| self.committing.try_lock());
+        if pending >= LARGE || matches!(alone, Some(Ok(_))) {
             self.cache.commit()?;
         }
         Ok(())
@@ -144,7 +148,8 @@ impl Remote {
         wanted: &[Digest],
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(u64, u64), Trouble> {
-        let spans = self.spans(wanted)?;
+        let (small, large) = self.places(wanted)?;
+        let spans = spans(small, self.place.place().at_once());
         let total: u64 = spans.iter().map(|span| span.length).sum();
         let done = std::sync::atomic::AtomicU64::new(0);
         let counts = std::sync::Mutex::new((0, 0));
@@ -158,7 +163,7 @@ impl Remote {
         });
         taken.into_iter().collect::<Result<Vec<()>, Trouble>>()?;
         let mut counts = counts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (digest, size) in self.large(wanted)? {
+        for (digest, size) in large {
             if self.bring(&digest)? {
                 counts = (counts.0 + 1, counts.1 + size);
             }
@@ -184,45 +189,22 @@ impl Remote {
         Ok(counts)
     }
 
-    /// The parts of volumes with these objects. Small gaps between them are read too.
-    fn spans(&self, wanted: &[Digest]) -> Result<Vec<Span>, Trouble> {
-        const GAP: u64 = 64 << 10;
-        let mut places = Vec::new();
+    /// The places of small objects in volumes, and the sizes of large objects.
+    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<(Digest, u64)>), Trouble> {
+        let (mut small, mut large) = (Vec::with_capacity(wanted.len()), Vec::new());
         self.with_known(|known| {
             for digest in wanted {
-                if let Some((pack, index::Found::Small(place))) = known.find(digest) {
-                    places.push((pack, place.volume, u64::from(place.offset), place.length));
+                match known.find(digest) {
+                    Some((pack, Found::Small(place))) => {
+                        small.push((pack, place.volume, u64::from(place.offset), place.length));
+                    }
+                    Some((_, Found::Large { size })) => large.push((*digest, size)),
+                    None => {}
                 }
             }
             Ok(())
         })?;
-        places.sort_unstable();
-        let mut spans: Vec<Span> = Vec::new();
-        for (pack, volume, offset, length) in places {
-            let end = offset + cache::ENTRY_HEADER + u64::from(length);
-            match spans.last_mut() {
-                Some(span)
-                    if span.pack == pack
-                        && span.volume == volume
-                        && offset <= span.offset + span.length + GAP
-                        && end - span.offset <= PIECE =>
-                {
-                    span.length = end.saturating_sub(span.offset).max(span.length);
-                }
-                _ => spans.push(Span { pack, volume, offset, length: end - offset }),
-            }
-        }
-        Ok(spans)
-    }
-
-    fn large(&self, wanted: &[Digest]) -> Result<Vec<(Digest, u64)>, Trouble> {
-        Ok(self.with_known(|known| {
-            let size = |digest: &Digest| match known.find(digest)?.1 {
-                index::Found::Large { size } => Some((*digest, size)),
-                index::Found::Small(_) => None,
-            };
-            Ok(wanted.iter().filter_map(size).collect())
-        })?)
+        Ok((small, large))
     }
 
     /// All objects of the known packs.
@@ -240,6 +222,9 @@ impl Remote {
     }
 }
 
+/// The pack, the volume, the offset and the length of a small object.
+type Place = (Digest, u32, u64, u32);
+
 /// A part of a volume.
 #[derive(Debug, PartialEq)]
 struct Span {
@@ -248,4 +233,64 @@ struct Span {
     /// Of an entry.
     offset: u64,
     length: u64,
+}
+
+/// The parts of volumes with these objects. Small gaps between them are read too. Where little is
+/// wanted, the parts are short, so that all requests and cores have a share of it.
+fn spans(mut places: Vec<Place>, at_once: usize) -> Vec<Span> {
+    const GAP: u64 = 64 << 10;
+    const SHORTEST: u64 = 1 << 20;
+    let total: u64 = places.iter().map(|(.., length)| u64::from(*length)).sum();
+    let longest = (total / at_once.max(1) as u64).clamp(SHORTEST, PIECE);
+    places.sort_unstable();
+    let mut spans: Vec<Span> = Vec::new();
+    for (pack, volume, offset, length) in places {
+        let end = offset + cache::ENTRY_HEADER + u64::from(length);
+        match spans.last_mut() {
+            Some(span)
+                if span.pack == pack
+                    && span.volume == volume
+                    && offset <= span.offset + span.length + GAP
+                    && end - span.offset <= longest =>
+            {
+                span.length = end.saturating_sub(span.offset).max(span.length);
+            }
+            _ => spans.push(Span { pack, volume, offset, length: end - offset }),
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(count: u32, length: u32) -> Vec<Place> {
+        let offset = |number| 16 + u64::from(number) * (cache::ENTRY_HEADER + u64::from(length));
+        (0..count).map(|number| (Digest::of(b"pack"), 1, offset(number), length)).collect()
+    }
+
+    #[test]
+    fn every_request_has_a_share_and_none_is_long() {
+        for (count, length, at_once) in [(10_000, 2_000, 16), (10, 2_000, 16), (9_000, 60_000, 4)] {
+            let all = places(count, length);
+            let spans = spans(all.clone(), at_once);
+            let total = u64::from(count) * u64::from(length);
+            assert!(spans.len() as u64 >= (total / PIECE).max((total >> 20).min(at_once as u64)));
+            for (_, _, offset, length) in all {
+                let end = offset + cache::ENTRY_HEADER + u64::from(length);
+                let covers =
+                    |span: &&Span| span.offset <= offset && end <= span.offset + span.length;
+                assert_eq!(spans.iter().filter(covers).count(), 1);
+            }
+            assert!(spans.iter().all(|span| span.length <= PIECE));
+        }
+    }
+
+    #[test]
+    fn a_small_gap_is_read_and_a_large_one_is_not() {
+        let at = |offset| (Digest::of(b"pack"), 1, offset, 1_000);
+        assert_eq!(spans(vec![at(100), at(20_000)], 1).len(), 1);
+        assert_eq!(spans(vec![at(100), at(500_000)], 1).len(), 2);
+    }
 }

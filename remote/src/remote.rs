@@ -71,6 +71,8 @@ pub struct Remote {
     pub(crate) attempt: Digest,
     /// Held by the only push at a time.
     pub(crate) turn: Mutex<()>,
+    /// Held by the only one that commits while others fetch.
+    pub(crate) committing: Mutex<()>,
     /// Held by the only one that numbers checkpoints.
     numbering: Mutex<()>,
     state: Mutex<State>,
@@ -127,6 +129,7 @@ impl Remote {
             window: AtomicU64::new(0),
             attempt: random(),
             turn: Mutex::default(),
+            committing: Mutex::default(),
             numbering: Mutex::default(),
             state: Mutex::default(),
         }
