@@ -7,6 +7,7 @@ mod long;
 mod models;
 mod notebook;
 mod readme;
+mod recogniser;
 mod recordings;
 mod templates;
 mod torchscript;
