@@ -63,10 +63,11 @@ impl Targets {
         };
         let problem = match *span == written.span {
             true => {
-                let message =
-                    format!("all stages of the matrix of `{stage}` would export to `{path}`");
-                Problem::new("duplicate_export", written.span, message)
-                    .help("add `{matrix}` to the path")
+                let message = format!("all stages made from `{stage}` would export to `{path}`");
+                Problem::new("duplicate_export", written.span, message).help(
+                    "a matrix or a sweep makes several stages of it: add `{matrix}` to the path, \
+                     which stands for `rate=16000` or `trial=3`",
+                )
             }
             false => {
                 let message = format!("two stages would export to `{path}`");

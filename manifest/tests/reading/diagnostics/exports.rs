@@ -56,13 +56,14 @@ throstle::manifest
 
 Error: throstle::duplicate_export
 
-  x all stages of the matrix of `voice` would export to `out/{id}.wav`
+  x all stages made from `voice` would export to `out/{id}.wav`
     ,-[home/voice.toml:13:10]
  12 | matrix = { rate = [16000, 22050] }
  13 | export = "out/{id}.wav"
     :          ^^^^^^^^^^^^^^
     `----
-  help: add `{matrix}` to the path
+  help: a matrix or a sweep makes several stages of it: add `{matrix}` to
+        the path, which stands for `rate=16000` or `trial=3`
 "#);
 }
 
