@@ -13,6 +13,8 @@ use crate::remote::Remote;
 const MOST_VOLUME: u64 = 1 << 30;
 /// The number of bytes of one request.
 pub const PIECE: u64 = 8 << 20;
+/// Shorter requests would cost more than they gain.
+const SHORTEST: u64 = 4 << 20;
 /// One thread commits once this many bytes are pending, while the others go on.
 const MUCH: u64 = 4 << 20;
 /// Every thread waits for a commit once this many bytes are pending.
@@ -239,7 +241,6 @@ struct Span {
 /// wanted, the parts are short, so that all requests and cores have a share of it.
 fn spans(mut places: Vec<Place>, at_once: usize) -> Vec<Span> {
     const GAP: u64 = 64 << 10;
-    const SHORTEST: u64 = 1 << 20;
     let total: u64 = places.iter().map(|(.., length)| u64::from(*length)).sum();
     let longest = (total / at_once.max(1) as u64).clamp(SHORTEST, PIECE);
     places.sort_unstable();
@@ -276,7 +277,9 @@ mod tests {
             let all = places(count, length);
             let spans = spans(all.clone(), at_once);
             let total = u64::from(count) * u64::from(length);
-            assert!(spans.len() as u64 >= (total / PIECE).max((total >> 20).min(at_once as u64)));
+            assert!(
+                spans.len() as u64 >= (total / PIECE).max((total / SHORTEST).min(at_once as u64))
+            );
             for (_, _, offset, length) in all {
                 let end = offset + cache::ENTRY_HEADER + u64::from(length);
                 let covers =
