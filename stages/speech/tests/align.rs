@@ -114,6 +114,26 @@ fn cues_need_only_be_roughly_in_time() {
 }
 
 #[test]
+fn cues_that_are_far_from_their_words_are_counted_and_their_words_still_found() {
+    let text = sentences(7, 60);
+    let mut spoken = Spoken::new(8, 0.05);
+    text.iter().for_each(|sentence| spoken.say(sentence));
+    // All are late, or some of those in the middle.
+    for (late, from, to) in [(30.0, 0, 60), (12.0, 20, 35), (0.0, 0, 60)] {
+        let cue = |(at, (segment, text)): (usize, (&Segment, &String))| {
+            let shift = if (from..to).contains(&at) { late } else { 0.0 };
+            let time = |seconds: f64| ((seconds + shift) * 1000.0) as u64;
+            let (start, end) = (time(segment.start), time(segment.start + segment.seconds));
+            Cue { start, end, text: text.clone() }
+        };
+        let cues: Vec<Cue> = spoken.segments.iter().zip(&text).enumerate().map(cue).collect();
+        let outcome = spoken.align(&Text::of_cues(&cues));
+        assert_texts(&outcome, &text, &[]);
+        assert_eq!(outcome.misplaced, if late > 0.0 { to - from } else { 0 }, "{late}");
+    }
+}
+
+#[test]
 fn a_cut_within_a_word_is_told() {
     let text = sentences(10, 12);
     let mut spoken = Spoken::new(11, 0.0);

@@ -186,11 +186,14 @@ without Latin letters; in the alignment these are any sound.",
 
 pub static ALIGN: Kind = Kind {
     name: "text.align",
+    version: 2,
     summary: "Finds the words of each segment in the script or subtitles of its recording.",
     doc: "\
 All segments of a recording are aligned with its text at once, by what a recogniser hears in each
 frame (CTC). Places where words of the text and of the greedy transcript agree come first, and the
 rest is aligned between them; of subtitles, words are looked for within five seconds of their cue.
+Where words of subtitles are heard further from their cues, the times of the recording are not used,
+and a note counts these cues.
 Sound without a text is allowed between sentences, and sentences may be left out. Each segment gets
 its part of the text as it is written, with its punctuation. Without a text, the text is what was
 heard.

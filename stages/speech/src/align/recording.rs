@@ -104,6 +104,8 @@ pub struct Unheard {
 pub struct Outcome {
     pub segments: Vec<Aligned>,
     pub unheard: Vec<Unheard>,
+    /// Cues whose words are heard too far from them to be found by their times.
+    pub misplaced: usize,
 }
 
 /// Aligns a recording. `values` has the emissions of all segments, one after the other.
@@ -127,7 +129,8 @@ pub fn align(
             let reject = Reject::new("no-text", "no part of the text was found in the recording");
             let segment = Aligned { reject: Some(reject), ..Aligned::default() };
             let all = Unheard { start: 0, end: text.text.len(), words: script.words.len() };
-            Outcome { segments: vec![segment; segments.len()], unheard: vec![all] }
+            let segments = vec![segment; segments.len()];
+            Outcome { segments, unheard: vec![all], misplaced: 0 }
         }
     }
 }
@@ -169,12 +172,6 @@ fn search(
 ) -> Option<Path> {
     let aligner = Aligner::new(emissions, &script.targets, Some(LEAVE_OUT));
     let (frames, last) = (emissions.frames(), script.targets.len());
-    if !text.times.is_empty() {
-        let band = band_of_times(frames, segments, text, script);
-        if let Some(path) = aligner.path(&|frame| band[frame]) {
-            return Some(path);
-        }
-    }
     let found = anchors(
         &words_of(script, alphabet),
         &heard(emissions, alphabet),
@@ -183,6 +180,14 @@ fn search(
             false => options.anchors * LETTERS_OF_A_WORD,
         },
     );
+    if !text.times.is_empty() {
+        let band = band_of_times(frames, segments, text, script);
+        if !contradicts(&found, &band)
+            && let Some(path) = aligner.path(&|frame| band[frame])
+        {
+            return Some(path);
+        }
+    }
     if !found.is_empty() {
         let band = band_of_anchors(frames, &found, script);
         if let Some(path) = aligner.path(&|frame| band[frame]) {
@@ -191,6 +196,16 @@ fn search(
     }
     let states = frames as f64 * (2 * last + 1) as f64;
     if states > MOST_STATES { None } else { aligner.path(&|_| (0, last)) }
+}
+
+/// True if words are heard outside of the band of their times. A few may be words that are said again.
+fn contradicts(anchors: &[Anchor], band: &[(usize, usize)]) -> bool {
+    const FEW: usize = 3;
+    let is_outside = |anchor: &&Anchor| {
+        let (from, to) = band[anchor.frame];
+        !(from..=to).contains(&anchor.target)
+    };
+    anchors.iter().filter(is_outside).count() >= FEW
 }
 
 /// The words of a script as numbers, or its letters if the alphabet has no space.
@@ -360,8 +375,11 @@ fn told(
     path: &Path,
 ) -> Outcome {
     let heard = heard_words(script, path);
-    let mut outcome =
-        Outcome { segments: Vec::with_capacity(segments.len()), unheard: unheard(script, &heard) };
+    let mut outcome = Outcome {
+        segments: Vec::with_capacity(segments.len()),
+        unheard: unheard(script, &heard),
+        misplaced: misplaced(segments, text, script, &heard),
+    };
     let scores = scores(emissions, script, path);
     let mut start = 0;
     // Words are in order of their frames.
@@ -493,6 +511,19 @@ fn heard_words(script: &Script, path: &Path) -> Vec<Option<Heard>> {
         }
     }
     heard
+}
+
+/// The number of cues whose first heard word is far from their times.
+fn misplaced(segments: &[Segment], text: &Text, script: &Script, heard: &[Option<Heard>]) -> usize {
+    let times: Vec<f64> = times(segments).collect();
+    let is_far = |(bytes, cue): &&(Range<usize>, Range<f64>)| {
+        let from = script.words.partition_point(|word| word.bytes.end <= bytes.start);
+        let to = script.words.partition_point(|word| word.bytes.start < bytes.end);
+        let said = heard.get(from..to).and_then(|words| words.iter().flatten().next());
+        let time = said.and_then(|word| times.get(word.first));
+        time.is_some_and(|time| !(cue.start - NEAR_CUE..cue.end + NEAR_CUE).contains(time))
+    };
+    text.times.iter().filter(is_far).count()
 }
 
 /// The runs of words that are not heard.

@@ -124,6 +124,7 @@ impl GatherJob for Align {
         let romanised = romanised(&input, context)?;
         let mut aligned: BTreeMap<usize, Aligned> = BTreeMap::new();
         let mut scripts: BTreeMap<Digest, Heard> = BTreeMap::new();
+        let mut misplaced = 0;
         let all = recordings.len() as u64;
         for (done, (recording, mut segments)) in recordings.into_iter().enumerate() {
             if context.stopping() {
@@ -137,6 +138,7 @@ impl GatherJob for Align {
             heard.text = text.text;
             heard.recordings.push(recording.to_owned());
             heard.unheard.push(outcome.unheard);
+            misplaced += outcome.misplaced as u64;
             aligned.extend(segments.iter().map(|segment| segment.at).zip(outcome.segments));
             context.progress(done as u64 + 1, all);
         }
@@ -160,6 +162,10 @@ impl GatherJob for Align {
         let words: usize = passages.iter().map(|passage| passage.words).sum();
         if words > 0 {
             output.notes.push(("words of the text that were not found".to_owned(), words as u64));
+        }
+        if misplaced > 0 {
+            let note = "cues whose words are heard more than five seconds away";
+            output.notes.push((note.to_owned(), misplaced));
         }
         Ok(output)
     }
