@@ -378,7 +378,7 @@ A segment with the text of a person (the field `corrected` of `corpus.correction
             name: "edge_letter",
             parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
             default: Default::Number(0.3),
-            doc: "The lowest probability of the first and of the last letter.",
+            doc: "The lowest `align_edge`: the probability of the first and of the last letter.",
             ..Parameter::BASE
         },
         Parameter {

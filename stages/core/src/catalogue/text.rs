@@ -249,8 +249,9 @@ A recording is aligned again when its segments or its text change; others are re
             ],
             doc: "The segments with their text. `align_mean` is the mean logarithm of the \
                   probability of a frame, `align_worst` that of the worst ten frames in a row, \
-                  `align_edge` the lower probability of the first and the last letter; `words` are \
-                  start, end and word as JSON.",
+                  `align_edge` the lower probability of the first and the last letter, or of any \
+                  letter in its place if the letter beside it is heard; `words` are start, end and \
+                  word as JSON.",
             ..OutputPort::DATASET
         },
         OutputPort {

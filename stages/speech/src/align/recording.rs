@@ -459,11 +459,16 @@ fn joined(script: &Script, text: &str, words: &[(usize, Heard)]) -> String {
     slices.collect::<Vec<_>>().join(" ")
 }
 
+/// The lower probability of the first and the last letter. In the place of a letter that is misheard
+/// there is another sound, and its neighbour is heard; where an end is clipped there is none.
 fn edge(script: &Script, words: &[(usize, Heard)], scores: &Scores) -> f64 {
     let (Some((first, _)), Some((last, _))) = (words.first(), words.last()) else { return 0.0 };
-    let letters = [script.words[*first].targets.start, script.words[*last].targets.end - 1];
-    let best = |target: usize| scores.best.get(&target).map_or(0.0, |best| best.exp());
-    letters.map(best).into_iter().fold(1.0, f64::min)
+    let (first, last) = (&script.words[*first].targets, &script.words[*last].targets);
+    let ends = [(first.start, first.start + 1), (last.end - 1, last.end.saturating_sub(2))];
+    let heard = |target: usize| scores.best.get(&target).map_or(0.0, |best| best.own.exp());
+    let sound = |target: usize| scores.best.get(&target).map_or(0.0, |best| best.any.exp());
+    let end = |(end, neighbour)| heard(end).max(sound(end).min(heard(neighbour)));
+    ends.map(end).into_iter().fold(1.0, f64::min)
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -474,8 +479,15 @@ fn mean(values: &[f64]) -> f64 {
 struct Scores {
     values: Vec<f64>,
     stars: Vec<bool>,
-    /// The best frame of each target.
-    best: HashMap<usize, f64>,
+    best: HashMap<usize, Best>,
+}
+
+/// The best frames of a target.
+#[derive(Clone, Copy)]
+struct Best {
+    own: f64,
+    /// For any letter.
+    any: f64,
 }
 
 fn scores(emissions: Emissions, script: &Script, path: &Path) -> Scores {
@@ -493,8 +505,9 @@ fn scores(emissions: Emissions, script: &Script, path: &Path) -> Scores {
         scores.values.push(value);
         scores.stars.push(label.is_some_and(|target| !matches!(target.label, Label::Symbol(_))));
         if let Some(target) = target {
-            let best = scores.best.entry(target).or_insert(value);
-            *best = best.max(value);
+            let any = f64::from(emissions.best_sound(frame));
+            let best = scores.best.entry(target).or_insert(Best { own: value, any });
+            *best = Best { own: best.own.max(value), any: best.any.max(any) };
         }
     }
     scores
