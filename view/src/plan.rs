@@ -67,7 +67,8 @@ impl PlanText<'_> {
         if open == 0 {
             return "nothing to do\n".into();
         }
-        format!("\n{open} of {} stages have work\n", stages().count())
+        let have = if open == 1 { "has" } else { "have" };
+        format!("\n{open} of {} stages {have} work\n", stages().count())
     }
 }
 

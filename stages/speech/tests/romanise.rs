@@ -236,7 +236,7 @@ fn a_program_that_fails_or_loses_lines_is_told() {
     let one = script_of(&mut case.bench, "a", "мана мана мино");
     let items = std::slice::from_ref(&one);
     let error = case.romanise("head -n 1 {words} > {out.words}", items).unwrap_err();
-    assert_eq!(error.to_string(), "the program wrote 1 lines for 2 words");
+    assert_eq!(error.to_string(), "the program got 2 words; lines that it wrote: 1");
     assert!(error.help().unwrap().contains("one line"));
     let error = case.romanise("echo lost >&2; exit 3", items).unwrap_err();
     assert!(error.to_string().contains("lost"), "{error}");

@@ -156,7 +156,11 @@ impl Romanise {
         let latin = lines_of(&made.values)?;
         if latin.len() != words.len() {
             return Err(StageError::with_help(
-                format!("the program wrote {} lines for {} words", latin.len(), words.len()),
+                format!(
+                    "the program got {} words; lines that it wrote: {}",
+                    words.len(),
+                    latin.len()
+                ),
                 "it must write one line to `{out.words}` for each line of `{words}`, in their order",
             ));
         }
