@@ -192,7 +192,7 @@ impl Remote {
     }
 
     /// The places of small objects in volumes, and the sizes of large objects.
-    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<(Digest, u64)>), Trouble> {
+    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<Large>), Trouble> {
         let (mut small, mut large) = (Vec::with_capacity(wanted.len()), Vec::new());
         self.with_known(|known| {
             for digest in wanted {
@@ -226,6 +226,9 @@ impl Remote {
 
 /// The pack, the volume, the offset and the length of a small object.
 type Place = (Digest, u32, u64, u32);
+
+/// The digest and the size of a large object.
+type Large = (Digest, u64);
 
 /// A part of a volume.
 #[derive(Debug, PartialEq)]
