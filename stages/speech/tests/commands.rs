@@ -163,6 +163,21 @@ fn once_a_command_sees_all_items_as_lines() {
     assert!(line["audio"].as_str().unwrap().ends_with("in/000000-audio.wav"));
 }
 
+#[test]
+fn each_of_many_items_names_its_own_file() {
+    let mut bench = Bench::default();
+    let contents: Vec<String> = (0..300).map(|number| format!("clip {number}\n")).collect();
+    let clips = contents.iter().enumerate().map(|(number, content)| {
+        let audio = bench.blob("audio/wav", content.clone());
+        item(&format!("{number}"), &[("audio", audio)])
+    });
+    let clips = dataset("clips", clips.collect());
+    let paths = r#"sed 's/.*"audio":"\([^"]*\)".*/\1/' {items}"#;
+    let line = format!("{paths} | xargs cat > {{out.result}}");
+    let output = bench.gather("command.once", &declared(&line, &[]), vec![clips]).unwrap();
+    assert_eq!(shown(artifact(&output, "output")["result"]), contents.concat());
+}
+
 /// The names of the folders for programs that are there.
 fn folders(bench: &Bench) -> Vec<String> {
     let folder = bench.scratch.as_ref().unwrap().path();

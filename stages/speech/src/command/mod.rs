@@ -4,6 +4,7 @@
 //! files or as words of its command line, and writes the declared outputs.
 
 pub(crate) mod direct;
+pub(crate) mod inputs;
 pub(crate) mod private;
 pub(crate) mod room;
 pub mod run;

@@ -8,23 +8,19 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cache::CacheError;
 use cache::fs::{Call, Fs, FsError, RealFs};
-use cache::{CacheError, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
 use stage_core::{Context, StageError};
 
+use super::inputs;
 use super::room::Disks;
 
 pub const INPUTS: &str = "in";
@@ -34,9 +30,6 @@ const KEPT: &str = "command";
 /// Only the owner may do anything in it.
 const MODE: u32 = 0o700;
 const PERMISSIONS: u32 = 0o777;
-/// The inputs that a thread removes at a time.
-const SHARE: usize = 256;
-
 /// Empty folders of this process, by their parent folder. They are removed with it.
 static IDLE: Mutex<BTreeMap<Utf8PathBuf, Vec<Utf8PathBuf>>> = Mutex::new(BTreeMap::new());
 /// The number of names so far: none is used twice.
@@ -68,7 +61,7 @@ pub struct Private {
 }
 
 /// None if there is no folder of that name.
-fn identity(folder: &Path) -> Option<(u64, u64)> {
+pub fn identity(folder: &Path) -> Option<(u64, u64)> {
     let metadata = fs::symlink_metadata(folder).ok().filter(fs::Metadata::is_dir)?;
     Some((metadata.dev(), metadata.ino()))
 }
@@ -123,7 +116,7 @@ impl Drop for Private {
     fn drop(&mut self) {
         if !self.stays {
             note_disk(&self.path);
-            remove_inputs(&self.path, self.identity);
+            inputs::remove(&self.path, self.identity);
             // This includes folders without permissions for their owner. The rest is swept with the
             // parent folder.
             let _ = RealFs.remove_dir_all(&self.path);
@@ -134,30 +127,6 @@ impl Drop for Private {
 /// Before files are removed: a concurrent program may have run out of space until now.
 fn note_disk(folder: &Utf8Path) {
     Disks::shared().look(folder);
-}
-
-/// Removes the files among the inputs, on several threads if there are many: most of the time goes
-/// into freeing their pages. Errors are left to the removal of the whole folder.
-fn remove_inputs(folder: &Utf8Path, made: Option<(u64, u64)>) {
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let opened = File::options().read(true).custom_flags(flags.bits()).open(folder);
-    // A program may have put something else under either name.
-    let is_made =
-        |found: &File| found.metadata().is_ok_and(|found| Some((found.dev(), found.ino())) == made);
-    let Some(opened) = opened.ok().filter(is_made) else { return };
-    let Ok(inputs) = openat(&opened, INPUTS, OFlag::O_RDONLY | flags, Mode::empty()) else {
-        return;
-    };
-    let Ok(entries) = fs::read_dir(folder.join(INPUTS)) else { return };
-    let names: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
-    let remove = |range: Range<usize>| -> Vec<()> {
-        for name in &names[range] {
-            let _ = unlinkat(&inputs, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
-        }
-        Vec::new()
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    in_shares(names.len(), SHARE, threads, remove);
 }
 
 /// Tests if a process has this folder or one in it as its working directory: it may write there by
@@ -306,29 +275,6 @@ mod tests {
         private.give_back();
         assert_eq!(fs::read_to_string(theirs.join("precious")).unwrap(), "x");
         assert!(!path.is_symlink() && idle_in(place.above()).is_none());
-    }
-
-    #[test]
-    fn many_inputs_are_removed_and_nothing_that_is_under_their_name() {
-        let fill = |folder: &Utf8Path| {
-            (0..2 * SHARE).for_each(|n| fs::write(folder.join(n.to_string()), "x").unwrap());
-        };
-        for (own, has_link) in [(true, false), (true, true), (false, false)] {
-            let place = Place(tempfile::tempdir().unwrap());
-            let (folder, theirs) = (place.made(), place.above().join("theirs"));
-            fs::create_dir(&theirs).unwrap();
-            fill(&theirs);
-            fill(&folder.join(INPUTS));
-            if has_link {
-                fs::rename(folder.join(INPUTS), folder.join("moved")).unwrap();
-                symlink(&theirs, folder.join(INPUTS)).unwrap();
-            }
-            let made = if own { identity(folder.as_std_path()) } else { None };
-            remove_inputs(&folder, made);
-            assert_eq!(names(&theirs).len(), 2 * SHARE);
-            let left = names(&folder.join(INPUTS)).len();
-            assert_eq!(left, if own && !has_link { 0 } else { 2 * SHARE });
-        }
     }
 
     #[test]

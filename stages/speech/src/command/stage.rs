@@ -4,24 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
-use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{
-    Blob, Context, EachItem, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue,
-    Output, ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError,
-    Value,
+    Context, EachItem, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, Output,
+    ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
 };
 
+use super::inputs::{self, lay_out, safe_name};
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
 use super::room::Room;
 use super::run::{CommandError, CommandSpec, Finished, check_programs, run};
 use super::template;
-use crate::audio::sniff;
 use crate::corpus::path;
 use crate::plain::{stage, unknown_choice};
 
@@ -409,29 +407,6 @@ fn place(
     }
 }
 
-/// Writes a file for the command. It is a copy: a program may change its input in place.
-pub(crate) fn lay_out(
-    file: &Utf8Path,
-    kind: &str,
-    bytes: &Bytes,
-) -> Result<Utf8PathBuf, StageError> {
-    // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a user's
-    // recording determine its format.
-    let extension = match kind {
-        RECORDING => sniff::extension(bytes).unwrap_or(RECORDING).to_owned(),
-        kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
-    };
-    let file = Utf8PathBuf::from(format!("{file}.{extension}"));
-    write(&file, bytes)?;
-    Ok(file)
-}
-
-/// A name of letters, digits, hyphens and underscores only.
-pub(crate) fn safe_name(name: &str) -> String {
-    let is_safe = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
-    name.chars().map(|character| if is_safe(character) { character } else { '_' }).collect()
-}
-
 /// Runs the command once.
 struct Once(Declared);
 
@@ -470,23 +445,7 @@ impl Once {
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<Vec<u8>, StageError> {
-        let (mut files, mut blobs): (Vec<Utf8PathBuf>, Vec<&Blob>) = (Vec::new(), Vec::new());
-        for (number, item) in items.iter().enumerate() {
-            for name in &self.0.fields {
-                if let Some(blob) = item.fields.blob(name) {
-                    files
-                        .push(folder.join(INPUTS).join(format!("{number:06}-{}", safe_name(name))));
-                    blobs.push(blob);
-                }
-            }
-        }
-        let laid_out: Vec<OnceLock<Utf8PathBuf>> = files.iter().map(|_| OnceLock::new()).collect();
-        context.read_each(&blobs, &|at, bytes| {
-            let file = lay_out(&files[at], &blobs[at].kind, &bytes)?;
-            laid_out[at].get_or_init(|| file);
-            Ok(())
-        })?;
-        let mut files = laid_out.into_iter().filter_map(OnceLock::into_inner);
+        let mut files = inputs::lay_out_all(items, &self.0.fields, folder, context)?.into_iter();
         let mut lines = Vec::new();
         for item in items {
             let mut line = serde_json::Map::new();
@@ -495,7 +454,7 @@ impl Once {
                 let value: serde_json::Value = match item.fields.get(name) {
                     Some(Value::Number(number)) => (*number).into(),
                     Some(Value::Text(text)) => (&**text).into(),
-                    Some(Value::Blob(_)) => files.next().map(Utf8PathBuf::into_string).into(),
+                    Some(Value::Blob(_)) => files.next().map(|(path, _)| path.into_string()).into(),
                     None => serde_json::Value::Null,
                 };
                 line.insert(name.clone(), value);

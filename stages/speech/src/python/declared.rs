@@ -18,10 +18,11 @@ use super::inputs::{ID, value};
 use super::messages::{Form, Hello, PROTOCOL, Reply, Request};
 use super::process::{Fault, Process, Start};
 use crate::command::direct;
+use crate::command::inputs::safe_name;
 use crate::command::private::{INPUTS, OUTPUTS, Private, create, write};
 use crate::command::room::Room;
 use crate::command::run::{CommandError, End};
-use crate::command::stage::{absolute, environment, fatal, safe_name};
+use crate::command::stage::{absolute, environment, fatal};
 
 /// The package `throstle` of this program: its version is that of the engine.
 const PACKAGE: [(&str, &str); 3] = [

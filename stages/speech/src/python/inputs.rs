@@ -1,9 +1,4 @@
 //! Items for a process: texts and numbers as they are, bytes as files.
-// The private folder of a program has no value for anyone else.
-#![allow(clippy::disallowed_methods)]
-
-use std::sync::OnceLock;
-
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Number, Value as Json, json};
 use stage_core::{Blob, Context, Item, Reject, StageError, Value};
@@ -11,8 +6,8 @@ use stage_core::{Blob, Context, Item, Reject, StageError, Value};
 use super::declared::Declared;
 use super::messages::{Line, Request};
 use super::process::Process;
-use crate::command::private::{INPUTS, OUTPUTS, create};
-use crate::command::stage::{lay_out, safe_name};
+use crate::command::inputs::lay_out_all;
+use crate::command::private::{OUTPUTS, create};
 
 /// The name under which a stage reads ids.
 pub const ID: &str = "id";
@@ -48,29 +43,7 @@ impl Inputs {
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<Inputs, StageError> {
-        let (mut files, mut blobs): (Vec<Utf8PathBuf>, Vec<&Blob>) = (Vec::new(), Vec::new());
-        for (number, item) in items.iter().enumerate() {
-            for name in declared.fields.iter() {
-                if let Some(blob) = item.fields.blob(name) {
-                    files.push(folder.join(INPUTS).join(format!("{number}-{}", safe_name(name))));
-                    blobs.push(blob);
-                }
-            }
-        }
-        let laid_out: Vec<OnceLock<Utf8PathBuf>> = files.iter().map(|_| OnceLock::new()).collect();
-        let write = |at: usize, bytes| {
-            let file = lay_out(&files[at], &blobs[at].kind, &bytes)?;
-            laid_out[at].get_or_init(|| file);
-            Ok(())
-        };
-        match blobs.as_slice() {
-            // Threads cost more than a few files.
-            few if few.len() < 64 => {
-                few.iter().enumerate().try_for_each(|(at, blob)| write(at, context.read(blob)?))?
-            }
-            many => context.read_each(many, &write)?,
-        }
-        let mut files = laid_out.into_iter().filter_map(OnceLock::into_inner).zip(blobs);
+        let mut files = lay_out_all(items, &declared.fields, folder, context)?.into_iter();
         let mut inputs = Inputs { lines: Vec::new(), rejects: Vec::new() };
         for (number, item) in items.iter().enumerate() {
             match fields(declared, item, &mut files) {
