@@ -214,6 +214,18 @@ fn a_text_of_another_book_and_no_sound_are_told() {
 }
 
 #[test]
+fn a_text_of_millions_of_letters_is_not_compared_with_a_minute_of_sound() {
+    let mut spoken = Spoken::new(3, 0.05);
+    sentences(4, 5).iter().for_each(|sentence| spoken.say(sentence));
+    let outcome = spoken.align(&script(&["ab".repeat(1_500_000)]));
+    for segment in &outcome.segments {
+        let reject = segment.reject.as_ref().unwrap();
+        assert_eq!(reject.code, "no-text");
+        assert!(reject.reason.contains("3000000 letters are too many"), "{}", reject.reason);
+    }
+}
+
+#[test]
 fn a_script_in_another_language_gives_no_clip_a_text() {
     let mut spoken = Spoken::new(18, 0.02);
     sentences(19, 40).iter().for_each(|sentence| spoken.say(sentence));

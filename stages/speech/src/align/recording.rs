@@ -9,7 +9,7 @@ use stage_families::wav2vec2::Alphabet;
 
 use super::anchors::{Anchor, Placed, anchors};
 use super::text::{Romanised, Script};
-use super::viterbi::{Aligner, Emissions, Label, Path};
+use super::viterbi::{Aligner, Band, Emissions, Label, Path, Target};
 use crate::corpus::cues::Cue;
 
 /// The words of a cue are said within this time of it, in seconds.
@@ -22,8 +22,10 @@ const FASTEST: f64 = 0.8;
 const LEAVE_OUT: f64 = 5.0;
 /// The frames of the window for the worst part of a path.
 const WINDOW: usize = 10;
-/// Without anchors and cues everything is compared with everything, up to this.
+/// The states of all frames that are compared at most, about a minute of work, and those of the rows
+/// that are kept, 512 MB.
 const MOST_STATES: f64 = 4e9;
+const MOST_KEPT: f64 = 64e6;
 /// Letters in a row that count as a word where the recogniser knows no words.
 const LETTERS_OF_A_WORD: usize = 4;
 
@@ -121,12 +123,19 @@ pub fn align(
     let emissions = Emissions { symbols, blank: alphabet.blank, values };
     let path = match script.words.is_empty() {
         true => None,
-        false => search(emissions, alphabet, segments, (text, &script), options),
+        false => search(emissions, alphabet, segments, (text, &script), options).transpose(),
     };
     match path {
-        Some(path) => told(emissions, segments, (text, &script), &path),
-        None => {
-            let reject = Reject::new("no-text", "no part of the text was found in the recording");
+        Some(Ok(path)) => told(emissions, segments, (text, &script), &path),
+        none => {
+            let mut reason = "no part of the text was found in the recording".to_owned();
+            if let Some(Err(TooLong)) = none {
+                let is_letter = |target: &&Target| matches!(target.label, Label::Symbol(_));
+                let letters = script.targets.iter().filter(is_letter).count();
+                let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
+                reason += &format!(": {letters} letters are too many for {seconds:.0} s of sound");
+            }
+            let reject = Reject::new("no-text", reason);
             let segment = Aligned { reject: Some(reject), ..Aligned::default() };
             let all = Unheard { start: 0, end: text.text.len(), words: script.words.len() };
             let segments = vec![segment; segments.len()];
@@ -143,9 +152,10 @@ pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, text: 
     let script = Script::new(&text.text, &text.romanised, alphabet, false);
     let emissions = Emissions { symbols: alphabet.symbols.len(), blank: alphabet.blank, values };
     let last = script.targets.len();
-    let path = match script.words.is_empty() {
-        true => None,
-        false => Aligner::new(emissions, &script.targets, None).path(&|_| (0, last)),
+    let band = |_| (0, last);
+    let path = match !script.words.is_empty() && is_affordable(emissions.frames(), &band) {
+        true => Aligner::new(emissions, &script.targets, None).path(&band),
+        false => None,
     };
     let aligned = path.map(|path| {
         told(emissions, std::slice::from_ref(segment), (&text, &script), &path)
@@ -169,8 +179,14 @@ fn search(
     segments: &[Segment],
     (text, script): (&Text, &Script),
     options: &Options,
-) -> Option<Path> {
+) -> Result<Option<Path>, TooLong> {
     let aligner = Aligner::new(emissions, &script.targets, Some(LEAVE_OUT));
+    let mut is_too_long = false;
+    let mut path = |band: Band| {
+        let fits = is_affordable(emissions.frames(), band);
+        is_too_long |= !fits;
+        if fits { aligner.path(band) } else { None }
+    };
     let (frames, last) = (emissions.frames(), script.targets.len());
     let found = anchors(
         &words_of(script, alphabet),
@@ -183,19 +199,33 @@ fn search(
     if !text.times.is_empty() {
         let band = band_of_times(frames, segments, text, script);
         if !contradicts(&found, &band)
-            && let Some(path) = aligner.path(&|frame| band[frame])
+            && let Some(path) = path(&|frame| band[frame])
         {
-            return Some(path);
+            return Ok(Some(path));
         }
     }
     if !found.is_empty() {
         let band = band_of_anchors(frames, &found, script);
-        if let Some(path) = aligner.path(&|frame| band[frame]) {
-            return Some(path);
+        if let Some(path) = path(&|frame| band[frame]) {
+            return Ok(Some(path));
         }
     }
-    let states = frames as f64 * (2 * last + 1) as f64;
-    if states > MOST_STATES { None } else { aligner.path(&|_| (0, last)) }
+    match path(&|_| (0, last)) {
+        None if is_too_long => Err(TooLong),
+        path => Ok(path),
+    }
+}
+
+/// There is too much text to compare it with the sound.
+struct TooLong;
+
+fn is_affordable(frames: usize, band: Band) -> bool {
+    let of_frame = |frame| {
+        let (from, to) = band(frame);
+        (2 * to.saturating_sub(from) + 3) as f64
+    };
+    let states: f64 = (0..frames).map(of_frame).sum();
+    states <= MOST_STATES && states / (frames as f64).sqrt() <= MOST_KEPT
 }
 
 /// True if words are heard outside of the band of their times. A few may be words that are said again.
