@@ -3,7 +3,7 @@
 
 use engine::history;
 use stage_core::event::Status;
-use throstle_tests::Lab;
+use throstle_tests::{Lab, MANIFEST};
 
 fn lab() -> Lab {
     let lab = Lab::new();
@@ -22,6 +22,16 @@ fn a_first_run_does_everything_and_exports_it() {
     assert_eq!(lab.read("out/ben1.txt").unwrap(), "MOIN! MOIN!");
     let all = "anna1: HELLO! HELLO!\nanna2: GOOD DAY! GOOD DAY!\nben1: MOIN! MOIN!\n";
     assert_eq!(lab.read("out/all.txt").unwrap(), all);
+}
+
+#[test]
+fn a_stage_on_two_outputs_of_another_waits_for_it_once() {
+    let lab = lab();
+    let split = "[stage.shares]\nuse = \"dataset.split\"\ninput = \"lines\"\n";
+    let merged = "[stage.all]\nuse = \"dataset.merge\"\n\
+                  input = [\"shares.training\", \"shares.validation\"]\n";
+    lab.write("pipeline.toml", &[MANIFEST, split, merged].join("\n"));
+    assert_eq!(lab.reasons("all"), ["waits for shares"]);
 }
 
 #[test]

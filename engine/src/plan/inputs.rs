@@ -142,7 +142,9 @@ impl Arriving<'_> {
         for (port, arrived) in &self.ports {
             for one in arrived {
                 let partial = items_may_come && *port == ITEMS && !one.is_unknown();
-                if let (Arrived::Stage { stage, .. }, false) = (one, one.is_complete() || partial) {
+                if let (Arrived::Stage { stage, .. }, false) = (one, one.is_complete() || partial)
+                    && !missing.contains(stage)
+                {
                     missing.push(*stage);
                 }
             }
