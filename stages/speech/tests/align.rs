@@ -200,6 +200,17 @@ fn wrong_words_and_clipped_ends_score_low() {
 }
 
 #[test]
+fn a_remembered_outcome_is_that_of_the_alignment_to_the_last_bit() {
+    let text = sentences(1, 120);
+    let mut spoken = Spoken::new(2, 0.05);
+    text.iter().for_each(|sentence| spoken.say(sentence));
+    let outcome = spoken.align(&script(&text));
+    let remembered = serde_json::to_vec(&outcome).unwrap();
+    let recalled: Outcome = serde_json::from_slice(&remembered).unwrap();
+    assert_eq!(recalled, outcome);
+}
+
+#[test]
 fn a_text_of_another_book_and_no_sound_are_told() {
     let text = sentences(14, 20);
     let mut spoken = Spoken::new(15, 0.0);
