@@ -11,7 +11,7 @@ use stage_formats::npy::{FloatArray, write_halves};
 use support::spoken::*;
 use support::*;
 
-use stage_speech::align::recording::{Aligned, Outcome, Segment, Text, align};
+use stage_speech::align::recording::{Aligned, Outcome, Segment, Text};
 use stage_speech::corpus::cues::{self, Cue, CueFormat, CueProblem};
 
 fn script(sentences: &[String]) -> Text {
@@ -220,7 +220,7 @@ fn a_text_of_another_book_and_no_sound_are_told() {
         assert_eq!(outcome.segments.len(), 20);
         assert!(outcome.segments.iter().all(|segment| segment.reject.is_some()));
     }
-    let silent = align(&[], &alphabet(), &[], &script(&text), &OPTIONS);
+    let silent = aligned(&[], &[], &script(&text));
     assert_eq!((silent.segments.len(), silent.unheard.len()), (0, 1));
 }
 

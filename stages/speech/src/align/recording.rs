@@ -9,7 +9,7 @@ use stage_families::wav2vec2::Alphabet;
 
 use super::anchors::{Anchor, Placed, anchors};
 use super::text::{Romanised, Script};
-use super::viterbi::{Aligner, Band, Emissions, Label, Path, Target};
+use super::viterbi::{Aligner, Band, Emissions, Label, Path, Stopped, Stopping, Target};
 use crate::corpus::cues::Cue;
 
 /// The words of a cue are said within this time of it, in seconds.
@@ -116,45 +116,49 @@ pub fn align(
     alphabet: &Alphabet,
     segments: &[Segment],
     text: &Text,
-    options: &Options,
-) -> Outcome {
+    (options, stopping): (&Options, Stopping),
+) -> Result<Outcome, Stopped> {
     let script = Script::new(&text.text, &text.romanised, alphabet, options.stars);
     let symbols = alphabet.symbols.len();
     let emissions = Emissions { symbols, blank: alphabet.blank, values };
-    let path = match script.words.is_empty() {
-        true => None,
-        false => search(emissions, alphabet, segments, (text, &script), options).transpose(),
+    let found = match script.words.is_empty() {
+        true => Found::Nothing,
+        false => search(emissions, alphabet, segments, (text, &script), (options, stopping))?,
     };
-    match path {
-        Some(Ok(path)) => told(emissions, segments, (text, &script), &path),
-        none => {
-            let mut reason = "no part of the text was found in the recording".to_owned();
-            if let Some(Err(TooLong)) = none {
-                let is_letter = |target: &&Target| matches!(target.label, Label::Symbol(_));
-                let letters = script.targets.iter().filter(is_letter).count();
-                let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
-                reason += &format!(": {letters} letters are too many for {seconds:.0} s of sound");
-            }
-            let reject = Reject::new("no-text", reason);
-            let segment = Aligned { reject: Some(reject), ..Aligned::default() };
-            let all = Unheard { start: 0, end: text.text.len(), words: script.words.len() };
-            let segments = vec![segment; segments.len()];
-            Outcome { segments, unheard: vec![all], misplaced: 0 }
+    let mut reason = "no part of the text was found in the recording".to_owned();
+    match found {
+        Found::Path(path) => return Ok(told(emissions, segments, (text, &script), &path)),
+        Found::Nothing => {}
+        Found::TooMuch => {
+            let is_letter = |target: &&Target| matches!(target.label, Label::Symbol(_));
+            let letters = script.targets.iter().filter(is_letter).count();
+            let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
+            reason += &format!(": {letters} letters are too many for {seconds:.0} s of sound");
         }
     }
+    let reject = Reject::new("no-text", reason);
+    let segment = Aligned { reject: Some(reject), ..Aligned::default() };
+    let all = Unheard { start: 0, end: text.text.len(), words: script.words.len() };
+    Ok(Outcome { segments: vec![segment; segments.len()], unheard: vec![all], misplaced: 0 })
 }
 
 /// The measures of a text that no path fits.
 const NO_PATH: f64 = -100.0;
 
 /// Aligns a segment with the text that a person has heard in it: all of it is said there.
-pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, text: Text) -> Aligned {
+pub fn align_text(
+    values: &[f32],
+    alphabet: &Alphabet,
+    segment: &Segment,
+    text: Text,
+    stopping: Stopping,
+) -> Result<Aligned, Stopped> {
     let script = Script::new(&text.text, &text.romanised, alphabet, false);
     let emissions = Emissions { symbols: alphabet.symbols.len(), blank: alphabet.blank, values };
     let last = script.targets.len();
     let band = |_| (0, last);
     let path = match !script.words.is_empty() && is_affordable(emissions.frames(), &band) {
-        true => Aligner::new(emissions, &script.targets, None).path(&band),
+        true => Aligner::new(emissions, &script.targets, None).path(&band, stopping)?,
         false => None,
     };
     let aligned = path.map(|path| {
@@ -162,7 +166,7 @@ pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, text: 
             .segments
             .swap_remove(0)
     });
-    match aligned.filter(|aligned| aligned.reject.is_none()) {
+    Ok(match aligned.filter(|aligned| aligned.reject.is_none()) {
         Some(aligned) => Aligned { text: text.text, ..aligned },
         None => {
             let letters = text.text.chars().filter(|letter| letter.is_alphanumeric()).count();
@@ -170,7 +174,14 @@ pub fn align_text(values: &[f32], alphabet: &Alphabet, segment: &Segment, text: 
             let (mean, worst) = (NO_PATH, NO_PATH);
             Aligned { text: text.text, mean, worst, letters_per_second, ..Aligned::default() }
         }
-    }
+    })
+}
+
+enum Found {
+    Path(Path),
+    Nothing,
+    /// There is too much text to compare it with the sound.
+    TooMuch,
 }
 
 fn search(
@@ -178,14 +189,14 @@ fn search(
     alphabet: &Alphabet,
     segments: &[Segment],
     (text, script): (&Text, &Script),
-    options: &Options,
-) -> Result<Option<Path>, TooLong> {
+    (options, stopping): (&Options, Stopping),
+) -> Result<Found, Stopped> {
     let aligner = Aligner::new(emissions, &script.targets, Some(LEAVE_OUT));
-    let mut is_too_long = false;
+    let mut is_too_much = false;
     let mut path = |band: Band| {
         let fits = is_affordable(emissions.frames(), band);
-        is_too_long |= !fits;
-        if fits { aligner.path(band) } else { None }
+        is_too_much |= !fits;
+        if fits { aligner.path(band, stopping) } else { Ok(None) }
     };
     let (frames, last) = (emissions.frames(), script.targets.len());
     let found = anchors(
@@ -199,25 +210,23 @@ fn search(
     if !text.times.is_empty() {
         let band = band_of_times(frames, segments, text, script);
         if !contradicts(&found, &band)
-            && let Some(path) = path(&|frame| band[frame])
+            && let Some(path) = path(&|frame| band[frame])?
         {
-            return Ok(Some(path));
+            return Ok(Found::Path(path));
         }
     }
     if !found.is_empty() {
         let band = band_of_anchors(frames, &found, script);
-        if let Some(path) = path(&|frame| band[frame]) {
-            return Ok(Some(path));
+        if let Some(path) = path(&|frame| band[frame])? {
+            return Ok(Found::Path(path));
         }
     }
-    match path(&|_| (0, last)) {
-        None if is_too_long => Err(TooLong),
-        path => Ok(path),
-    }
+    Ok(match path(&|_| (0, last))? {
+        Some(path) => Found::Path(path),
+        None if is_too_much => Found::TooMuch,
+        None => Found::Nothing,
+    })
 }
-
-/// There is too much text to compare it with the sound.
-struct TooLong;
 
 fn is_affordable(frames: usize, band: Band) -> bool {
     let of_frame = |frame| {

@@ -17,6 +17,7 @@ use stage_formats::npy;
 use super::recording::{Aligned, Options, Outcome, Segment, Text, Unheard, align, align_text};
 use super::romanise::{self, WORDS};
 use super::text::Romanised;
+use super::viterbi::Stopped;
 use crate::corpus::corrections::{CORRECTED, DROPPED};
 use crate::corpus::cues::Cue;
 use crate::plain::{JSON, stage, to_json};
@@ -243,7 +244,9 @@ impl Align {
         context: &mut dyn Context,
     ) -> Result<Outcome, StageError> {
         let (alphabet, values, segments) = heard(segments, context)?;
-        Ok(align(&values, &alphabet, &segments, text, &self.0))
+        let mut stopping = || context.stopping();
+        align(&values, &alphabet, &segments, text, (&self.0, &mut stopping))
+            .map_err(|Stopped| StageError::Stopped)
     }
 }
 
@@ -264,7 +267,8 @@ fn correct(
     if let [placed] = &placed[..] {
         let (romanised, text) = (romanised.of(text), text.to_owned());
         let text = Text { text, romanised, ..Text::default() };
-        *aligned = align_text(&values, &alphabet, placed, text);
+        *aligned = align_text(&values, &alphabet, placed, text, &mut || context.stopping())
+            .map_err(|Stopped| StageError::Stopped)?;
     }
     Ok(())
 }

@@ -70,6 +70,17 @@ impl Target {
 /// The targets that a frame may be at: from one to another, both included.
 pub type Band<'a> = &'a dyn Fn(usize) -> (usize, usize);
 
+/// Whether the run is to stop. It is asked once for each row that is kept, on both ways.
+pub type Stopping<'a> = &'a mut dyn FnMut() -> bool;
+
+/// The run was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+fn go_on(stopping: Stopping) -> Result<(), Stopped> {
+    if stopping() { Err(Stopped) } else { Ok(()) }
+}
+
 /// The states of all frames, and the sum of their scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
@@ -134,16 +145,17 @@ impl<'a> Aligner<'a> {
     }
 
     /// None if the targets do not fit into the frames, or not into the band.
-    pub fn path(&self, band: Band) -> Option<Path> {
+    pub fn path(&self, band: Band, stopping: Stopping) -> Result<Option<Path>, Stopped> {
         let frames = self.emissions.frames();
         if frames == 0 {
-            return None;
+            return Ok(None);
         }
         let every = (frames as f64).sqrt().ceil() as usize;
         let mut kept = Vec::with_capacity(frames / every + 1);
         let mut row = self.first(self.states(band, 0));
         for frame in 1..frames {
             if (frame - 1) % every == 0 {
+                go_on(stopping)?;
                 kept.push(row.clone());
             }
             row = self.next(&row, frame, self.states(band, frame), None);
@@ -151,9 +163,10 @@ impl<'a> Aligner<'a> {
         if frames == 1 {
             kept.push(row.clone());
         }
-        let (mut state, score) = self.last(&row)?;
+        let Some((mut state, score)) = self.last(&row) else { return Ok(None) };
         let mut states = vec![0_u32; frames];
         for (part, start) in kept.iter().enumerate().rev().map(|(at, row)| (row, at * every)) {
+            go_on(stopping)?;
             let end = (start + every).min(frames - 1);
             let mut back = Back::default();
             let mut row = part.clone();
@@ -170,7 +183,7 @@ impl<'a> Aligner<'a> {
             }
         }
         states[0] = state as u32;
-        Some(Path { states, score })
+        Ok(Some(Path { states, score }))
     }
 
     fn states(&self, band: Band, frame: usize) -> Range<usize> {
@@ -332,6 +345,10 @@ mod tests {
         labels.iter().map(|label| Target::of(Label::Symbol(*label))).collect()
     }
 
+    fn path_of(aligner: &Aligner, band: Band) -> Option<Path> {
+        aligner.path(band, &mut || false).unwrap()
+    }
+
     /// The best score over all paths, by recursion.
     fn by_search(aligner: &Aligner, frame: usize, state: usize) -> f64 {
         let own = aligner.score(frame, state);
@@ -377,7 +394,7 @@ mod tests {
                 );
             }
             let aligner = Aligner::new(emissions, &targets, None);
-            let path = aligner.path(&|_| (0, targets.len()));
+            let path = path_of(&aligner, &|_| (0, targets.len()));
             let ends = 2 * targets.len() - 1..=2 * targets.len();
             let mut best =
                 ends.map(|state| by_search(&aligner, frames - 1, state)).fold(NEVER, f64::max);
@@ -407,13 +424,34 @@ mod tests {
         let labels: Vec<usize> = (0..300).map(|_| 1 + random.next(5) as usize).collect();
         let targets = symbols(&labels);
         let aligner = Aligner::new(emissions, &targets, None);
-        let whole = aligner.path(&|_| (0, 300)).unwrap();
+        let whole = path_of(&aligner, &|_| (0, 300)).unwrap();
         let near = |frame: usize| {
             let target = whole.states[frame] as usize / 2;
             (target.saturating_sub(12), target + 12)
         };
-        assert_eq!(aligner.path(&near).unwrap(), whole);
-        assert_eq!(aligner.path(&|_| (0, 3)), None);
+        assert_eq!(path_of(&aligner, &near).unwrap(), whole);
+        assert_eq!(path_of(&aligner, &|_| (0, 3)), None);
+    }
+
+    #[test]
+    fn a_search_stops_when_it_is_asked_to_on_both_ways() {
+        let mut random = Random(3);
+        let values = random.emissions(401, 6);
+        let emissions = Emissions { symbols: 6, blank: 0, values: &values };
+        let targets = symbols(&[1, 2, 3]);
+        let aligner = Aligner::new(emissions, &targets, None);
+        let stop_after = |asks: usize| {
+            let mut asked = 0;
+            let path = aligner.path(&|_| (0, 3), &mut || {
+                asked += 1;
+                asked > asks
+            });
+            (path.map(|path| path.is_some()), asked)
+        };
+        // 400 steps in rows of 21: 20 forwards, as many backwards.
+        assert_eq!(stop_after(usize::MAX), (Ok(true), 40));
+        assert_eq!(stop_after(0), (Err(Stopped), 1));
+        assert_eq!(stop_after(30), (Err(Stopped), 31));
     }
 
     #[test]
@@ -423,7 +461,7 @@ mod tests {
             |frames: usize| Emissions { symbols: 3, blank: 0, values: &values[..3 * frames] };
         // A blank must stand between two equal targets.
         let targets = symbols(&[1, 1, 2]);
-        let path = |frames| Aligner::new(emissions(frames), &targets, None).path(&|_| (0, 3));
+        let path = |frames| path_of(&Aligner::new(emissions(frames), &targets, None), &|_| (0, 3));
         assert_eq!(path(3), None);
         assert_eq!(path(4).unwrap().states, [1, 2, 3, 5]);
         assert_eq!(path(0), None);
@@ -451,8 +489,8 @@ mod tests {
         let heard = |said_symbols: &[usize], jump: Option<f64>| {
             let values = said(said_symbols, 6);
             let emissions = Emissions { symbols: 6, blank: 0, values: &values };
-            let path =
-                Aligner::new(emissions, &targets, jump).path(&|_| (0, targets.len())).unwrap();
+            let aligner = Aligner::new(emissions, &targets, jump);
+            let path = path_of(&aligner, &|_| (0, targets.len())).unwrap();
             let mut found: Vec<usize> =
                 path.states.iter().map(|state| *state as usize / 8).collect();
             found.dedup();
@@ -473,7 +511,7 @@ mod tests {
         targets.extend(symbols(&[3, 1]));
         let values = said(&[1, 2, 0, 5, 4, 5, 4, 5, 0, 3, 1], 6);
         let emissions = Emissions { symbols: 6, blank: 0, values: &values };
-        let path = Aligner::new(emissions, &targets, None).path(&|_| (0, 5)).unwrap();
+        let path = path_of(&Aligner::new(emissions, &targets, None), &|_| (0, 5)).unwrap();
         let at: Vec<Option<usize>> = (0..11).map(|frame| path.target(frame)).collect();
         let (star, none) = (Some(2), None);
         let expected =

@@ -127,8 +127,12 @@ impl Spoken {
     }
 
     pub fn align(&self, text: &Text) -> Outcome {
-        align(&self.values, &alphabet(), &self.segments, text, &OPTIONS)
+        aligned(&self.values, &self.segments, text)
     }
+}
+
+pub fn aligned(values: &[f32], segments: &[Segment], text: &Text) -> Outcome {
+    align(values, &alphabet(), segments, text, (&OPTIONS, &mut || false)).unwrap()
 }
 
 /// Sentences of made-up words, with capitals and full stops.
