@@ -151,6 +151,25 @@ impl Config {
         })
     }
 
+    /// Multiplications for a second of sound, attention itself left out.
+    pub(super) fn multiplications(&self) -> f64 {
+        const SAMPLES: f64 = 16_000.0;
+        let (mut frames, mut channels, mut all) = (SAMPLES, 1.0, 0.0);
+        for ((width, kernel), stride) in
+            self.conv_dim.iter().zip(&self.conv_kernel).zip(&self.conv_stride)
+        {
+            frames /= *stride as f64;
+            all += frames * channels * (width * kernel) as f64;
+            channels = *width as f64;
+        }
+        let (hidden, inner) = (self.hidden_size as f64, self.intermediate_size as f64);
+        let groups = self.num_conv_pos_embedding_groups as f64;
+        let positions = hidden * hidden / groups * self.num_conv_pos_embeddings as f64;
+        let layer = 4.0 * hidden * hidden + 2.0 * hidden * inner;
+        let ends = channels * hidden + hidden * self.vocab_size as f64;
+        all + frames * (ends + positions + layer * self.num_hidden_layers as f64)
+    }
+
     /// Refuses impossible configurations, and names the field.
     fn check(&self) -> Result<(), FormatError> {
         if self.model_type != "wav2vec2" {
@@ -253,6 +272,19 @@ mod tests {
         assert_eq!(config, expected);
         // 25 ms at 16 kHz, as in the paper (arXiv 2006.11477, section 4.2).
         assert_eq!(config.receptive_field(), 400);
+    }
+
+    #[test]
+    fn the_large_model_multiplies_nearly_three_times_as_much_and_a_tiny_one_hardly() {
+        let share = |more: &str| {
+            config(more).unwrap().multiplications() / Config::default().multiplications()
+        };
+        let large = r#", "hidden_size": 1024, "num_hidden_layers": 24,
+            "num_attention_heads": 16, "intermediate_size": 4096"#;
+        assert!((2.4..3.0).contains(&share(large)), "{}", share(large));
+        let tiny = r#", "conv_dim": [32, 32, 32, 32, 32, 32, 32], "hidden_size": 32,
+            "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64"#;
+        assert!(share(tiny) < 0.01, "{}", share(tiny));
     }
 
     #[test]

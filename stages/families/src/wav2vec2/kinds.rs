@@ -14,9 +14,10 @@ const HEARD: Rates = Rates {
     bytes_per_item: 100.0,
     // The widest layer: 3,200 frames per second of 512 channels of f32, several of them at a time.
     vram_per_second: 3_200.0 * 512.0 * 4.0 * 4.0,
+    model: Some(artifact::WAV2VEC2),
     spread: 4.0,
-    origin: "the base model takes a fifth of a second of a processor core for a second of sound \
-             (measured), a hundredth of that on an A100, and large models three times as much",
+    origin: "the base model of a recogniser takes a fifth of a second of a processor core for a second \
+             of sound (measured), a hundredth of that on an A100, and others by their multiplications",
     ..Rates::LIGHT
 };
 

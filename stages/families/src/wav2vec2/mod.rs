@@ -61,4 +61,8 @@ impl Model for Config {
     fn bytes(&self, _: &Parameters) -> f64 {
         self.parameters() as f64 * WEIGHT_BYTES
     }
+
+    fn share(&self) -> f64 {
+        self.multiplications() / Config::default().multiplications()
+    }
 }
