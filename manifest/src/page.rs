@@ -331,7 +331,7 @@ fn size(bytes: u64) -> String {
 fn role(parameter: &Parameter) -> &'static str {
     match parameter.role {
         Role::Content => "",
-        Role::Execution => " Changes no result.",
+        Role::Execution => " Not part of the cache key.",
         Role::Secret => " The name of an environment variable; its value is never stored.",
     }
 }

@@ -34,7 +34,8 @@ pub static COMMON: &[Parameter] = &[
         parameter_type: ParameterType::Duration,
         default: Default::Absent,
         role: Role::Execution,
-        doc: "The longest time for one item or batch, or for a gather as a whole.",
+        doc: "The longest time for one item or batch, or for all items of a stage that reads \
+              them together.",
         ..Parameter::BASE
     },
     Parameter {
@@ -49,7 +50,8 @@ pub static COMMON: &[Parameter] = &[
         parameter_type: ParameterType::Text,
         default: Default::Text("auto"),
         role: Role::Execution,
-        doc: "`auto`, `cpu`, `cuda` or `cuda:1`, for stages of the worker.",
+        doc: "`auto`, `cpu`, `cuda` or `cuda:1`, for stages of the worker. \
+              Results of different devices agree only to rounding.",
         ..Parameter::BASE
     },
     Parameter {

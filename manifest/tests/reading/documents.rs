@@ -269,7 +269,7 @@ OUTPUTS
 
 PARAMETERS
   batch  (size; default "64MB")
-      Changes no result.
+      Not part of the cache key.
 
 Every stage also takes quarantine, retries, timeout, salt, device, executor, export and matrix.
 "#);

@@ -132,7 +132,7 @@ pub static CHOOSE: Kind = Kind {
     name: "quality.choose",
     summary: "Chooses the checkpoint that speaks best, beside the untuned base.",
     doc: "\
-The lowest loss is often not the best voice. This stage compares checkpoints by measures of the
+The checkpoint with the lowest loss need not have the best voice. This stage compares checkpoints by measures of the
 sentences that `model.audition` let each of them speak, with the untuned model on its port `base`.
 
 `require = [\"mean(cer) <= base + 0.01\", \"share(cer > 0.3 or stop != 'end') <= 0.02\"]` leaves out

@@ -253,7 +253,7 @@ pub static SIMILARITY: Kind = Kind {
     summary: "Compares the voices of each synthesis and its recording by their embeddings.",
     doc: "\
 `similarity` is the cosine of two speaker embeddings: 1 for the same direction, 0 for none in
-common. A `command` stage with a program of your own makes an embedding of each synthesis and of
+common. `speaker.embed`, or a `command` stage with a program of your own, makes an embedding of each synthesis and of
 each recording, as a JSON list of numbers or a NumPy array of floats; `quality.pair` with
 `take = [\"embedding\"]` brings the two together.",
     cost: Cost::Rates(Rates::LIGHT),

@@ -155,7 +155,7 @@ Thai.
 
 The program runs once for all new texts; the words of other texts are remembered. It runs in a
 private folder with a clean environment, like that of `command`. A note counts words that it left
-without Latin letters; in the alignment these are any sound.",
+without Latin letters; in the alignment these match any sound.",
     work: Work::Gather,
     inputs: &[InputPort {
         reads: Fields::All,
@@ -192,15 +192,15 @@ pub static ALIGN: Kind = Kind {
 All segments of a recording are aligned with its text at once, by what a recogniser hears in each
 frame (CTC). Places where words of the text and of the greedy transcript agree come first, and the
 rest is aligned between them; of subtitles, words are looked for within five seconds of their cue.
-Where words of subtitles are heard further from their cues, the times of the recording are not used,
-and a note counts these cues.
+If words are heard further from their cues, the times of all cues of that recording are ignored: its
+subtitles are read as a script, and a note counts these cues.
 Sound without a text is allowed between sentences, and sentences may be left out. Each segment gets
 its part of the text as it is written, with its punctuation. Without a text, the text is what was
 heard.
 
 A segment is quarantined if no word of the text is in it, if more than half of it is sound without
 a text, or if one of its ends is within a word. `unheard` lists parts of the text that no recording
-has. Letters that the recogniser does not know, such as digits, count as any sound: spell numbers
+has. Letters that the recogniser does not know, such as digits, match any sound: spell numbers
 out in the text where you can.
 
 A segment with the field `corrected`, which `corpus.corrections` gives, has that text; its words are
@@ -249,8 +249,9 @@ A recording is aligned again when its segments or its text change; others are re
             ],
             doc: "The segments with their text. `align_mean` is the mean logarithm of the \
                   probability of a frame, `align_worst` that of the worst ten frames in a row, \
-                  `align_edge` the lower probability of the first and the last letter, or of any \
-                  letter in its place if the letter beside it is heard; `words` are start, end and \
+                  `align_edge` the probability of the first or the last letter, the lower one; if the \
+                  letter beside it is heard, any letter counts in its place, so that a misheard \
+                  letter is not taken for a clipped one; `words` are start, end and \
                   word as JSON.",
             ..OutputPort::DATASET
         },

@@ -29,7 +29,7 @@ pub const MODEL_FIELDS: Named = &[("config", FieldType::Blob), ("family", FieldT
 pub const LOG: OutputPort = OutputPort {
     name: "log",
     writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
-    doc: "`metrics`: losses, norms, learning rate and passes by step, as JSON. `events`: the same \
+    doc: "`metrics`: losses, norms, learning rate and epochs by step, as JSON. `events`: the same \
           and the parameters as an event file of TensorBoard, with one second per step, so that \
           equal runs give equal files. Figures that the original project also has are under its \
           names.",

@@ -110,7 +110,7 @@ losses that are not finite, and speaks one short text, which must not be silent.
         OutputPort {
             name: "log",
             writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
-            doc: "`metrics`: losses, norms, learning rate and passes by step, and where the \
+            doc: "`metrics`: losses, norms, learning rate and epochs by step, and where the \
                 discriminator came from, as JSON. `events`: the same and the parameters as an \
                 event file of TensorBoard, under the names of the original project, such as \
                 `loss/g/mel`, with sound and pictures of held-out clips. Its clock advances one \
