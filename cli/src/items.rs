@@ -10,7 +10,7 @@ use engine::excess;
 use engine::history;
 use engine::manifest::suggestion;
 use engine::pipeline::StageSpec;
-use engine::plan::StagePlan;
+use engine::plan::{PartialBucket, PartialDataset, PartialItem, Planned, StagePlan};
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
 use engine::units;
@@ -38,10 +38,7 @@ pub fn items(
     let cache = program.open_to_read(&project)?;
     let rows = match arguments.quarantined {
         true => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
-        false => {
-            let record = outcome(program, &project, &cache, spec)?;
-            rows(program, &project, &cache, &record, spec, port)?
-        }
+        false => output_rows(program, &project, &cache, spec, port)?,
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
         let known = unknown.known.iter().map(|name| &**name).chain([ID]);
@@ -126,8 +123,7 @@ pub fn cat(
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
-    let record = outcome(program, &project, &cache, spec)?;
-    let rows = rows(program, &project, &cache, &record, spec, port)?;
+    let rows = output_rows(program, &project, &cache, spec, port)?;
     let Some(item) = rows.iter().find(|row| *row.id == *arguments.item) else {
         let known = rows.iter().map(|row| &*row.id);
         let help = suggestion(&arguments.item, "the items are", known).unwrap_or_default();
@@ -178,16 +174,56 @@ fn one_value<'a>(item: &'a Item, field: Option<&str>) -> Result<&'a Value, CliEr
     }
 }
 
-/// The items that a stage outputs now, or else gave last.
+/// The items that a stage outputs now, or else gave last, or else has so far.
 pub fn stage_items(
     program: &Program,
     project: &Project,
     cache: &Cache,
     spec: &StageSpec,
 ) -> Result<Vec<Item>, CliError> {
-    let record = outcome(program, project, cache, spec)?;
     let port = spec.kind.outputs.first().map_or("", |port| port.name);
-    rows(program, project, cache, &record, spec, port)
+    output_rows(program, project, cache, spec, port)
+}
+
+fn output_rows(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+    port: &str,
+) -> Result<Vec<Item>, CliError> {
+    let engine = program.engine_for(project, cache, None, false)?;
+    let plan = make(program, &engine, project, cache, &[spec.id])?;
+    let stage = plan.stage(spec.id);
+    if let Some(record) = finished(program, project, cache, spec, stage)? {
+        return rows(program, project, cache, &record, spec, port);
+    }
+    // Items of a run that was stopped, or in which some failed and are tried again.
+    if let Some(Planned::Partial(partial)) = stage.known.outputs.get(port) {
+        let known = known_items(&open_store(program, project, cache)?, partial)?;
+        if !known.is_empty() {
+            program.warn(&format!("`{}` is not finished: these are its items so far", spec.name));
+            return Ok(known);
+        }
+    }
+    Err(nothing_yet(project, spec))
+}
+
+fn known_items(store: &Store, partial: &PartialDataset) -> Result<Vec<Item>, CliError> {
+    let mut found = Vec::new();
+    for bucket in &partial.buckets {
+        match bucket {
+            PartialBucket::Closed(bucket) => found.extend(store.chunk(&bucket.chunk)?.items),
+            PartialBucket::Open { items, .. } => {
+                found.extend(items.iter().filter_map(|item| match item {
+                    PartialItem::Known(item) => Some(item.clone()),
+                    PartialItem::Pending(..) => None,
+                }));
+            }
+        }
+    }
+    found.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(found)
 }
 
 /// The store of a project, with its remote.
@@ -227,16 +263,26 @@ pub fn outcome(
 ) -> Result<StageRecord, CliError> {
     let engine = program.engine_for(project, cache, None, false)?;
     let plan = make(program, &engine, project, cache, &[spec.id])?;
-    if let Some(record) = present(cache, plan.stage(spec.id))? {
-        return Ok(record);
+    let record = finished(program, project, cache, spec, plan.stage(spec.id))?;
+    record.ok_or_else(|| nothing_yet(project, spec))
+}
+
+/// The outcome of a stage now, or else its last one.
+fn finished(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+    stage: &StagePlan,
+) -> Result<Option<StageRecord>, CliError> {
+    if let Some(record) = present(cache, stage)? {
+        return Ok(Some(record));
     }
-    match earlier(project, cache, spec)? {
-        Some((run, record)) => {
-            tell_of_earlier(program, spec, run);
-            Ok(record)
-        }
-        None => Err(nothing_yet(project, spec)),
-    }
+    let earlier = earlier(project, cache, spec)?;
+    Ok(earlier.map(|(run, record)| {
+        tell_of_earlier(program, spec, run);
+        record
+    }))
 }
 
 /// The items that the stage quarantines now, or else quarantined when it last ended, failures

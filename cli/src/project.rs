@@ -24,7 +24,7 @@ use super::remote_choice::chosen;
 use super::terminal::Terminal;
 use super::worker;
 
-const CACHE: &str = ".throstle";
+pub const CACHE: &str = ".throstle";
 
 /// The stages of a program, and its outputs.
 pub struct Program {

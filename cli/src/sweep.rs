@@ -150,7 +150,7 @@ pub fn promote(
     }
     // A link stays a link.
     let place = RealFs.resolve(file)?;
-    RealFs.write_durably(&place, edited.as_bytes())?;
+    RealFs.write_named(&place, edited.as_bytes())?;
     let again = program.load(&arguments.manifest.manifest, &arguments.settings);
     let is_right = again.as_ref().is_ok_and(|again| {
         let own = again.pipeline.sweeps.iter().find(|own| own.name == sweep.name);
@@ -159,7 +159,7 @@ pub fn promote(
         })
     });
     if !is_right {
-        RealFs.write_durably(&place, text.as_bytes())?;
+        RealFs.write_named(&place, text.as_bytes())?;
         return Err(by_hand());
     }
     program.tell(&format!("{file}: stage `{}` has {}", sweep.stage, trial.told()));

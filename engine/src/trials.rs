@@ -194,7 +194,7 @@ impl Reading<'_> {
             winner: winner.map(|winner| sweep.trials[winner].number.clone()),
             trials,
             is_decided,
-            share: sweep.halving.share(),
+            share: sweep.halving.share(sweep.repeats),
             number: self.number,
         })
     }

@@ -34,8 +34,8 @@ pub static COMMON: &[Parameter] = &[
         parameter_type: ParameterType::Duration,
         default: Default::Absent,
         role: Role::Execution,
-        doc: "The longest time for one item or batch, or for all items of a stage that reads \
-              them together.",
+        doc: "The longest time for one item, a batch of n items has n times as long; or for all \
+              items of a stage that reads them together.",
         ..Parameter::BASE
     },
     Parameter {

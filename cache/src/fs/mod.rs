@@ -334,8 +334,26 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Replaces a file: writes a new one beside it, syncs and renames it, and syncs the folder.
     fn write_durably(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
+        self.write_prepared(path, bytes, &|_| {})
+    }
+
+    /// The same. The new file is prepared before it has any bytes.
+    fn write_prepared(
+        &self,
+        path: &Utf8Path,
+        bytes: &[u8],
+        prepare: &dyn Fn(&Utf8Path),
+    ) -> FsResult<()> {
         let beside = beside(path);
-        let written = self.write_new(&beside, bytes).and_then(|()| self.rename(&beside, path));
+        let write = || {
+            let file = self.open(&beside, Open::CreateNew)?;
+            prepare(&beside);
+            file.write_all_at(bytes, 0)?;
+            file.sync_data()?;
+            drop(file);
+            self.rename(&beside, path)
+        };
+        let written = write();
         if written.is_err() {
             let _ = self.remove_file(&beside);
         }

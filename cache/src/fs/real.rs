@@ -7,7 +7,7 @@ mod regular;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -159,11 +159,14 @@ impl Fs for RealFs {
 
 impl RealFs {
     /// Writes the output of a command to the file that a person named for it. A regular file is
-    /// replaced as a whole. A pipe, a terminal or a device such as `/dev/null` stays in its place
+    /// replaced as a whole, and keeps its permissions and, where possible, its owner. A pipe, a terminal or a device such as `/dev/null` stays in its place
     /// and is written to, as is an open file that is named by its number (`/dev/stdout`).
     pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         match named(Call::Open, path, named::target(path))? {
-            Target::File(path) => self.write_durably(&path, bytes),
+            Target::File(path) => match fs::metadata(&path) {
+                Ok(before) => self.write_prepared(&path, bytes, &|new| keep_rights(&before, new)),
+                Err(_) => self.write_durably(&path, bytes),
+            },
             Target::Stream(path) => {
                 let mut stream = named(Call::Open, &path, named::open_stream(&path))?;
                 named(Call::Write, &path, stream.write_all(bytes))
@@ -180,6 +183,14 @@ impl RealFs {
         let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
         Ok(Bytes::from_owner(map))
     }
+}
+
+/// Gives a new file the permissions and the owner of the one that it replaces, as far as this is allowed.
+fn keep_rights(before: &fs::Metadata, new: &Utf8Path) {
+    // Only root may give a file away; the owner may choose between their own groups.
+    let group = Some(before.gid());
+    let _ = chown(new, Some(before.uid()), group).or_else(|_| chown(new, None, group));
+    let _ = fs::set_permissions(new, before.permissions());
 }
 
 /// Gives the owner access to a folder and everything below it, as far as permissions allow. Links

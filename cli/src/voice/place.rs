@@ -14,6 +14,9 @@ use crate::error::CliError;
 use crate::named;
 use crate::project::{Program, Project};
 
+/// The port of a stage that speaks for its model.
+const MODEL: &str = "model";
+
 const HELP: &str = "name a folder of `model.export`, or `PIPELINE:STAGE`";
 
 pub struct Place {
@@ -153,11 +156,14 @@ fn of_pipeline(
 
 /// The port of a stage that takes the model of another, and whether it already does.
 fn wire(speaker: &StageSpec, model: &StageSpec) -> Option<(&'static str, bool)> {
-    let gives = model.kind.outputs.first().map_or(&[][..], |port| port.gives);
+    let output = model.kind.outputs.first()?;
+    // What a choice passes on has the kind of what it chooses from.
+    let is_of_any_kind = output.gives.is_empty() && output.port_type == PortType::Artifact;
     let ports = speaker.kind.inputs.iter().filter(|port| {
         port.port_type == PortType::Artifact
             && port.name != ITEMS
-            && port.takes.iter().any(|word| gives.contains(word))
+            && (port.takes.iter().any(|word| output.gives.contains(word))
+                || is_of_any_kind && port.name == MODEL)
     });
     let is_wired = |port: &str| {
         let references = speaker.inputs.get(port).map_or(&[][..], |input| &input.references);

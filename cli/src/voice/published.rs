@@ -18,7 +18,7 @@ use view::paint::Paint;
 
 use crate::arguments::VoiceOptions;
 use crate::error::CliError;
-use crate::project::{Program, Project};
+use crate::project::{CACHE, Program, Project};
 
 const TABLE: &str = "reference.jsonl";
 
@@ -47,28 +47,32 @@ pub fn project(
     let manifest =
         family.speech(&published).map_err(|why| CliError::usage(why, "`--reference FILE`"))?;
     RealFs.write_named(&home.join(MANIFEST), manifest.as_bytes())?;
-    let project = program.load(&home, &options.settings)?;
+    let mut settings = options.settings.clone();
+    // All speakers and languages of a folder share its import.
+    settings.cache = settings.cache.or_else(|| Some(home.parent()?.join(CACHE)));
+    let project = program.load(&home, &settings)?;
     import(program, &project, options)?;
     Ok((project, SPEECH.to_owned()))
 }
 
 const HELP: &str = "name a folder of `model.export` or of published weights, or `PIPELINE:STAGE`";
 
-/// The folder of a pipeline for these files: the same for the same files.
+/// The folder of a pipeline for these files: the same for the same files, and in that of their model.
 fn home(
     published: &Published,
     reference: Option<&Utf8Path>,
     options: &VoiceOptions,
 ) -> Result<Utf8PathBuf, CliError> {
-    let said = format!("{published:?} {reference:?} {:?}", options.reference_text);
-    let name = Digest::of(said.as_bytes()).short();
+    let short = |said: String| Digest::of(said.as_bytes()).short();
+    let model = short(format!("{} {:?}", published.folder, published.codec));
+    let voice = short(format!("{published:?} {reference:?} {:?}", options.reference_text));
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let cache = variable("XDG_CACHE_HOME").map(Utf8PathBuf::from);
     let cache = cache.or_else(|| Some(Utf8PathBuf::from(variable("HOME")?).join(".cache")));
     let cache = cache.ok_or_else(|| {
         CliError::failed("there is no folder for the imported model", "set `XDG_CACHE_HOME`")
     })?;
-    Ok(cache.join("throstle/voices").join(name))
+    Ok(cache.join("throstle/voices").join(model).join(voice))
 }
 
 /// A corpus of one recording.

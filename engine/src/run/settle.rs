@@ -451,7 +451,7 @@ impl Schedule<'_> {
     fn fail_broken(&mut self, id: StageId) -> Result<(), EngineError> {
         let stage = self.board[id].items_mut();
         let Some(check) = stage.and_then(|stage| stage.program_check.take()) else { return Ok(()) };
-        self.fail(id, &check.error())?;
+        self.fail_for_now(id, &check.error())?;
         check.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
         Ok(())
     }

@@ -163,10 +163,13 @@ impl Halving {
         legs.map(|(rung, (end, start))| self.places(rung) as u64 * (end - start)).sum()
     }
 
-    /// The share of the steps that whole trainings of all trials would take.
-    pub fn share(&self) -> f64 {
-        let whole = self.trials as u64 * self.rungs.last().copied().unwrap_or_default();
-        self.steps() as f64 / whole.max(1) as f64
+    /// The share of the steps that whole trainings of all trials would take. Each repeat is a whole
+    /// training of every trial in the last rung.
+    pub fn share(&self, repeats: usize) -> f64 {
+        let steps = self.rungs.last().copied().unwrap_or_default();
+        let finalists = self.rungs.len().checked_sub(1).map_or(0, |last| self.places(last));
+        let all = self.steps() + (repeats * finalists) as u64 * steps;
+        all as f64 / (self.trials as u64 * steps).max(1) as f64
     }
 }
 

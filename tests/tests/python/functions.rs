@@ -214,7 +214,7 @@ fn an_output_that_depends_on_the_order_of_items_is_found() {
     let more = "fields = [\"text\"]\noutputs = { n = \"number\" }\nverify = true\n";
     let project = project(&["a", "b", "c", "d"], script, more);
     let ran = project.run();
-    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.code, Some(1), "{}", ran.errors);
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
     assert_eq!(
         message,
@@ -290,4 +290,52 @@ fn a_trial_that_exceeds_its_time_limit_ranks_last() {
     assert!(state("slow").starts_with("failed: "), "{compared}");
     project.run().assert_nothing_done();
     assert!(!project.printed(&["check"]).contains("nothing reads stage `scored`"));
+}
+
+#[test]
+fn a_trial_whose_function_always_fails_stops_no_other_and_ranks_last() {
+    let script = "def one(item):\n    return {'n': 1}\n\
+        def broken(item):\n    raise ValueError('these values do not work')\n\
+        def two(item):\n    return {'n': 2}\n\
+        def score(item):\n    return {'v': item['n']}\n";
+    let more = "function = \"one\"\nfields = [\"text\"]\noutputs = { n = \"number\" }\nworkers = 1\n\n\
+        [stage.scored]\nuse = \"python\"\ninput = \"measured\"\nscript = \"measure.py\"\n\
+        function = \"score\"\nfields = [\"n\"]\noutputs = { v = \"number\" }\n\n\
+        [sweep.kinds]\nstage = \"measured\"\nover = { function = [\"one\", \"broken\", \"two\"] }\n\
+        draw = \"grid\"\nof = \"scored\"\nscore = \"mean(v)\"\nbetter = \"higher\"";
+    let names: Vec<String> = (0..24).map(|number| format!("c{number:02}")).collect();
+    let project = project(&names.iter().map(String::as_str).collect::<Vec<_>>(), script, more);
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1), "{}", ran.errors);
+    let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
+    assert!(message.contains("the first 20 items failed alike"), "{message}");
+    let state = |kind: &str| {
+        let compared = project.printed(&["compare", "kinds", "--format", "json"]);
+        let compared: serde_json::Value = serde_json::from_str(&compared).unwrap();
+        let mut rows = compared["rows"].as_array().unwrap().iter();
+        let row = rows.find(|row| row["function"].as_str().unwrap().contains(kind));
+        row.unwrap_or_else(|| panic!("{compared}"))["state"].as_str().unwrap().to_owned()
+    };
+    // In the first run, the values may not be to blame.
+    assert_eq!(state("broken"), "open");
+    let codes: Vec<Option<i32>> = (0..2).map(|_| project.run().code).collect();
+    assert_eq!(codes, [Some(1), Some(0)]);
+    assert_eq!(state("two"), "winner");
+    assert!(state("broken").starts_with("failed: "), "{}", state("broken"));
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn items_are_listed_although_another_one_is_tried_again() {
+    let script = "import os\nfrom throstle import stage\n@stage\ndef measure(item, state):\n    \
+        if 'b' in item['text']:\n        os._exit(9)\n    return {'n': 1}\n";
+    let more = "fields = [\"text\"]\noutputs = { n = \"number\" }\nquarantine = 0.5";
+    let project = project(&["a", "b", "c"], script, more);
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{:?}", ran.all("stage-failed"));
+    let known: Vec<String> = values(&project, "measured", "n").into_iter().map(|it| it.0).collect();
+    assert_eq!(known, ["a", "c"]);
+    let output = project.output(&["items", "measured"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("is not finished: these are its items so far"), "{errors}");
 }

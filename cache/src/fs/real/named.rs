@@ -68,7 +68,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::io::Read;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
@@ -91,8 +91,11 @@ mod tests {
             assert_eq!(fs::read_to_string(base.join("old")).unwrap(), text);
         }
         let before = fs::metadata(base.join("old")).unwrap().ino();
+        fs::set_permissions(base.join("old"), PermissionsExt::from_mode(0o460)).unwrap();
         RealFs.write_named(&base.join("old"), b"newest").unwrap();
-        assert_ne!(fs::metadata(base.join("old")).unwrap().ino(), before, "replaced as a whole");
+        let after = fs::metadata(base.join("old")).unwrap();
+        assert_ne!(after.ino(), before, "replaced as a whole");
+        assert_eq!(after.mode() & 0o777, 0o460, "the permissions stay");
         assert!(fs::symlink_metadata(base.join("link")).unwrap().is_symlink());
         assert_eq!(fs::read_dir(&base).unwrap().count(), 2);
     }

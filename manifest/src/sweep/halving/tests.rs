@@ -140,11 +140,13 @@ fn one_sweep_has_one_winner_in_a_thousand_orders() {
 fn a_sweep_costs_the_share_that_halving_leaves() {
     for (trials, eta, percent) in [(9, 3, 26.0), (16, 4, 16.0), (27, 3, 11.0)] {
         let halving = Halving::new(trials, 810 * 256, eta);
-        assert_eq!((halving.share() * 100.0).round(), percent, "{halving:?}");
+        assert_eq!((halving.share(0) * 100.0).round(), percent, "{halving:?}");
         assert_eq!(halving.places(halving.rungs.len() - 1), 1);
     }
     let none = Halving { trials: 4, rungs: vec![100], eta: 3 };
-    assert_eq!((none.steps(), none.share()), (400, 1.0));
+    assert_eq!((none.steps(), none.share(0)), (400, 1.0));
+    let repeated = Halving { trials: 4, rungs: vec![4, 12], eta: 3 };
+    assert_eq!((repeated.share(0), repeated.share(1), repeated.share(3)), (0.5, 0.75, 1.25));
 }
 
 #[test]

@@ -68,11 +68,32 @@ fn a_sentence_sounds_as_the_stage_spoke_it_and_so_does_the_exported_folder() {
     let (ours, theirs) = (samples(&exported), samples(&spoken));
     assert_eq!(ours.len(), theirs.len());
     assert!(ours.iter().zip(&theirs).all(|(a, b)| (a - b).abs() <= 2));
+    // Another name for the speaker needs no other import.
+    let again = ["say", "out/vits/model", SENTENCE, "--speaker", "aino", "-o", "b.wav"];
+    let output = command(&demo, &[&again[..], &seed].concat()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !told.contains("importing"), "{told}");
+    assert_eq!(demo.read("b.wav"), exported);
     let fast = say(&demo, &[".", SENTENCE, "--speed", "2"]);
     let ratio = fast.len() as f64 / spoken.len() as f64;
     // No letter is shorter than a frame.
     assert!((0.4..0.8).contains(&ratio), "{ratio}");
     demo.run().assert_nothing_done();
+}
+
+#[test]
+fn a_chosen_checkpoint_speaks_like_any_model() {
+    let demo = trained();
+    let items = demo.printed(&["items", "trained.checkpoints", "--format", "jsonl"]);
+    let last: Value = serde_json::from_str(items.lines().last().unwrap()).unwrap();
+    let picked = format!(
+        "\n[stage.picked]\nuse = \"dataset.item\"\ninput = \"trained.checkpoints\"\nid = {}\n",
+        last["id"]
+    );
+    let manifest = demo.text("pipeline.toml");
+    demo.write("pipeline.toml", &(manifest + &picked));
+    assert_eq!(demo.run().code, Some(0));
+    assert_eq!(say(&demo, &[".:picked", SENTENCE]), say(&demo, &[".:trained", SENTENCE]));
 }
 
 #[test]

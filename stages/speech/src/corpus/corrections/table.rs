@@ -96,7 +96,11 @@ impl Table {
             return Ok(Table::default());
         }
         if !columns.iter().any(|column| column == SEGMENT) {
-            return Err(format!("the table of corrections has no column `{SEGMENT}`"));
+            let separator = match columns.iter().any(|column| column.contains([';', '\t'])) {
+                true => ": its columns have to be separated by commas",
+                false => "",
+            };
+            return Err(format!("the table of corrections has no column `{SEGMENT}`{separator}"));
         }
         let missing = COLUMNS.iter().filter(|own| !columns.iter().any(|column| column == *own));
         let missing: Vec<String> = missing.map(|own| (*own).to_owned()).collect();
@@ -123,6 +127,13 @@ impl Table {
                 "is a conflict mark of git: keep the right lines and remove it".to_owned(),
             );
         }
+        // The rest of the table is in that cell, if its quotation mark is not closed.
+        if COLUMNS.iter().any(|name| cell(name).contains(['\n', '\r'])) {
+            return told(
+                "has a line break within a cell: close the quotation mark of that cell, or remove it"
+                    .to_owned(),
+            );
+        }
         if name_of(&segment).is_empty() {
             return told("names no segment".to_owned());
         }
@@ -136,7 +147,8 @@ impl Table {
                 let with = Some(name_of(cell(WITH))).filter(|with| !with.is_empty());
                 Correction::Join { with }
             }
-            ("" | "text", "") => return told("has neither a text nor an action".to_owned()),
+            ("", "") => return told("has neither a text nor an action".to_owned()),
+            ("text", "") => return told("has no text; expected one in `text`".to_owned()),
             ("" | "text", text) => Correction::Text(text.to_owned()),
             (other, _) => {
                 let known = "expected `text`, `drop`, `split` or `join`";
@@ -300,10 +312,15 @@ mod tests {
         assert!(
             refused("<<<<<<< HEAD\na,drop,,,\n").contains("line 2 of the corrections is a conf")
         );
+        assert!(refused("a,text,,,\n").contains("line 2 of the corrections has no text"));
+        let open = refused("a,text,\"hello,,\nb,drop,,,\n");
+        assert!(open.contains("line 2 of the corrections has a line break"), "{open}");
         let two = refused("a,,x,,\nb,drop,,,\nr/a,,y,,\n");
         assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
         assert!(two.contains("text \"x\", and text \"y\""), "{two}");
         assert!(Table::read(b"clip,text\na,b\n").unwrap_err().contains("no column `segment`"));
+        let semicolons = Table::read(b"segment;text\na;b\n").unwrap_err();
+        assert!(semicolons.contains("separated by commas"), "{semicolons}");
         // Two people may have made the same correction.
         assert_eq!(read("segment,text\na,x\nr/a,x\n").lines().len(), 1);
     }
