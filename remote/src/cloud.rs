@@ -66,7 +66,7 @@ impl Cloud {
         self.address.scheme().starts_with("http")
     }
 
-    /// All bytes or a range of them, but at most this many.
+    /// All bytes or a range of them, but at most this many, as [`Place::get`] and [`Place::part`].
     fn read(
         &self,
         name: &str,
@@ -76,7 +76,7 @@ impl Cloud {
         let client = self.client()?;
         let path = client.path(name)?;
         let store = Arc::clone(&client.store);
-        let shown = name.to_owned();
+        let (shown, is_part) = (name.to_owned(), range.is_some());
         client.run(async move {
             let range = range.map(|(offset, length)| GetRange::Bounded(offset..offset + length));
             let options = GetOptions { range, ..GetOptions::default() };
@@ -84,17 +84,20 @@ impl Cloud {
                 Err(Error::NotFound { .. }) => return Ok(None),
                 other => other.map_err(refusal)?,
             };
-            let too_long = || Refusal(format!("`{shown}` is longer than {most} bytes"));
+            let too_long = || match is_part {
+                true => Err(Refusal(format!("`{shown}` has more than the {most} bytes of a part"))),
+                false => Ok(Some(Bytes::new())),
+            };
             let expected = found.range.end.saturating_sub(found.range.start);
             if expected > most {
-                return Err(too_long());
+                return too_long();
             }
             let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
             let mut stream = found.into_stream();
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(refusal)?;
                 if (bytes.len() + chunk.len()) as u64 > most {
-                    return Err(too_long());
+                    return too_long();
                 }
                 bytes.extend_from_slice(&chunk);
             }

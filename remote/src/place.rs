@@ -20,8 +20,8 @@ pub struct Listed {
 
 /// Names are relative paths that the layout makes. A file is never overwritten with other bytes.
 pub trait Place: Debug + Send + Sync {
-    /// All bytes; none if there is no such file. More than `most` bytes are an error, and are not
-    /// read.
+    /// All bytes; none if there is no such file. A file of more than `most` bytes is not read: it
+    /// counts as an empty one, which every reader takes for damaged, as no valid file is empty.
     fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal>;
 
     /// The bytes in this range: fewer if the file ends before, never more.

@@ -107,6 +107,26 @@ fn an_endless_file_is_not_read_to_its_end() {
 }
 
 #[test]
+fn a_result_that_is_too_long_is_one_damaged_file_and_is_repaired() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    let path = shared.files("results").swap_remove(0);
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(4 << 40).unwrap();
+    let url = shared.url();
+    let verify = |more: &[&str]| {
+        let output = one.output(&[&["remote", "verify", "--remote", &url][..], more].concat());
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    };
+    let (code, found) = verify(&[]);
+    assert!(code == Some(1) && found.contains("1 damaged"), "{found}");
+    assert_eq!(verify(&["--repair"]).0, Some(0));
+    let (code, found) = verify(&[]);
+    assert!(code == Some(0) && found.contains("nothing is damaged"), "{found}");
+    assert_eq!(run(&another(&one), &shared).executed().values().sum::<u64>(), 0);
+}
+
+#[test]
 fn a_link_out_of_the_remote_is_not_written_through() {
     let shared = Shared::new();
     let outside = tempfile::tempdir().unwrap();
