@@ -113,8 +113,9 @@ pub fn export(
         sink(world::unsaved(&error));
     }
     // Only a run that brought everything up to date knows which files are obsolete.
-    if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
-        gone::take_back(store, pipeline, total, sink)?;
+    match stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
+        true => gone::take_back(store, pipeline, total, sink)?,
+        false => gone::note(store, pipeline, stages)?,
     }
     Ok(all)
 }

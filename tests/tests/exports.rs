@@ -91,6 +91,20 @@ fn a_run_of_some_stages_takes_nothing_back() {
 }
 
 #[test]
+fn files_of_a_run_of_some_stages_go_when_their_stage_is_gone() {
+    let project = project();
+    let ran = RanProgram::of(project.output(&["run", ".", "words", "--json"]));
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(project.names("out/words"), ["a.txt", "b.txt"]);
+    project.replace("pipeline.toml", "out/words/{id}.txt", "out/others/{id}.txt");
+    let ran = RanProgram::of(project.output(&["run", ".", "words", "--json"]));
+    assert_eq!((ran.executed(), removed(&ran, "words")), ([].into(), 0));
+    assert_eq!(removed(&project.run(), "words"), 2);
+    assert_eq!(project.names("out"), ["others", "summary.json"]);
+    project.run().assert_nothing_done();
+}
+
+#[test]
 fn a_link_that_leads_out_of_the_project_is_not_followed() {
     let project = project();
     let elsewhere = tempfile::tempdir().unwrap();

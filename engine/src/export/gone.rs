@@ -13,7 +13,7 @@ use stage_core::key::{HashSink, Sink as KeySink};
 use super::paths::Ground;
 use super::{Written, one_for_all, passes, section_key};
 use crate::options::Sink;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::record::{EXPORTS, decode, encode};
 use crate::store::Store;
 
@@ -33,7 +33,7 @@ pub fn take_back(
     }
     let key = exports_key(pipeline);
     let before = cache.get(EXPORTS, &key)?.and_then(|bytes| decode::<Exports>(&bytes));
-    let now = exports(pipeline);
+    let now = exports(pipeline, &pipeline.stages);
     if before.as_ref().unwrap_or(&Exports::new()) == &now {
         return Ok(());
     }
@@ -97,9 +97,28 @@ fn take_back_one(
     Ok(done)
 }
 
-fn exports(pipeline: &Pipeline) -> Exports {
-    let of = |spec| move |export| (section_key(pipeline, spec, export), spec.name.clone());
-    pipeline.stages.iter().flat_map(|spec| spec.exports.iter().map(of(spec))).collect()
+/// Adds the exports of these stages to those of which a later run of this manifest removes files.
+pub fn note(store: &Store, pipeline: &Pipeline, stages: &[StageId]) -> Result<(), CacheError> {
+    let cache = store.cache();
+    if cache.is_read_only() {
+        return Ok(());
+    }
+    let key = exports_key(pipeline);
+    let known = cache.get(EXPORTS, &key)?.and_then(|bytes| decode::<Exports>(&bytes));
+    let mut known = known.unwrap_or_default();
+    let before = known.len();
+    known.extend(exports(pipeline, stages.iter().map(|id| pipeline.stage(*id))));
+    match known.len() == before {
+        true => Ok(()),
+        false => cache.record(EXPORTS, &key, encode(&known)),
+    }
+}
+
+fn exports<'a>(pipeline: &Pipeline, stages: impl IntoIterator<Item = &'a StageSpec>) -> Exports {
+    let of = |spec: &'a StageSpec| {
+        move |export| (section_key(pipeline, spec, export), spec.name.clone())
+    };
+    stages.into_iter().flat_map(|spec| spec.exports.iter().map(of(spec))).collect()
 }
 
 /// Two manifests may have the same name, but not the same file name in one folder.
