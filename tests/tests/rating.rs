@@ -53,7 +53,11 @@ fn project() -> Project {
         }
     }
     project.write("spoken.csv", table);
-    assert_eq!(project.run().code, Some(0));
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0));
+    // Votes come later.
+    let notes = ran.all("note");
+    assert!(!notes.iter().any(|note| note.to_string().contains("has no items")), "{notes:?}");
     project
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stage_core::Reject;
 use stage_core::event::{Event, PlannedStage, Verdict};
+use stage_core::{ParameterType, Reject};
 
 use super::value::{Planned, planned};
 use super::work::{Keyed, Work};
@@ -80,8 +80,13 @@ impl Plan {
             let known = &self.stage(spec.id).known;
             known.rejects.is_empty() && known.outputs.values().any(is_empty)
         };
+        // Votes, say, come later.
+        let may_be_empty = |spec: &StageSpec| {
+            let mut parameters = spec.kind.parameters.iter();
+            parameters.any(|one| matches!(one.parameter_type, ParameterType::OptionalFolder))
+        };
         let sources = pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source);
-        sources.filter(has_none)
+        sources.filter(move |spec| !may_be_empty(spec)).filter(has_none)
     }
 
     pub fn is_fresh(&self) -> bool {
