@@ -89,13 +89,19 @@ impl Remote {
         let highest = numbers.last().copied().unwrap_or(0);
         for number in numbers.into_iter().rev().take(TRIED) {
             let name = layout::checkpoint(key, number);
-            let found = self.answer(self.place.get(&name, MOST_BYTES))?.flatten();
+            // Without an answer, an older one would be taken for the newest.
+            let Some(found) = self.answer(self.place.get(&name, MOST_BYTES))? else {
+                return Ok(None);
+            };
             let written = found.and_then(|bytes| Written::decode(&bytes, key, number));
             let Some(written) = written else {
                 self.tell_wrong(&name, "it is missing, damaged, or of another training");
                 continue;
             };
             self.learn(&written.packs)?;
+            if !self.is_usable() {
+                return Ok(None);
+            }
             let checkpoint = Checkpoint { number, value: written.value.into() };
             if passes(&checkpoint) {
                 return Ok(Some((highest, Some(checkpoint))));
