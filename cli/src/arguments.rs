@@ -130,8 +130,8 @@ pub enum Command {
     /// Speak a text with a voice: to a file, or aloud.
     ///
     /// Sentences are spoken one after the other, as the synthesis stage speaks them in a run: with
-    /// its parameters, after the stages before it that make a text of a text. Without `--output` the sound is
-    /// played on a terminal, and written to standard output otherwise.
+    /// its parameters, after the stages before it that make a text of a text. Without `--output`
+    /// the sound is played on a terminal, and written to standard output otherwise.
     Say(Say),
     /// Serve voices over HTTP: the speech API of OpenAI, and a web page.
     ///

@@ -185,6 +185,7 @@ pub fn stage_items(
     output_rows(program, project, cache, spec, port)
 }
 
+/// The rows of an output: of its present outcome, or else of its last one, or else those so far.
 fn output_rows(
     program: &Program,
     project: &Project,

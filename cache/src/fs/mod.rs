@@ -337,7 +337,7 @@ pub trait Fs: Debug + Send + Sync {
         self.write_prepared(path, bytes, &|_| {})
     }
 
-    /// The same. The new file is prepared before it has any bytes.
+    /// The same; `prepare` gets the path of the new file while it is still empty.
     fn write_prepared(
         &self,
         path: &Utf8Path,

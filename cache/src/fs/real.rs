@@ -159,8 +159,9 @@ impl Fs for RealFs {
 
 impl RealFs {
     /// Writes the output of a command to the file that a person named for it. A regular file is
-    /// replaced as a whole, and keeps its permissions and, where possible, its owner. A pipe, a terminal or a device such as `/dev/null` stays in its place
-    /// and is written to, as is an open file that is named by its number (`/dev/stdout`).
+    /// replaced as a whole, and keeps its permissions and, where possible, its owner. A pipe, a
+    /// terminal or a device such as `/dev/null` stays in its place and is written to, as is an open
+    /// file that is named by its number (`/dev/stdout`).
     pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         match named(Call::Open, path, named::target(path))? {
             Target::File(path) => match fs::metadata(&path) {
@@ -185,7 +186,7 @@ impl RealFs {
     }
 }
 
-/// Gives a new file the permissions and the owner of the one that it replaces, as far as this is allowed.
+/// Gives a new file the permissions and the owner of the one that it replaces, as far as allowed.
 fn keep_rights(before: &fs::Metadata, new: &Utf8Path) {
     // Only root may give a file away; the owner may choose between their own groups.
     let group = Some(before.gid());

@@ -157,7 +157,7 @@ fn of_pipeline(
 /// The port of a stage that takes the model of another, and whether it already does.
 fn wire(speaker: &StageSpec, model: &StageSpec) -> Option<(&'static str, bool)> {
     let output = model.kind.outputs.first()?;
-    // What a choice passes on has the kind of what it chooses from.
+    // The kind of a chosen checkpoint is that of its training, and not known to `quality.choose`.
     let is_of_any_kind = output.gives.is_empty() && output.port_type == PortType::Artifact;
     let ports = speaker.kind.inputs.iter().filter(|port| {
         port.port_type == PortType::Artifact

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cache::fs::{Fs, FsResult};
 use cache::stat::{self, Section, StatIndex};
-use cache::{CacheError, Digest};
+use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
@@ -32,12 +32,12 @@ pub fn take_back(
         return Ok(());
     }
     let key = exports_key(pipeline);
-    let before = cache.get(EXPORTS, &key)?.and_then(|bytes| decode::<Exports>(&bytes));
+    let before = known(cache, &key)?;
     let now = exports(pipeline, &pipeline.stages);
-    if before.as_ref().unwrap_or(&Exports::new()) == &now {
+    if before == now {
         return Ok(());
     }
-    let gone = before.unwrap_or_default().into_iter().filter(|(key, _)| !now.contains_key(key));
+    let gone = before.into_iter().filter(|(key, _)| !now.contains_key(key));
     let gone: Vec<(Digest, String)> = gone.collect();
     let left = match gone.is_empty() {
         true => Exports::new(),
@@ -97,21 +97,27 @@ fn take_back_one(
     Ok(done)
 }
 
-/// Adds the exports of these stages to those of which a later run of this manifest removes files.
+/// Remembers the exports of these stages: a later run of this manifest removes their files once the
+/// exports are gone.
 pub fn note(store: &Store, pipeline: &Pipeline, stages: &[StageId]) -> Result<(), CacheError> {
     let cache = store.cache();
     if cache.is_read_only() {
         return Ok(());
     }
     let key = exports_key(pipeline);
-    let known = cache.get(EXPORTS, &key)?.and_then(|bytes| decode::<Exports>(&bytes));
-    let mut known = known.unwrap_or_default();
+    let mut known = known(cache, &key)?;
     let before = known.len();
     known.extend(exports(pipeline, stages.iter().map(|id| pipeline.stage(*id))));
     match known.len() == before {
         true => Ok(()),
         false => cache.record(EXPORTS, &key, encode(&known)),
     }
+}
+
+/// The exports that earlier runs have remembered.
+fn known(cache: &Cache, key: &Digest) -> Result<Exports, CacheError> {
+    let record = cache.get(EXPORTS, key)?;
+    Ok(record.and_then(|bytes| decode(&bytes)).unwrap_or_default())
 }
 
 fn exports<'a>(pipeline: &Pipeline, stages: impl IntoIterator<Item = &'a StageSpec>) -> Exports {

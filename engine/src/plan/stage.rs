@@ -80,7 +80,7 @@ impl Plan {
             let known = &self.stage(spec.id).known;
             known.rejects.is_empty() && known.outputs.values().any(is_empty)
         };
-        // Votes, say, come later.
+        // A folder that need not exist may be empty, such as that of votes.
         let may_be_empty = |spec: &StageSpec| {
             let mut parameters = spec.kind.parameters.iter();
             parameters.any(|one| matches!(one.parameter_type, ParameterType::OptionalFolder))

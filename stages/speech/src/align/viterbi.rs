@@ -70,7 +70,8 @@ impl Target {
 /// The targets that a frame may be at: from one to another, both included.
 pub type Band<'a> = &'a dyn Fn(usize) -> (usize, usize);
 
-/// Whether the run is to stop. It is asked once for each row that is kept, on both ways.
+/// Returns true if the run has to stop. It is called once for each row that is kept: on the way
+/// forwards, and on the way back.
 pub type Stopping<'a> = &'a mut dyn FnMut() -> bool;
 
 /// The run was asked to stop.
