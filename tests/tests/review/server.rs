@@ -30,9 +30,10 @@ impl Server {
         format!("http://{}/#{}", self.address, self.token)
     }
 
-    /// The status and the body for a head without `Host`, and a body.
+    /// The status and the body for a head without `Host`, and a body. The status is 0 if a review that
+    /// was killed does not answer.
     pub fn raw(&self, line: &str, headers: &str, body: &str) -> (u16, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let Ok(mut stream) = TcpStream::connect(&self.address) else { return (0, Vec::new()) };
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let length = body.len();
         let head = format!(
