@@ -21,7 +21,7 @@ impl Output {
             let name = child.id;
             if name.is_empty() || name.contains(SEPARATOR) {
                 return Err(StageError::failed(format!(
-                    "`{name}` is not a valid name for an item that is made of another one"
+                    "`{name}` is not a valid name for an item made from another item"
                 )));
             }
             values.push((format!("{name}{SEPARATOR}"), NewValue::Text(String::new())));

@@ -65,7 +65,7 @@ impl Rates {
         model: None,
         on_processor: false,
         spread: 5.0,
-        origin: "looking at an item takes 20 µs (the benchmark of the overhead per item)",
+        origin: "checking an item takes 20 µs (from the benchmark of the overhead per item)",
     };
 }
 

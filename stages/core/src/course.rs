@@ -60,10 +60,10 @@ pub fn length_mistake(parameters: &Parameters) -> Option<(&'static str, &'static
     match (parameters.is_set(STEPS), parameters.is_set(EPOCHS)) {
         (true, true) => Some(("both `steps` and `epochs` are given", "remove one of them")),
         (false, false) => {
-            Some(("the length of the training is missing", "give either `steps` or `epochs`"))
+            Some(("the length of the training is missing", "set either `steps` or `epochs`"))
         }
         (false, true) if parameters.number(EPOCHS).is_ok_and(|epochs| epochs <= 0.0) => {
-            Some(("`epochs` is 0: no clip would be trained on", "give more than 0"))
+            Some(("`epochs` is 0: no clip would be trained on", "set more than 0"))
         }
         _ => None,
     }
@@ -110,34 +110,34 @@ impl Timetable {
             add(
                 "warm_up",
                 format!(
-                    "`warm_up` takes {warm_up} and the training has {steps}: the learning rate \
+                    "`warm_up` takes {warm_up}, but the training has {steps}: the learning rate \
                      never reaches `learning_rate`"
                 ),
-                "write a share of the steps, such as `warm_up = \"5%\"`, or train for longer",
+                "set a share of the steps, such as `warm_up = \"5%\"`, or train for longer",
             );
         }
         if self.validate_every > self.steps && self.validate_every != VALIDATE_EVERY as u64 {
             add(
                 "validate_every",
                 format!(
-                    "`validate_every` is {} and the training has {steps}: no validation comes \
+                    "`validate_every` is {}, but the training has {steps}: there is no validation \
                      before its end",
                     told(self.validate_every, "step")
                 ),
-                "write a share of the steps, such as `validate_every = \"5%\"`",
+                "set a share of the steps, such as `validate_every = \"5%\"`",
             );
         }
         if self.patience > 0 && !has_held_out {
             add(
                 "patience",
-                "`patience` needs held-out losses, and no clips are held out".to_owned(),
+                "`patience` needs held-out losses, but no clips are held out".to_owned(),
                 "raise `validation_fraction`, name a data set on `validation`, or remove `patience`",
             );
         } else if self.patience > 0 && self.first_end() >= self.steps {
             add(
                 "patience",
                 format!(
-                    "`patience` needs {} of {} each, and the training has {steps}: it never ends \
+                    "`patience` needs {} of {} each, but the training has {steps}: it never ends \
                      early",
                     told(self.patience, "validation"),
                     told(self.validate_every, "step")
@@ -149,11 +149,11 @@ impl Timetable {
             add(
                 "save_every",
                 format!(
-                    "`save_every` is {} and the training has {steps}: no state is saved by steps",
+                    "`save_every` is {}, but the training has {steps}: no state is saved by steps",
                     told(self.save_every, "step")
                 ),
-                "write a share of the steps, such as `save_every = \"10%\"`, or 0 to save by \
-                 `save_interval` alone",
+                "set a share of the steps, such as `save_every = \"10%\"`, or 0 to save only by \
+                 `save_interval`",
             );
         }
         idle

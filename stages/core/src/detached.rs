@@ -22,12 +22,12 @@ impl Detached {
 }
 
 fn nothing_is_kept<T>() -> Result<T, StageError> {
-    Err(StageError::failed("nothing is kept here, since there is no store"))
+    Err(StageError::failed("nothing can be kept without a store"))
 }
 
 impl Context for Detached {
     fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
-        let none = || StageError::failed("there are no blobs to read here");
+        let none = || StageError::failed("blobs cannot be read without a store");
         self.bytes.clone().ok_or_else(none)
     }
 

@@ -188,7 +188,7 @@ pub struct OutputPort {
 #[derive(Clone, Copy, Debug)]
 pub enum Share {
     Of(&'static str),
-    /// What [`Share::Of`] leaves.
+    /// The rest without the share of [`Share::Of`].
     Rest(&'static str),
 }
 

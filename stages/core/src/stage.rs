@@ -129,7 +129,7 @@ pub trait Context {
 
     /// A folder for temporary files, which is removed after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
-        Err(StageError::failed("there is no folder for files here"))
+        Err(StageError::failed("there is no folder for temporary files"))
     }
 
     /// Reports the progress of a long piece of work.
@@ -181,7 +181,7 @@ impl<J: EachItem> ItemJob for J {
 
 /// Processes whole data sets.
 pub trait GatherJob: Send {
-    /// What these items come to, for a job that adds items up. The engine hands it sums that it
+    /// The sum over these items, for a job that adds items up. The engine passes sums that it
     /// remembers, so that a changed item costs a few items and not all: see [`GatherInput::sums`].
     /// The outcome must depend neither on the order of the items nor on how they are divided into
     /// sums. None for a job that needs the items themselves.

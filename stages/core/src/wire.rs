@@ -155,13 +155,13 @@ pub fn receive<M: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<
     if length > MAX_FRAME {
         let head = length.to_le_bytes();
         let begin = String::from_utf8_lossy(&head);
-        return Err(invalid(format!("{begin:?} in place of the start of a message")));
+        return Err(invalid(format!("{begin:?} instead of the start of a message")));
     }
     let mut body = Vec::new();
     // Grows as bytes arrive, so that a false length costs nothing.
     input.take(u64::from(length)).read_to_end(&mut body)?;
     if body.len() < length as usize {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a frame was cut short"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a frame was truncated"));
     }
     postcard::from_bytes(&body).map(Some).map_err(invalid)
 }
@@ -172,7 +172,7 @@ fn read_head(input: &mut impl Read, head: &mut [u8; 4]) -> io::Result<bool> {
     while filled < head.len() {
         match input.read(&mut head[filled..]) {
             Ok(0) if filled == 0 => return Ok(false),
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a cut frame")),
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a truncated frame")),
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -215,7 +215,7 @@ mod tests {
     fn a_frame_over_the_limit_is_refused_unread() {
         let mut input: &[u8] = b"loading the model";
         let error = receive::<Request>(&mut input).unwrap_err();
-        assert_eq!(error.to_string(), "\"load\" in place of the start of a message");
+        assert_eq!(error.to_string(), "\"load\" instead of the start of a message");
         assert_eq!(input, b"ing the model");
     }
 

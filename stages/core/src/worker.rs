@@ -151,7 +151,7 @@ fn unknown_kind(program: &str, kind: &str) -> StageError {
 
 fn other_version(program: &str, kind: &str, has: u32, wants: u32) -> StageError {
     StageError::with_help(
-        format!("{program} has version {has} of `{kind}` where version {wants} is planned"),
+        format!("{program} has version {has} of `{kind}`, but version {wants} is needed"),
         "build the worker from the same source as `throstle`",
     )
 }
@@ -162,7 +162,7 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, St
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         let defect = |text: String| {
-            let help = "this is a defect of the stage: please report it";
+            let help = "this is a bug of the stage: please report it";
             StageError::with_help(format!("the stage panicked: {text}"), help)
         };
         Err(StageError::of_panic(text.unwrap_or("no message"), defect))
@@ -187,7 +187,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
         send(&mut self.pipe.output, &Reply::Question(question)).map_err(lost)?;
         match receive(&mut self.pipe.input).map_err(lost)? {
             Some(Request::Answer(answer)) => Ok(answer),
-            Some(_) => Err(StageError::failed("unexpected answer of the engine")),
+            Some(_) => Err(StageError::failed("unexpected answer from the engine")),
             None => Err(StageError::failed("lost the engine: the pipe is closed")),
         }
     }
@@ -260,7 +260,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
 }
 
 fn out_of_turn<T>() -> Result<T, StageError> {
-    Err(StageError::failed("the engine answered another question"))
+    Err(StageError::failed("the engine sent an unexpected answer"))
 }
 
 impl Context for PipeContext<'_, '_> {
@@ -345,7 +345,8 @@ impl Context for PipeContext<'_, '_> {
 
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         let folder = self.ask_path(Question::Staging)?;
-        let none = || StageError::Machine { message: "no folder for files can be made".into() };
+        let none =
+            || StageError::Machine { message: "cannot make a folder for temporary files".into() };
         folder.ok_or_else(none)
     }
 

@@ -17,7 +17,7 @@ pub struct Working<'a> {
 }
 
 impl Working<'_> {
-    /// How many of so many pieces are worked on at once.
+    /// The number of pieces that are processed at the same time.
     pub(crate) fn at_once(&self, pieces: f64) -> f64 {
         let batch = self.parameters.integer("batch").unwrap_or(1);
         (batch.max(1) as f64).min(pieces.max(1.0))
@@ -44,7 +44,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What a stage that speaks has where its manifest says no more.
+    /// The usual parameters of a stage that speaks, overridden by those of the manifest.
     pub fn written_over_usual(written: &[(&str, ParameterValue)]) -> Parameters {
         let usual = [
             ("batch", ParameterValue::Integer(8)),

@@ -23,11 +23,11 @@ impl Announced {
     /// The number of a tensor that is about to be written; it must be the next one.
     pub fn expect(&mut self, tensor: &Tensor) -> Result<usize, FormatError> {
         let Some((name, info)) = self.tensors.get(self.next) else {
-            return Err(self.refused("there are more tensors than announced".to_owned()));
+            return Err(self.refused("there are more tensors than declared".to_owned()));
         };
         if info != tensor.info() {
             let is = tensor.info();
-            return Err(self.refused(format!("`{name}` was announced as {info} and is {is}")));
+            return Err(self.refused(format!("`{name}` was declared as {info} but is {is}")));
         }
         self.next += 1;
         Ok(self.next - 1)
@@ -37,7 +37,7 @@ impl Announced {
     pub fn finish(&self) -> Result<(), FormatError> {
         match self.tensors.get(self.next) {
             None => Ok(()),
-            Some((name, _)) => Err(self.refused(format!("`{name}` was announced and not given"))),
+            Some((name, _)) => Err(self.refused(format!("`{name}` was declared but not written"))),
         }
     }
 

@@ -62,7 +62,7 @@ impl Bpe {
     /// as in the original: ids are assigned from the end of the ranks.
     pub fn read(ranks: &[u8], specials: &[u8]) -> Result<Bpe, FormatError> {
         if specials.len() > MOST_SPECIALS {
-            let message = format!("{} bytes, of {MOST_SPECIALS} at most", specials.len());
+            let message = format!("{} bytes, more than {MOST_SPECIALS}", specials.len());
             return Err(FormatError::too_much(SPECIALS, message));
         }
         let map: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(specials)
@@ -76,13 +76,13 @@ impl Bpe {
         let longest = tokens.iter().map(|token| token.len()).max().unwrap_or(0);
         let ranks: HashMap<Box<[u8]>, u32> = tokens.iter().cloned().zip(0..).collect();
         if let Some(byte) = (0..=u8::MAX).find(|byte| !ranks.contains_key(&[*byte][..])) {
-            let message = format!("the byte {byte} has no token, so that not all texts do");
+            let message = format!("byte {byte} has no token, so some texts cannot be encoded");
             return Err(FormatError::damaged(RANKS, message));
         }
         let mut by_name = HashMap::new();
         for name in &specials {
             if name.is_empty() || by_name.insert(name.clone(), tokens.len() as u32).is_some() {
-                return Err(FormatError::damaged(SPECIALS, "a name is empty or comes twice"));
+                return Err(FormatError::damaged(SPECIALS, "a name is empty or repeated"));
             }
             tokens.push(name.as_bytes().into());
         }
@@ -255,7 +255,7 @@ impl Parts {
 /// The tokens by rank. Each line is a token in base64 and its rank.
 fn read_ranks(bytes: &[u8]) -> Result<Vec<Box<[u8]>>, FormatError> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|_| FormatError::damaged(RANKS, "it is no text of base64"))?;
+        .map_err(|_| FormatError::damaged(RANKS, "it is not UTF-8 text"))?;
     let mut tokens: HashMap<u32, Box<[u8]>> = HashMap::new();
     let mut seen = std::collections::HashSet::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
@@ -265,10 +265,11 @@ fn read_ranks(bytes: &[u8]) -> Result<Vec<Box<[u8]>>, FormatError> {
         if token == "=" {
             continue;
         }
-        let token = Base64::decode_vec(token).map_err(|_| damaged("is no base64"))?;
-        let rank: u32 = rank.trim().parse().map_err(|_| damaged("has no number as its rank"))?;
+        let token = Base64::decode_vec(token).map_err(|_| damaged("is not base64"))?;
+        let rank: u32 =
+            rank.trim().parse().map_err(|_| damaged("has a rank that is not a number"))?;
         if token.is_empty() || token.len() > LONGEST_TOKEN || tokens.len() >= MOST_TOKENS {
-            return Err(damaged("has a token of no usable length"));
+            return Err(damaged("has a token of an unsupported length"));
         }
         let token: Box<[u8]> = token.into();
         if !seen.insert(token.clone()) || tokens.insert(rank, token).is_some() {
@@ -277,9 +278,7 @@ fn read_ranks(bytes: &[u8]) -> Result<Vec<Box<[u8]>>, FormatError> {
     }
     let count = tokens.len() as u32;
     let dense: Option<Vec<Box<[u8]>>> = (0..count).map(|rank| tokens.remove(&rank)).collect();
-    dense.ok_or_else(|| {
-        FormatError::damaged(RANKS, "its ranks have gaps, where special tokens would lie")
-    })
+    dense.ok_or_else(|| FormatError::damaged(RANKS, "its ranks have gaps"))
 }
 
 #[cfg(test)]

@@ -33,25 +33,26 @@ pub enum Width {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NpyError {
-    #[error("the file does not begin like an `.npy` file")]
+    #[error("the file is not an `.npy` file")]
     NotNpy,
     #[error("the header of the `.npy` file is damaged: {message}")]
     Header { message: String },
     #[error(
-        "the `.npy` file holds Python objects, which would have to be run to be read; save an array of integers"
+        "the `.npy` file holds Python objects, which are not read for security; save an array of \
+         integers"
     )]
     Objects,
     #[error("the `.npy` file holds `{found}`, not integers")]
     NotIntegers { found: String },
-    #[error("the `.npy` file holds `{found}`, not floats of 32 bits in C order")]
+    #[error("the `.npy` file holds `{found}`, not 32-bit floats in C order")]
     NotFloats { found: String },
     #[error(
-        "the array has the shape {shape:?}, of which only one or two dimensions in this order are read"
+        "the array has the unsupported shape {shape:?}, expected one or two dimensions in C order"
     )]
     Shape { shape: Vec<u64> },
     #[error("the `.npy` file has {found} bytes of data instead of {expected}")]
     Length { expected: u64, found: u64 },
-    #[error("the value {value} does not fit into 64 bits with a sign")]
+    #[error("the value {value} does not fit into a signed 64-bit integer")]
     TooLarge { value: u64 },
     #[error("{values} values do not fill the shape {shape:?}")]
     Mismatch { values: usize, shape: Vec<u64> },
@@ -125,9 +126,7 @@ pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
     match width {
         Width::I64 => Ok(file("<i8", shape, i64::to_le_bytes, &array.values)),
         Width::I32 => Ok(file("<i4", shape, i32::to_le_bytes, &narrow(array, "32 bits")?)),
-        Width::U16 => {
-            Ok(file("<u2", shape, u16::to_le_bytes, &narrow(array, "16 bits without a sign")?))
-        }
+        Width::U16 => Ok(file("<u2", shape, u16::to_le_bytes, &narrow(array, "16 unsigned bits")?)),
     }
 }
 
@@ -197,14 +196,14 @@ fn check_header(bytes: &[u8]) -> Result<usize, NpyError> {
             (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 12)
         }
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
-            return Err(damaged("it is cut short or of an unknown version"));
+            return Err(damaged("it is truncated or has an unknown version"));
         }
         _ => return Err(NpyError::NotNpy),
     };
     if length > MAX_HEADER_BYTES {
         return Err(damaged("it is too long"));
     }
-    let header = bytes.get(start..start + length).ok_or_else(|| damaged("it is cut short"))?;
+    let header = bytes.get(start..start + length).ok_or_else(|| damaged("it is truncated"))?;
     if header.iter().filter(|byte| b"([{".contains(byte)).count() > MAX_BRACKETS {
         return Err(damaged("it is nested too deeply"));
     }

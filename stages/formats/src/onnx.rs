@@ -239,7 +239,7 @@ impl Graph {
         };
         let size = model.encoded_len() as u64;
         if size > LARGEST {
-            let message = format!("the graph has {size} bytes, and ONNX files have 2 GB at most");
+            let message = format!("the graph has {size} bytes, more than the 2 GB of an ONNX file");
             return Err(FormatError::Unsupported { message });
         }
         Ok(model.encode_to_vec())
@@ -269,7 +269,7 @@ fn whole_numbers(values: &[f32], shape: &[usize], axis: usize) -> (Vec<u8>, Vec<
 /// If it is no matrix of numbers.
 pub fn transposed(matrix: &Tensor) -> Result<Tensor, FormatError> {
     let [rows, columns] = matrix.shape() else {
-        return Err(FormatError::tensor("data", format!("{} is no matrix", matrix.info())));
+        return Err(FormatError::tensor("data", format!("{} is not a matrix", matrix.info())));
     };
     let values = matrix.to_f32();
     let mut turned = Vec::with_capacity(values.len() * 4);

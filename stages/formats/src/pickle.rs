@@ -274,7 +274,7 @@ impl<'a> Machine<'a> {
     }
 
     fn utf8(&self, bytes: Vec<u8>) -> Outcome<String> {
-        String::from_utf8(bytes).map_err(|_| self.damaged("a text is no UTF-8"))
+        String::from_utf8(bytes).map_err(|_| self.damaged("a text is not UTF-8"))
     }
 
     // The stack.
@@ -329,19 +329,19 @@ impl<'a> Machine<'a> {
         {
             return Ok(top);
         }
-        Err(self.damaged("it takes more from the stack than there is"))
+        Err(self.damaged("it pops more values than the stack has"))
     }
 
     fn top(&self) -> Outcome<NodeId> {
         match self.stack[self.floor()..].last() {
             Some(top) => Ok(*top),
-            None => Err(self.damaged("it looks at an empty stack")),
+            None => Err(self.damaged("it reads an empty stack")),
         }
     }
 
     fn mark(&mut self) -> Outcome<()> {
         if self.marks.len() >= MAX_MARKS {
-            return Err(FormatError::too_much(FORMAT, "it nests too deeply"));
+            return Err(FormatError::too_much(FORMAT, "it is nested too deeply"));
         }
         self.marks.push(self.stack.len());
         Ok(())
@@ -354,7 +354,7 @@ impl<'a> Machine<'a> {
                 self.hold(items.len())?;
                 Ok(items)
             }
-            None => Err(self.damaged("it goes back to a mark that is not there")),
+            None => Err(self.damaged("it uses a mark that is missing")),
         }
     }
 
@@ -395,7 +395,7 @@ impl<'a> Machine<'a> {
             (b'T' | b'U', Err(error)) => Node::Bytes(error.into_bytes()),
             // Python writes half of a surrogate pair, which no Rust string can contain, in this
             // form.
-            (_, Err(_)) => return Err(self.damaged("a text is no UTF-8")),
+            (_, Err(_)) => return Err(self.damaged("a text is not UTF-8")),
         };
         self.push(node)
     }
@@ -445,7 +445,7 @@ impl<'a> Machine<'a> {
         match &mut self.nodes[target.0 as usize] {
             Node::List(list) | Node::Set(list) => list.extend(items),
             Node::Call { state, .. } => state.extend(items),
-            _ => return Err(self.damaged("it appends to what is no list")),
+            _ => return Err(self.damaged("it appends to a value that is not a list")),
         }
         Ok(())
     }
@@ -460,13 +460,13 @@ impl<'a> Machine<'a> {
             _ => self.pop_to_mark()?,
         };
         let (pairs, []) = items.as_chunks::<2>() else {
-            return Err(self.damaged("a key comes without a value"));
+            return Err(self.damaged("a key has no value"));
         };
         let target = self.top()?;
         match &mut self.nodes[target.0 as usize] {
             Node::Dict(dict) => dict.extend(pairs.iter().map(|[key, value]| (*key, *value))),
             Node::Call { state, .. } => state.extend(&items),
-            _ => return Err(self.damaged("it puts keys into what is no dictionary")),
+            _ => return Err(self.damaged("it sets keys of a value that is not a dictionary")),
         }
         Ok(())
     }
@@ -534,7 +534,7 @@ impl<'a> Machine<'a> {
         self.memo.insert(place, top);
         match self.memo.len() <= MAX_NODES {
             true => Ok(()),
-            false => Err(FormatError::too_much(FORMAT, "it remembers too many values")),
+            false => Err(FormatError::too_much(FORMAT, "its memo has too many values")),
         }
     }
 

@@ -22,7 +22,7 @@ impl Picture {
         let lines = values.chunks_exact(width.max(1));
         let size = (u32::try_from(width), u32::try_from(lines.len()));
         let (Ok(width), Ok(height), true) = (size.0, size.1, lines.remainder().is_empty()) else {
-            let message = format!("{} values make no lines of {width}", values.len());
+            let message = format!("{} values do not fill lines of {width}", values.len());
             return Err(FormatError::unwritable(FORMAT, message));
         };
         let upright: Vec<u8> = lines.rev().flatten().copied().collect();

@@ -42,7 +42,7 @@ pub const FOLDER: &str = "folder";
 pub enum ProtosError {
     #[error("a record of {bytes} bytes is too long for the format")]
     RecordTooLong { bytes: usize },
-    #[error("the shard ends in the middle of the record at byte {offset}")]
+    #[error("the shard ends inside the record at byte {offset}")]
     CutShort { offset: u64 },
     #[error("the record at byte {offset} cannot be read: {message}")]
     Record { offset: u64, message: String },

@@ -142,7 +142,7 @@ fn header_of(
         let end = info.bytes().and_then(|length| start.checked_add(length));
         let end = end.ok_or_else(|| FormatError::tensor(name, "it is too large"))?;
         if name == METADATA {
-            return Err(FormatError::tensor(name, "the format has another use for this name"));
+            return Err(FormatError::tensor(name, "this name is reserved by the format"));
         }
         let entry: Value = json!({
             "dtype": stored_name(info.dtype),
@@ -241,7 +241,7 @@ mod tests {
         assert!(writer.write(&tensor(Dtype::F32, &[2], 0)).is_err());
         assert_eq!(
             new().unwrap().finish().unwrap_err().to_string(),
-            "the safetensors file cannot be written: `a` was announced and not given"
+            "the safetensors file cannot be written: `a` was declared but not written"
         );
     }
 

@@ -21,7 +21,7 @@ pub fn compare(found: &BTreeMap<&str, Vec<i64>>, expected: &[Expected]) -> Resul
     let problems: Vec<String> = [
         ("missing", missing.collect::<Vec<_>>()),
         ("unexpected", unexpected.collect()),
-        ("of another shape", other.collect()),
+        ("wrong shape", other.collect()),
     ]
     .into_iter()
     .filter(|(_, names)| !names.is_empty())

@@ -152,7 +152,7 @@ impl Tensor {
     pub fn stack_rows(parts: &[Tensor]) -> Result<Tensor, FormatError> {
         let infos: Vec<&TensorInfo> = parts.iter().map(Tensor::info).collect();
         let info = TensorInfo::stack_rows(&infos)
-            .ok_or_else(|| FormatError::tensor("data", "its parts do not fit on each other"))?;
+            .ok_or_else(|| FormatError::tensor("data", "its parts do not fit together"))?;
         let mut data = Vec::with_capacity(info.bytes().unwrap_or_default());
         parts.iter().for_each(|part| data.extend_from_slice(&part.data));
         Tensor::new(info, data)
@@ -211,7 +211,7 @@ impl Tensor {
             Dtype::F16 => pack(self.to_f32(), |value| f16::from_f32(value).to_le_bytes()),
             Dtype::Bf16 => pack(self.to_f32(), |value| bf16::from_f32(value).to_le_bytes()),
             other => {
-                let message = format!("{other} is no type of floating-point numbers");
+                let message = format!("{other} is not a floating-point type");
                 return Err(FormatError::Unsupported { message });
             }
         };

@@ -49,7 +49,7 @@ pub fn fold(length: &Tensor, direction: &Tensor) -> Result<Tensor, FormatError> 
     let rows = direction.shape().first().copied().unwrap_or(0);
     if lengths.len() != rows || !(length.dtype().is_float() && direction.dtype().is_float()) {
         let (length, direction) = (length.info(), direction.info());
-        let message = format!("a length {length} does not belong to a direction {direction}");
+        let message = format!("the weight norm {length} does not fit its direction {direction}");
         return Err(FormatError::tensor("data", message));
     }
     let width = values.len() / rows.max(1);

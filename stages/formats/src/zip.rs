@@ -60,7 +60,7 @@ impl Archive {
     pub fn read(parts: Parts) -> Result<Archive, FormatError> {
         let Directory { start, count } = directory(&parts)?;
         if count > MAX_ENTRIES {
-            let message = format!("a directory of {count} entries, of {MAX_ENTRIES} at most");
+            let message = format!("{count} entries in its directory, more than {MAX_ENTRIES}");
             return Err(FormatError::too_much(FORMAT, message));
         }
         let mut walk = Walk::new(&parts, start);
@@ -117,7 +117,7 @@ impl Archive {
     pub fn reader(&self, name: &str, limit: usize) -> Result<EntryReader<'_>, FormatError> {
         let entry = self.entry(name)?;
         if entry.size > limit {
-            let message = format!("`{name}` has {} bytes, of {limit} at most", entry.size);
+            let message = format!("`{name}` has {} bytes, more than {limit}", entry.size);
             return Err(FormatError::too_much(FORMAT, message));
         }
         let stored = self.parts.reader(self.data(name, &entry)?, entry.compressed);
@@ -137,7 +137,7 @@ impl Archive {
                 Err(damaged(format!("`{name}` has contradictory sizes")))
             }
             STORED | DEFLATED => Ok(entry),
-            other => Err(damaged(format!("`{name}` is packed by the unknown method {other}"))),
+            other => Err(damaged(format!("`{name}` is compressed by the unknown method {other}"))),
         }
     }
 
@@ -152,7 +152,7 @@ impl Archive {
         let end = start.checked_add(entry.compressed);
         match end.is_some_and(|end| end <= self.parts.len()) {
             true => Ok(start),
-            false => Err(damaged(format!("`{name}` is cut short"))),
+            false => Err(damaged(format!("`{name}` is truncated"))),
         }
     }
 }
@@ -205,7 +205,7 @@ struct Directory {
 }
 
 fn directory(parts: &Parts) -> Result<Directory, FormatError> {
-    let none = || damaged("it has no directory; it is cut short, or no zip file");
+    let none = || damaged("it has no directory: it is truncated, or not a zip file");
     let longest = LOCATOR_SIZE + END_SIZE + MAX_COMMENT;
     let tail = parts.up_to(FORMAT, parts.len().saturating_sub(longest), longest)?;
     let last = tail.len().checked_sub(END_SIZE).ok_or_else(none)?;
@@ -250,7 +250,7 @@ impl<'a> Walk<'a> {
             Err(_) if self.reader.limit() == 0 => {
                 Err(FormatError::too_much(FORMAT, "its directory is too long"))
             }
-            Err(_) => Err(damaged("its directory is cut short")),
+            Err(_) => Err(damaged("its directory is truncated")),
         }
     }
 
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         record.expect(CENTRAL)?;
         let (flags, method) = (record.u16(8)?, record.u16(10)?);
         let name = self.bytes(record.u16(28)?.into())?;
-        let name = String::from_utf8(name).map_err(|_| damaged("a name is no UTF-8"))?;
+        let name = String::from_utf8(name).map_err(|_| damaged("a name is not UTF-8"))?;
         if flags & ENCRYPTED != 0 {
             return Err(damaged(format!("`{name}` is encrypted")));
         }
@@ -298,10 +298,8 @@ impl Wide<'_> {
         if narrow != u32::MAX {
             return Ok(narrow as usize);
         }
-        let (number, rest) = self
-            .0
-            .split_first_chunk::<8>()
-            .ok_or_else(|| damaged("a number of 64 bits is missing"))?;
+        let (number, rest) =
+            self.0.split_first_chunk::<8>().ok_or_else(|| damaged("a 64-bit number is missing"))?;
         self.0 = rest;
         position(u64::from_le_bytes(*number))
     }
@@ -317,7 +315,7 @@ struct Record<'a>(&'a [u8]);
 impl Record<'_> {
     fn array<const N: usize>(&self, at: usize) -> Result<[u8; N], FormatError> {
         let bytes = self.0.get(at..).and_then(|rest| rest.first_chunk::<N>());
-        bytes.copied().ok_or_else(|| damaged("a record is cut short"))
+        bytes.copied().ok_or_else(|| damaged("a record is truncated"))
     }
 
     fn u16(&self, at: usize) -> Result<u16, FormatError> {

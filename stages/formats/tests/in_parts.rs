@@ -208,7 +208,7 @@ fn a_header_of_many_small_values_is_bounded() {
     bytes.extend([0; 4]);
     let sparse = Sparse::whole(&bytes);
     let refused = open(&sparse).unwrap_err();
-    assert!(refused.contains("more dimensions"), "{refused}");
+    assert!(refused.contains("too many dimensions"), "{refused}");
     assert!(sparse.read() <= KILOBYTES, "{}", sparse.read());
 }
 

@@ -16,7 +16,7 @@ pub const EMBEDDING_KIND: &str = "embedding/npy";
 /// The forms of the input.
 pub const AUDIO: &str = "audio";
 pub const ARRAY: &str = "array";
-/// What an embedder gets.
+/// The inputs of an embedder.
 pub const SAMPLES: &str = "samples";
 pub const FBANK: &str = "fbank";
 

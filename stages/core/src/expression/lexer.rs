@@ -49,10 +49,10 @@ fn token(rest: &str, letter: char) -> Result<(Token, usize), Fault> {
             Ok((Token::Name(rest[..length].to_owned()), length))
         }
         _ => {
-            let message = format!("`{}` has no meaning here", letter.escape_debug());
+            let message = format!("unexpected `{}`", letter.escape_debug());
             let fault = Fault::new(0..letter.len_utf8(), message);
             Err(match letter {
-                '=' => fault.help("two texts or numbers are compared by `==`"),
+                '=' => fault.help("compare two texts or numbers with `==`"),
                 '&' | '|' | '!' => fault.help("write `and`, `or` and `not`"),
                 _ => fault,
             })

@@ -125,7 +125,7 @@ impl Parser {
         let start = self.at;
         if self.take_relation().is_some() {
             self.at = start;
-            return Err(self.unexpected("one comparison").help("join two by `and`"));
+            return Err(self.unexpected("one comparison").help("join two comparisons with `and`"));
         }
         Ok(join(left, right, |left, right| What::Compare(relation, left, right)))
     }

@@ -91,7 +91,7 @@ fn mistakes_are_marked_where_they_are() {
     for (text, part, message) in [
         ("mean(cer) <= ", "", "expected a number"),
         ("mean(cer <= 1", "", "expected `)`, found the end"),
-        ("mean(cer) = base", "=", "has no meaning here"),
+        ("mean(cer) = base", "=", "unexpected"),
         ("mean(cer) < 1x", "1x", "`1x` is not a number"),
         ("mean(cer) < 1 < 2", "<", "expected one comparison"),
         ("cer <= base", "cer", "`cer` has a value for each sentence"),
@@ -102,7 +102,7 @@ fn mistakes_are_marked_where_they_are() {
         ("mean(cer - base) <= 0", "base", "found `base`"),
         ("base <= base", "base", "both sides"),
         ("0.5 <= base", "base", "needs a measure on the other side"),
-        ("1 <= 2", "1 <= 2", "nothing is measured"),
+        ("1 <= 2", "1 <= 2", "expected a measure"),
         ("mean(cer) == base", "mean(cer) == base", "equal"),
         ("not mean(cer) != base", "mean(cer) != base", "equal"),
         ("mean(cer)", "mean(cer)", "expected a comparison"),
@@ -115,7 +115,7 @@ fn mistakes_are_marked_where_they_are() {
         assert!(told.contains(message), "{text}: {told}");
     }
     assert_eq!(fault(Form::Measure, "mean(a) - base").0, "base");
-    assert!(fault(Form::Measure, "2 + 3").1.contains("nothing is measured"));
+    assert!(fault(Form::Measure, "2 + 3").1.contains("expected a measure"));
 }
 
 /// Manifests come from others: none may exhaust the stack or the memory.

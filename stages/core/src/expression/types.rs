@@ -69,16 +69,16 @@ fn comparison(
     if matches!(relation, Relation::Equal | Relation::NotEqual) {
         return Err(Fault::new(
             node.span.clone(),
-            "no measurement shows that two numbers are equal",
+            "measured numbers cannot be compared for equality",
         )
-        .help("compare by `<=` or `>=`, with a margin"));
+        .help("compare with `<=` or `>=` and a margin"));
     }
     for (own, other) in [(left, right), (right, left)] {
         let Some(base) = find_base(own) else { continue };
         if find_base(other).is_some() {
             let message = "`base` is on both sides of the comparison";
             return Err(Fault::new(base.span.clone(), message)
-                .help("it is the value of the other side's measure for the untuned model"));
+                .help("it stands for the value of the other side for the untuned model"));
         }
         if !has_aggregate(other) {
             let message = "`base` needs a measure on the other side, such as `mean(cer)`";
@@ -98,7 +98,8 @@ fn whole(node: &Node) -> Result<Whole, Fault> {
         What::Number(number) => Ok(Whole::Number(*number)),
         What::Name(name) if name == BASE => Ok(Whole::Base),
         What::Name(name) => {
-            let message = format!("`{name}` has a value for each sentence, and this needs one");
+            let message =
+                format!("`{name}` has a value for each sentence, but this needs one value");
             Err(Fault::new(node.span.clone(), message)
                 .help(format!("write `mean({name})`, `median({name})` or `p90({name})`")))
         }
@@ -169,7 +170,7 @@ fn test(node: &Node) -> Result<Test, Fault> {
                     Relation::Equal => true,
                     Relation::NotEqual => false,
                     _ => {
-                        let message = "texts are compared by `==` and `!=` only";
+                        let message = "texts can only be compared with `==` and `!=`";
                         return Err(Fault::new(node.span.clone(), message));
                     }
                 };
@@ -183,7 +184,7 @@ fn test(node: &Node) -> Result<Test, Fault> {
 }
 
 fn needs_aggregate(node: &Node) -> Fault {
-    Fault::new(node.span.clone(), "nothing is measured here")
+    Fault::new(node.span.clone(), "expected a measure")
         .help("write a function of a field, such as `mean(cer)` or `share(cer > 0.3)`")
 }
 

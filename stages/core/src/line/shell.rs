@@ -78,7 +78,7 @@ struct Document {
     strips_tabs: bool,
 }
 
-/// Where a `case` is.
+/// The position within a `case`.
 #[derive(PartialEq)]
 enum Case {
     BeforeIn,
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
         list.expects_command = false;
         match plain {
             Some(keyword) if BEFORE_A_COMMAND.contains(&keyword) => {
-                // What follows may fail; behind `time` it may not.
+                // The command after the keyword may fail; after `time` it may not.
                 self.is_behind_first |= self.depth == 0 && keyword != "time";
                 list.expects_command = true;
             }

@@ -159,7 +159,7 @@ impl Config {
             module.check(name)?;
             if module.dim != self.latent_dim {
                 return Err(wrong(format!(
-                    "{name} has dim {}, latent_dim is {}",
+                    "{name} has dim {}, but latent_dim is {}",
                     module.dim, self.latent_dim
                 )));
             }
@@ -192,7 +192,7 @@ impl Config {
         match encoded == decoded {
             true => Ok(()),
             false => Err(wrong(format!(
-                "the encoder makes a frame of {encoded} samples, the decoder {decoded} of a frame"
+                "a frame has {encoded} samples in the encoder, but {decoded} in the decoder"
             ))),
         }
     }
@@ -302,7 +302,7 @@ impl Transformer {
         let positive = self.rope_base > 0.0 && self.norm_eps >= 0.0;
         match positive && self.rope_base.is_finite() && self.norm_eps.is_finite() {
             true => Ok(()),
-            false => Err(wrong(format!("rope_base or norm_eps of {name} is no sensible number"))),
+            false => Err(wrong(format!("rope_base or norm_eps of {name} is out of range"))),
         }
     }
 }
@@ -347,9 +347,9 @@ mod tests {
             (r#"{"encoder_rates": [2, 4]}"#, "4 encoder_transformer_layers for 2 encoder_rates"),
             (
                 r#"{"decoder_rates": [8, 8, 4, 4]}"#,
-                "the encoder makes a frame of 2048 samples, the decoder 4096 of a frame",
+                "a frame has 2048 samples in the encoder, but 4096 in the decoder",
             ),
-            (r#"{"latent_dim": 512}"#, "pre_module has dim 1024, latent_dim is 512"),
+            (r#"{"latent_dim": 512}"#, "pre_module has dim 1024, but latent_dim is 512"),
             (
                 r#"{"encoder_rates": [9223372036854775807, 2, 2, 2]}"#,
                 "encoder_rates is 9223372036854775807, expected 1 to 64",

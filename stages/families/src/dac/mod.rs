@@ -53,7 +53,8 @@ impl Family for Dac {
     }
 
     fn assumed(&self) -> Option<Assumed> {
-        let told = "a codec is taken for the published one of Fish Speech: 391 million parameters";
+        let told =
+            "the codec has the size of the published one of Fish Speech: 391 million parameters";
         Some(Assumed { model: Box::new(Config::default()), told })
     }
 

@@ -137,7 +137,7 @@ impl Config {
             )));
         }
         if file.is_reward_model == Some(true) {
-            return Err(refused("it is a reward model, which gives no speech"));
+            return Err(refused("it is a reward model, which does not make speech"));
         }
         let slow = file.slow()?;
         let config = Config {

@@ -42,7 +42,7 @@ impl Exporter for Lora {
     ) -> Result<Vec<(String, NewValue)>, StageError> {
         let text = adapters.text(LINEAGE).unwrap_or_default();
         let lineage: BTreeMap<String, Json> = serde_json::from_str(text).map_err(|error| {
-            StageError::failed(format!("the adapters do not say what they belong to: {error}"))
+            StageError::failed(format!("the lineage of the adapters cannot be read: {error}"))
         })?;
         Ok(vec![(ADAPTER_CONFIG.to_owned(), NewValue::bytes(JSON, to_json(&lineage)?))])
     }

@@ -86,8 +86,8 @@ fn tokenizer(
     let size = Bpe::read(&ranks, &specials)?.size();
     if size > rows {
         return Err(StageError::failed(format!(
-            "the tokenizer has {size} tokens and the model rows for {rows}: it belongs to another \
-             model"
+            "the tokenizer has {size} tokens, but the model has {rows} rows: it belongs to \
+             another model"
         )));
     }
     Ok(vec![
@@ -97,5 +97,7 @@ fn tokenizer(
 }
 
 fn incomplete(missing: &str) -> StageError {
-    StageError::failed(format!("of the two files of the tokenizer the asset lacks `{missing}`"))
+    StageError::failed(format!(
+        "the asset has only one of the two files of the tokenizer: `{missing}` is missing"
+    ))
 }

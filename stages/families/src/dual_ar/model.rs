@@ -128,7 +128,7 @@ pub fn fresh(
 }
 
 pub fn assumed() -> Option<Assumed> {
-    let told = "a text model that is not there is taken for openaudio-s1-mini: 860 million \
+    let told = "a text model of unknown size has the size of openaudio-s1-mini: 860 million \
                 parameters, 28 layers of 1,024, kept in bf16";
     Some(Assumed { model: Box::new(Config::s1_mini().ok()?), told })
 }

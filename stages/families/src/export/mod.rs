@@ -71,7 +71,7 @@ pub trait Exporter: Sync {
     ) -> Result<Files, StageError> {
         Err(StageError::with_help(
             "models of this family have no ONNX form",
-            "leave out `format`: the files of the original project are served by `throstle serve`",
+            "leave out `format`: `throstle serve` works with the files of the original project",
         ))
     }
 

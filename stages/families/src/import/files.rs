@@ -46,7 +46,7 @@ impl<'a> Files<'a> {
     pub fn exactly(&self, path: &str) -> Result<Arc<Blob>, StageError> {
         self.at(path)?.ok_or_else(|| {
             let names = listed(self.asset.iter().map(|(name, _)| &**name));
-            StageError::failed(format!("the asset has no file `{path}`, but {names}"))
+            StageError::failed(format!("the asset has no file `{path}`; it has {names}"))
         })
     }
 
@@ -122,10 +122,7 @@ pub fn description(
     let most =
         if [TOKENIZER, VOCABULARY].contains(&name) { MAX_TOKENIZER } else { MAX_DESCRIPTION };
     if blob.size > most {
-        let message = format!(
-            "`{name}` has {} bytes, more than the {most} that such a description of a model may have",
-            blob.size
-        );
+        let message = format!("`{name}` has {} bytes, more than the limit of {most}", blob.size);
         return Err(StageError::failed(message));
     }
     let bytes = context.read(blob)?;

@@ -43,7 +43,7 @@ impl Layout {
             let info = match parts.as_slice() {
                 [one] => (*one).clone(),
                 several => TensorInfo::stack_rows(several).ok_or_else(|| {
-                    StageError::failed(format!("the parts of `{name}` do not fit on each other"))
+                    StageError::failed(format!("the parts of `{name}` do not fit together"))
                 })?,
             };
             tensors.insert(name, Place { info, stored });
@@ -136,9 +136,7 @@ impl Layout {
 
     pub fn check(&self, expected: &[Expected]) -> Result<(), StageError> {
         shapes::compare(&self.shapes().collect(), expected).map_err(|problems| {
-            StageError::failed(format!(
-                "the weights are not those that `config.json` asks for; {problems}"
-            ))
+            StageError::failed(format!("the weights do not match `config.json`: {problems}"))
         })
     }
 }

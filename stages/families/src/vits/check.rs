@@ -69,7 +69,7 @@ impl Config {
         divides("hidden_size", self.hidden_size, "num_attention_heads", self.num_attention_heads)?;
         divides("flow_size", self.flow_size, "number of halves", 2)?;
         match self.num_speakers > 1 && self.speaker_embedding_size == 0 {
-            true => Err(refused("there are several speakers and no `speaker_embedding_size`")),
+            true => Err(refused("there are several speakers but no `speaker_embedding_size`")),
             false => Ok(()),
         }
     }
@@ -199,13 +199,13 @@ fn odd(name: &str, size: i64) -> Result<(), FormatError> {
 fn divides(whole: &str, size: i64, part: &str, by: i64) -> Result<(), FormatError> {
     match size % by {
         0 => Ok(()),
-        _ => Err(refused(format!("`{whole}` is {size}, no multiple of the {part} ({by})"))),
+        _ => Err(refused(format!("`{whole}` is {size}, not a multiple of the {part} ({by})"))),
     }
 }
 
 fn same_length(one: &str, count: usize, other: &str, others: usize) -> Result<(), FormatError> {
     match count == others {
         true => Ok(()),
-        false => Err(refused(format!("`{one}` has {count} entries, `{other}` has {others}"))),
+        false => Err(refused(format!("`{one}` has {count} entries, but `{other}` has {others}"))),
     }
 }

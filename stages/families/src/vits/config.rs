@@ -248,10 +248,10 @@ mod tests {
         for (more, told) in [
             (r#", "model_type": "bark""#, "duplicate field"),
             (r#", "hidden_act": "gelu""#, "`hidden_act` is `gelu`, expected `relu`"),
-            (r#", "num_attention_heads": 5"#, "no multiple of the num_attention_heads (5)"),
+            (r#", "num_attention_heads": 5"#, "not a multiple of the num_attention_heads (5)"),
             (r#", "vocab_size": 0"#, "`vocab_size` is 0, expected 1 to"),
             (r#", "num_speakers": 2"#, "no `speaker_embedding_size`"),
-            (r#", "upsample_rates": [8, 8]"#, "has 2 entries, `upsample_kernel_sizes` has 4"),
+            (r#", "upsample_rates": [8, 8]"#, "has 2 entries, but `upsample_kernel_sizes` has 4"),
             (
                 r#", "upsample_kernel_sizes": [15, 16, 4, 4]"#,
                 "an upsampling kernel of 15 does not fit",
@@ -259,7 +259,10 @@ mod tests {
             (r#", "wavenet_kernel_size": 4"#, "expected an odd number"),
             (r#", "speaking_rate": 0"#, "`speaking_rate` is 0, expected more than 0"),
             (r#", "hidden_dropout": 1"#, "`hidden_dropout` is 1, expected 0 to 1"),
-            (r#", "discriminator_scale_channels": [1, 6]"#, "no multiple of the number of groups"),
+            (
+                r#", "discriminator_scale_channels": [1, 6]"#,
+                "not a multiple of the number of groups",
+            ),
             (r#", "segment_size": 100"#, "`segment_size` is 100, expected 256 to"),
             (r#", "wavenet_dilation_rate": 4"#, "power of `wavenet_dilation_rate` over 16 layers"),
             (

@@ -22,8 +22,8 @@ use crate::import::{
 const SYMBOLS: &str = "vocab.txt";
 
 /// The note on a model that only accepts the texts of its own tokenizer.
-const ROMANISED: &str = "reads romanised texts only: those in other letters have to go through uroman, \
-                         in a `command` stage";
+const ROMANISED: &str =
+    "reads only romanised texts: convert other scripts with uroman in a `command` stage";
 
 impl Importer for Vits {
     fn prefixes(&self) -> &'static [&'static str] {
@@ -82,7 +82,7 @@ impl Description {
         if size > config.vocab_size {
             let rows = config.vocab_size;
             return Err(StageError::failed(format!(
-                "the tokenizer has {size} tokens and the model rows for {rows}: it belongs to \
+                "the tokenizer has {size} tokens, but the model has {rows} rows: it belongs to \
                  another model"
             )));
         }
@@ -120,7 +120,7 @@ impl Description {
         let mut parts = vec![Part { weights, layout }];
         if let Some(weights) = judge {
             if has_judge {
-                let message = "the file of weights has a discriminator already";
+                let message = "the file of weights already has a discriminator";
                 return Err(StageError::with_help(message, "leave out `discriminator`"));
             }
             let mut layout = self.layout(&weights.file, prefixes)?;
@@ -145,7 +145,7 @@ impl Description {
 /// The lines of a file; one of them may be a space.
 fn symbols(bytes: &[u8]) -> Result<Vec<String>, FormatError> {
     let text = std::str::from_utf8(bytes).map_err(|error| FormatError::Unsupported {
-        message: format!("`{SYMBOLS}` is no UTF-8: {error}"),
+        message: format!("`{SYMBOLS}` is not UTF-8: {error}"),
     })?;
     Ok(text.lines().map(str::to_owned).collect())
 }

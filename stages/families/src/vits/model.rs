@@ -17,8 +17,8 @@ const SECONDS_PER_CLIP: f64 = 1.0 / 1.13 / 16.0 / 6.0;
 const ROWS_PER_SECOND: f64 = 0.05;
 /// Activations of the decoder's widest level that exist at once, those of its convolutions included.
 const DECODED_AT_ONCE: f64 = 6.0;
-const SPEED: &str = "VITS makes 1.13 steps a second with 16 clips of up to 6 s on a T4, as users report, and an \
-     A100 is taken for six times as fast";
+const SPEED: &str = "VITS trains at 1.13 steps per second with 16 clips of up to 6 s on a T4 \
+                     (reported by users), and an A100 is six times as fast";
 
 impl Model for Config {
     fn parameters(&self) -> i64 {
@@ -116,7 +116,7 @@ pub fn fresh(kind: &Kind, parameters: &Parameters) -> Option<Box<dyn Model>> {
 }
 
 pub fn assumed() -> Assumed {
-    let told = "a VITS model that is not there is taken for one of MMS: 36 million parameters, \
+    let told = "a VITS model of unknown size has the size of one of MMS: 36 million parameters, \
                 kept in f32";
     Assumed { model: Box::new(Config::mms()), told }
 }

@@ -71,7 +71,7 @@ pub fn read_original(json: &[u8], symbols: usize) -> Result<(Config, TextRules),
         return Err(refused(format!("`resblock` is `{found}`, expected `1`")));
     }
     if model.use_spectral_norm == Some(true) {
-        return Err(refused("`use_spectral_norm` is true, which is not known here"));
+        return Err(refused("`use_spectral_norm` is true, which is not supported"));
     }
     if data.win_length.is_some_and(|window| window != data.filter_length) {
         return Err(refused("`win_length` is not `filter_length`"));
@@ -106,7 +106,9 @@ pub fn read_original(json: &[u8], symbols: usize) -> Result<(Config, TextRules),
     config.check()?;
     if config.hop() != data.hop_length {
         let (hop, product) = (data.hop_length, config.hop());
-        return Err(refused(format!("`hop_length` is {hop}, and `upsample_rates` make {product}")));
+        return Err(refused(format!(
+            "`hop_length` is {hop}, but the product of `upsample_rates` is {product}"
+        )));
     }
     let romanised = data.training_files.is_some_and(|path| path.ends_with(".uroman"));
     let rules = TextRules { add_blank: data.add_blank.unwrap_or(true), is_uroman: romanised };
@@ -153,7 +155,11 @@ mod tests {
             (r#""resblock": "1""#, r#""resblock": "2""#, "`resblock` is `2`, expected `1`"),
             (r#""use_spectral_norm": false"#, r#""use_spectral_norm": true"#, "spectral_norm"),
             (r#""win_length": 1024"#, r#""win_length": 800"#, "`win_length` is not"),
-            (r#""hop_length": 256"#, r#""hop_length": 200"#, "`upsample_rates` make 256"),
+            (
+                r#""hop_length": 256"#,
+                r#""hop_length": 200"#,
+                "the product of `upsample_rates` is 256",
+            ),
             (r#""n_heads": 2"#, r#""n_heads": 5"#, "num_attention_heads"),
         ] {
             let changed = MMS.replace(from, to);

@@ -21,7 +21,7 @@ pub fn read_speakers(list: &[u8], config: &Config) -> Result<Vec<String>, Format
         true => Ok(names),
         false => {
             let (names, known) = (names.len(), config.num_speakers);
-            let message = format!("the list names {names} speakers and the model has {known}");
+            let message = format!("the list has {names} speakers, but the model has {known}");
             Err(FormatError::Unsupported { message })
         }
     }
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(read_speakers(list.as_bytes(), &config).unwrap(), names);
         let other = Config { num_speakers: 3, ..config };
         let error = read_speakers(list.as_bytes(), &other).unwrap_err().to_string();
-        assert_eq!(error, "the list names 2 speakers and the model has 3");
+        assert_eq!(error, "the list has 2 speakers, but the model has 3");
         assert!(read_speakers(b"{}", &other).is_err());
     }
 

@@ -70,8 +70,8 @@ impl Tokenizer {
         let settings: Settings = serde_json::from_slice(config)
             .map_err(|error| FormatError::damaged("tokenizer_config.json", error.to_string()))?;
         if settings.phonemize {
-            let message = "the tokenizer takes phonemes of espeak (`phonemize`), which are not \
-                           made here; use a model of letters, such as those of MMS";
+            let message = "the tokenizer needs phonemes of espeak (`phonemize`), which are not \
+                           supported; use a model of letters, such as those of MMS";
             return Err(FormatError::Unsupported { message: message.into() });
         }
         let (mut symbols, mut ids, mut size) = (Vec::new(), BTreeMap::new(), 0);

@@ -24,7 +24,7 @@ pub fn vocabulary_file(symbols: &[String]) -> Result<Vec<u8>, FormatError> {
     let damaged = |why: String| FormatError::damaged("vocabulary", why);
     let mut known = BTreeSet::new();
     if let Some(twice) = symbols.iter().find(|symbol| !known.insert(symbol.as_str())) {
-        return Err(damaged(format!("`{twice}` is in it twice")));
+        return Err(damaged(format!("`{twice}` occurs twice in it")));
     }
     if symbols.is_empty() {
         return Err(damaged("it has no symbols".into()));
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_symbol_has_one_number() {
         let error = vocabulary_file(&symbols(&["a", "b", "a"])).unwrap_err().to_string();
-        assert!(error.contains("`a` is in it twice"), "{error}");
+        assert!(error.contains("`a` occurs twice in it"), "{error}");
         assert!(vocabulary_file(&[]).is_err());
     }
 }

@@ -175,14 +175,14 @@ impl Config {
         if self.model_type != "wav2vec2" {
             let found = &self.model_type;
             return Err(refused(format!(
-                "`model_type` is `{found}`, expected `wav2vec2`; take a checkpoint of \
+                "`model_type` is `{found}`, expected `wav2vec2`; use a checkpoint of \
                  Wav2Vec2ForCTC, or run the recogniser in a `command` stage"
             )));
         }
         if self.add_adapter || self.adapter_attn_dim.is_some() {
             return Err(refused(
-                "it has adapters (`add_adapter` or `adapter_attn_dim`), which are not read here; \
-                 take a checkpoint without, or run this one in a `command` stage",
+                "it has adapters (`add_adapter` or `adapter_attn_dim`), which are not supported; \
+                 use a checkpoint without adapters, or run this one in a `command` stage",
             ));
         }
         for (name, found) in [
@@ -229,7 +229,7 @@ impl Config {
             if self.hidden_size % parts != 0 {
                 let size = self.hidden_size;
                 return Err(refused(format!(
-                    "`hidden_size` is {size}, no multiple of `{name}` ({parts})"
+                    "`hidden_size` is {size}, not a multiple of `{name}` ({parts})"
                 )));
             }
         }
@@ -246,7 +246,7 @@ impl Config {
         ] {
             if sizes.len() != count {
                 return Err(refused(format!(
-                    "`{name}` has {} entries, `conv_dim` has {count}",
+                    "`{name}` has {} entries, but `conv_dim` has {count}",
                     sizes.len()
                 )));
             }
@@ -292,9 +292,9 @@ mod tests {
         for (more, told) in [
             (r#", "hidden_act": "relu""#, "`hidden_act` is `relu`, expected `gelu`"),
             (r#", "adapter_attn_dim": 16"#, "a `command` stage"),
-            (r#", "add_adapter": true"#, "take a checkpoint without"),
-            (r#", "num_attention_heads": 5"#, "no multiple of `num_attention_heads` (5)"),
-            (r#", "conv_kernel": [3]"#, "`conv_kernel` has 1 entries, `conv_dim` has 7"),
+            (r#", "add_adapter": true"#, "use a checkpoint without"),
+            (r#", "num_attention_heads": 5"#, "not a multiple of `num_attention_heads` (5)"),
+            (r#", "conv_kernel": [3]"#, "`conv_kernel` has 1 entries, but `conv_dim` has 7"),
             (r#", "conv_stride": [0, 2, 2, 2, 2, 2, 2]"#, "`conv_stride` is 0, expected 1 to"),
             (r#", "pad_token_id": 32"#, "`pad_token_id` is 32, expected 0 to 31"),
             (r#", "feat_extract_norm": "batch""#, "unknown variant `batch`"),
@@ -304,7 +304,7 @@ mod tests {
             assert!(error.contains(told), "{more}: {error}");
         }
         let other = Config::parse(br#"{"model_type": "hubert"}"#).unwrap_err().to_string();
-        assert!(other.contains("`hubert`, expected `wav2vec2`; take a checkpoint"), "{other}");
+        assert!(other.contains("`hubert`, expected `wav2vec2`; use a checkpoint"), "{other}");
     }
 
     proptest::proptest! {

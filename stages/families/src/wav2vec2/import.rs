@@ -21,9 +21,9 @@ impl Importer for Wav2Vec2 {
         context: &mut dyn Context,
     ) -> Result<Imported, StageError> {
         let (config, files) = (request.config(context)?, &request.files);
-        let vocabulary = files.needed(VOCABULARY, "how what is heard is spelt", context)?;
+        let vocabulary = files.needed(VOCABULARY, "how recognised speech is spelt", context)?;
         let preprocessor =
-            files.needed(PREPROCESSOR, "how sound is handed to the model", context)?;
+            files.needed(PREPROCESSOR, "how audio is passed to the model", context)?;
         let parsed = Config::parse(&config)?;
         Vocabulary::read(&vocabulary, &parsed)?;
         Preprocessor::parse(&preprocessor)?;

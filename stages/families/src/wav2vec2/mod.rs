@@ -43,8 +43,8 @@ impl Family for Wav2Vec2 {
     }
 
     fn assumed(&self) -> Option<Assumed> {
-        let told = "a speech recogniser that is not there is taken for the base model: 94 million \
-                    parameters, kept in f32";
+        let told = "a speech recogniser of unknown size has the size of the base model: 94 million \
+             parameters, kept in f32";
         Some(Assumed { model: Box::new(Config::default()), told })
     }
 

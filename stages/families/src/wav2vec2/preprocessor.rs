@@ -33,8 +33,8 @@ impl Preprocessor {
         match read.feature_size {
             1 => Ok(read),
             size => Err(damaged(format!(
-                "`feature_size` is {size}, expected 1: the model does not read sound but what \
-                 another program makes of it; run it in a `command` stage"
+                "`feature_size` is {size}, expected 1: the model reads features instead of audio; \
+                 run it in a `command` stage"
             ))),
         }
     }

@@ -29,8 +29,8 @@ impl Vocabulary {
             if row >= config.vocab_size {
                 let rows = config.vocab_size;
                 return Err(damaged(format!(
-                    "`{symbol}` is number {row}, and the model has {rows}: it belongs to another \
-                     model"
+                    "`{symbol}` is number {row}, but the model has {rows} symbols: it belongs to \
+                     another model"
                 )));
             }
             let symbol = if symbol == DELIMITER { " ".to_owned() } else { symbol };
@@ -39,7 +39,7 @@ impl Vocabulary {
             }
         }
         match symbols.is_empty() {
-            true => Err(damaged("it has no symbol that spells anything")),
+            true => Err(damaged("it has no letters")),
             false => Ok(Vocabulary { symbols, blank: config.pad_token_id }),
         }
     }
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn symbols_of_another_model_or_of_several_languages_are_refused() {
         let told = |text: &str| read(text).unwrap_err().to_string();
-        assert!(told(r#"{"a": 8}"#).contains("`a` is number 8, and the model has 8"));
+        assert!(told(r#"{"a": 8}"#).contains("`a` is number 8, but the model has 8"));
         assert!(told(r#"{"fin": {"a": 0}}"#).contains("`fin` has no number of a row"));
-        assert!(told(r#"{"<pad>": 1}"#).contains("no symbol that spells anything"));
+        assert!(told(r#"{"<pad>": 1}"#).contains("it has no letters"));
     }
 }

@@ -31,7 +31,8 @@ impl Config {
         self.sampling.check()?;
         if self.dvae.codes > self.gpt.audio_tokens - 2 {
             let (codes, tokens) = (self.dvae.codes, self.gpt.audio_tokens);
-            let message = format!("the DVAE has {codes} codes and the GPT {tokens} audio tokens");
+            let message =
+                format!("the DVAE has {codes} codes, but the GPT has {tokens} audio tokens");
             return Err(refused(message));
         }
         let (start, stop) = (self.gpt.start_audio_token, self.gpt.stop_audio_token);
@@ -43,7 +44,8 @@ impl Config {
         in_range("gpt_stop_audio_token", stop, self.dvae.codes, LARGEST)?;
         if self.decoder.input_width != self.gpt.width {
             let (input, width) = (self.decoder.input_width, self.gpt.width);
-            let message = format!("`decoder_input_dim` is {input} and the GPT has width {width}");
+            let message =
+                format!("`decoder_input_dim` is {input}, but the GPT has the width {width}");
             return Err(refused(message));
         }
         Ok(())
@@ -103,12 +105,12 @@ impl DecoderConfig {
         in_range("output_sample_rate", self.sample_rate, 1_000, 384_000)?;
         in_range("decoder.upsample_rates", steps as i64, 1, 16)?;
         if self.upsample_kernels.len() != steps {
-            return Err(refused("the decoder has not as many kernels as rates"));
+            return Err(refused("the decoder has different numbers of kernels and rates"));
         }
         if self.resblock_kernels.is_empty()
             || self.resblock_kernels.len() != self.resblock_dilations.len()
         {
-            return Err(refused("the decoder has not as many lists of dilations as kernels"));
+            return Err(refused("the decoder has different numbers of dilation lists and kernels"));
         }
         for (rate, kernel) in self.upsample_rates.iter().zip(&self.upsample_kernels) {
             in_range("decoder.upsample_rates", *rate, 1, 1 << 10)?;
@@ -123,7 +125,7 @@ impl DecoderConfig {
         match hop == Some(self.hop) {
             true => Ok(()),
             false => Err(refused(format!(
-                "`output_hop_length` is {}, the product of the decoder's rates another",
+                "`output_hop_length` is {}, which is not the product of the rates of the decoder",
                 self.hop
             ))),
         }
@@ -198,7 +200,10 @@ mod tests {
             (refusal(|config| config.dvae.codes = 1025), "1025 codes"),
             (refusal(|config| config.dvae.layers = 60), "`dvae.layers` is 60"),
             (refusal(|config| config.decoder.hop = 255), "`output_hop_length` is 255"),
-            (refusal(|config| config.decoder.upsample_kernels.truncate(1)), "as many kernels"),
+            (
+                refusal(|config| config.decoder.upsample_kernels.truncate(1)),
+                "different numbers of kernels and rates",
+            ),
             (refusal(|config| config.decoder.initial_channels = 520), "not divisible"),
             (refusal(|config| config.decoder.input_width = 512), "`decoder_input_dim` is 512"),
             (refusal(|config| config.speaker_encoder.channels[0] = 4), "channels` is 4"),

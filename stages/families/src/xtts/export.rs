@@ -80,7 +80,7 @@ fn limits(config: &Config) -> Vec<String> {
         ("the DVAE", DvaeConfig { codes: dvae.codes, ..own.dvae } == *dvae),
     ];
     let others = parts.iter().filter(|(_, is_same)| !is_same);
-    let note = |part: &str| format!("the original cannot load it: {part} has sizes of its own");
+    let note = |part: &str| format!("the original project cannot load it: {part} has other sizes");
     others.map(|(part, _)| note(part)).collect()
 }
 

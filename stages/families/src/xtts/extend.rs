@@ -130,7 +130,7 @@ impl Extended {
     fn merge(&mut self, pair: &(String, String)) -> Result<(), FormatError> {
         self.merges += 1;
         let Value::Array(merges) = self.vocabulary.part("merges")? else {
-            return Err(refused("`model.merges` is no list"));
+            return Err(refused("`model.merges` is not a list"));
         };
         merges.push(match merges.first() {
             Some(Value::Array(_)) => json!([pair.0, pair.1]),

@@ -91,7 +91,7 @@ impl Importer for Xtts {
             values.push((SPEAKERS_FILE.to_owned(), NewValue::blob(blob)));
         }
         if !has(&parts, DVAE_PREFIX) {
-            notes.push((format!("there is no `{DVAE_FILE}`, which training needs"), 1));
+            notes.push((format!("`{DVAE_FILE}`, which training needs, is missing"), 1));
         }
         Ok(Imported { parts, values, notes })
     }
@@ -113,8 +113,8 @@ fn compare_stats(own: &Part, beside: &Part) -> Result<(), StageError> {
     match own.len() == beside.len() && own.iter().zip(&beside).all(is_same) {
         true => Ok(()),
         false => Err(StageError::with_help(
-            format!("`{MEL_STATS_FILE}` is not the `{MEL_STATS}` of the model beside it"),
-            format!("remove `{MEL_STATS_FILE}`, or put the file of this model in its place"),
+            format!("`{MEL_STATS_FILE}` does not match `{MEL_STATS}` of the model"),
+            format!("remove `{MEL_STATS_FILE}`, or replace it with the file of this model"),
         )),
     }
 }

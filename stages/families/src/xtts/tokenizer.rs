@@ -36,7 +36,7 @@ pub enum TextError {
     Uncleanable(#[from] Uncleanable),
     #[error("the vocabulary has no tag `{0}`")]
     NoTag(String),
-    #[error("nothing of the text is left once it is cleaned")]
+    #[error("the text is empty after cleaning")]
     Empty,
     #[error("the vocabulary lacks {}", listed(.0))]
     Unknown(Vec<char>),
@@ -44,7 +44,7 @@ pub enum TextError {
     UnknownToken,
     #[error("the text has the token `[STOP]`, which ends it")]
     Stop,
-    #[error("the tokenizer refuses the text: {0}")]
+    #[error("the tokenizer cannot encode the text: {0}")]
     Refused(String),
 }
 
@@ -61,7 +61,9 @@ impl TextError {
             TextError::NoTag(_) | TextError::Unknown(_) => {
                 "extend the vocabulary with `xtts.extend`, or rewrite texts in a `command` stage"
             }
-            TextError::Empty => "give the clip a text, or filter it out with `dataset.filter`",
+            TextError::Empty => {
+                "add a text to the clip, or filter the clip out with `dataset.filter`"
+            }
             TextError::UnknownToken | TextError::Stop | TextError::Refused(_) => "rewrite the text",
         }
     }
@@ -146,7 +148,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// When the language has no cleaner or no tag.
+    /// If the language has no cleaner or no tag.
     pub fn unknown(
         &self,
         text: &str,

@@ -90,7 +90,7 @@ pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
     let Shape { block, block_gradients, input, conditioning } = Shape::of(config, setting);
     let Reached { blocks, conditioning_blocks, .. } = Reached::of(config, setting);
     let block_gradients = if blocks > 0.0 { block_gradients } else { 0.0 };
-    // What is not derived takes as much while it is computed.
+    // The parts without gradients need this memory while they are computed.
     let at_once = (block + block_gradients).max(conditioning);
     let activations = match setting.checkpointing {
         true => (blocks + 1.0) * input + at_once,

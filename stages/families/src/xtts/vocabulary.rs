@@ -38,7 +38,7 @@ impl Vocabulary {
         let file = serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
         let vocabulary = Vocabulary { file };
         if vocabulary.file.get("model").and_then(|model| model.get("type")) != Some(&json!("BPE")) {
-            return Err(refused("it is no BPE of the `tokenizers` library"));
+            return Err(refused("it is not a BPE of the `tokenizers` library"));
         }
         vocabulary.text_tokens()?;
         Ok(vocabulary)
@@ -124,14 +124,14 @@ impl Vocabulary {
         for (token, id) in model.chain(added) {
             let id = id.as_i64().filter(|id| (0..LARGEST_ID).contains(id));
             let id =
-                id.ok_or_else(|| refused(format!("the id of `{token}` is no small number")))?;
+                id.ok_or_else(|| refused(format!("the id of `{token}` is not a small number")))?;
             let before = ids.insert(token.clone(), id);
             let other = tokens.insert(id, token.clone());
             if before.is_some_and(|before| before != id) {
                 return Err(refused(format!("`{token}` has two ids")));
             }
             if let Some(other) = other.filter(|other| *other != token) {
-                return Err(refused(format!("`{other}` and `{token}` have the id {id}")));
+                return Err(refused(format!("`{other}` and `{token}` have the same id {id}")));
             }
         }
         Ok(ids)
@@ -167,7 +167,7 @@ impl Vocabulary {
                 list.push(added(token, id));
                 Ok(())
             }
-            _ => Err(refused("`added_tokens` is no list")),
+            _ => Err(refused("`added_tokens` is not a list")),
         }
     }
 
@@ -216,12 +216,12 @@ mod tests {
     fn what_is_no_vocabulary_is_refused() {
         for (file, told) in [
             ("[]", "invalid type"),
-            ("{}", "no BPE"),
+            ("{}", "not a BPE"),
             (r#"{"model": {"type": "BPE"}}"#, "no `model.vocab`"),
             (r#"{"model": {"type": "BPE", "vocab": {"a": 0}}}"#, "no token `[START]`"),
-            (r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}}}"#, "have the id 0"),
-            (r#"{"model": {"type": "BPE", "vocab": {"a": -1}}}"#, "no small number"),
-            (r#"{"model": {"type": "BPE", "vocab": {"a": 99999999}}}"#, "no small number"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}}}"#, "have the same id 0"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": -1}}}"#, "not a small number"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": 99999999}}}"#, "not a small number"),
         ] {
             let error = Vocabulary::read(file.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");

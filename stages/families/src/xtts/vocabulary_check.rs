@@ -78,7 +78,7 @@ fn check_off(part: &Map<String, Value>, name: &str, shown: &str) -> Checked {
     };
     match is_off {
         true => Ok(()),
-        false => Err(refused(format!("`{shown}` is set, which XTTS models are not trained with"))),
+        false => Err(refused(format!("`{shown}` is set, but XTTS models are trained without it"))),
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn caught<T>(
 ) -> Result<T, FormatError> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| refused(error.to_string())),
-        Err(_) => Err(refused("the tokenizer library cannot work with it")),
+        Err(_) => Err(refused("the tokenizer library cannot use it")),
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         }
         assert_eq!(refusal(|file| file["model"]["dropout"] = json!(0.0)), "");
         assert_eq!(refusal(|file| file["model"]["continuing_subword_prefix"] = json!("")), "");
-        assert!(refusal(|file| file["model"]["type"] = json!("WordPiece")).contains("no BPE"));
+        assert!(refusal(|file| file["model"]["type"] = json!("WordPiece")).contains("not a BPE"));
     }
 
     #[test]
@@ -155,6 +155,6 @@ mod tests {
     #[test]
     fn a_panic_of_the_library_is_an_error() {
         let error = caught::<()>(|| panic!("start byte index 2 is out of bounds")).unwrap_err();
-        assert!(error.to_string().ends_with("the tokenizer library cannot work with it"));
+        assert!(error.to_string().ends_with("the tokenizer library cannot use it"));
     }
 }

@@ -62,7 +62,7 @@ impl PthFile {
         let mut walk = Walk::new(&archive, &folder, &pickle);
         walk.value(pickle.root_id(), &mut String::new(), 0)?;
         match walk.tensors.is_empty() {
-            true => Err(FormatError::damaged(FORMAT, "it holds no tensors in dictionaries")),
+            true => Err(FormatError::damaged(FORMAT, "it has no dictionary with tensors")),
             false => Ok(PthFile { tensors: walk.tensors, archive }),
         }
     }
@@ -131,8 +131,8 @@ fn refuse_other_forms(bytes: &[u8]) -> Result<(), FormatError> {
         return Ok(());
     };
     let message = format!(
-        "the file is {form}, which is not read; load it in Python where you trust it and save it \
-         again with a current `torch.save`"
+        "the file is {form}, which is not supported; if you trust it, load it in Python and save \
+         it again with a current `torch.save`"
     );
     Err(FormatError::Unsupported { message })
 }
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
     fn value(&mut self, id: NodeId, name: &mut String, depth: usize) -> Result<(), FormatError> {
         self.visits += 1;
         if depth > MAX_DEPTH || self.visits > MAX_VISITS {
-            let message = "its dictionaries nest too deeply or too often";
+            let message = "its dictionaries are nested too deeply or too often";
             return Err(FormatError::too_much(FORMAT, message));
         }
         match self.pickle.node(id) {
@@ -234,7 +234,7 @@ impl<'a> Walk<'a> {
         if let (TensorCall::Parameter, [data, ..]) = (call, arguments) {
             return self.value(*data, name, depth + 1);
         }
-        let wrong = || FormatError::tensor(name, "its description is not one of PyTorch's");
+        let wrong = || FormatError::tensor(name, "its description is not from PyTorch");
         let (view, storage) = view(pickle, self.folder, call, arguments).ok_or_else(wrong)??;
         let stored = self.archive.size(&view.entry).unwrap_or(0);
         let bytes = view.check(name, storage.min(stored))?;

@@ -39,7 +39,7 @@ impl View {
     /// than that. Returns the size of its elements in bytes.
     pub fn check(&self, name: &str, storage: usize) -> Result<usize, FormatError> {
         if self.info.shape.len() != self.strides.len() || self.strides.len() > MAX_DIMENSIONS {
-            return Err(FormatError::tensor(name, "its shape and its strides do not fit"));
+            return Err(FormatError::tensor(name, "its shape and its strides do not match"));
         }
         match (self.reach(), self.info.bytes()) {
             (Some(reach), Some(bytes)) if reach <= storage => {
@@ -47,13 +47,13 @@ impl View {
                     true => Ok(bytes),
                     false => Err(FormatError::tensor(
                         name,
-                        format!("it repeats a storage of {storage} bytes up to {bytes} bytes"),
+                        format!("it expands a storage of {storage} bytes to {bytes} bytes"),
                     )),
                 }
             }
             _ => Err(FormatError::tensor(
                 name,
-                format!("{} lies outside of its storage of {storage} bytes", self.info),
+                format!("{} exceeds its storage of {storage} bytes", self.info),
             )),
         }
     }
@@ -173,6 +173,6 @@ mod tests {
             assert!(view.check("x", 8).is_err(), "{view:?}");
         }
         let error = view(&[1 << 40], &[0], 0).check("x", 8).unwrap_err().to_string();
-        assert!(error.contains("it repeats a storage of 8 bytes"), "{error}");
+        assert!(error.contains("it expands a storage of 8 bytes"), "{error}");
     }
 }

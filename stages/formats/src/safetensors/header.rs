@@ -31,14 +31,14 @@ pub fn read(parts: &Parts) -> Result<Header, FormatError> {
     let damaged = |message: &str| FormatError::damaged(FORMAT, message);
     let length = parts.up_to(FORMAT, 0, LENGTH)?;
     let length = length.first_chunk().copied().map(u64::from_le_bytes);
-    let length = length.ok_or_else(|| damaged("it is cut short"))?;
+    let length = length.ok_or_else(|| damaged("it is truncated"))?;
     if length > MAX_HEADER {
-        let message = format!("a header of {length} bytes, of {MAX_HEADER} at most");
+        let message = format!("a header of {length} bytes, more than {MAX_HEADER}");
         return Err(FormatError::too_much(FORMAT, message));
     }
     let start = LENGTH + length as usize;
     if start > parts.len() {
-        return Err(damaged("it is cut short"));
+        return Err(damaged("it is truncated"));
     }
     let written = match parts {
         Parts::Memory(bytes) => parse(serde_json::Deserializer::from_slice(&bytes[LENGTH..start]))?,
@@ -75,13 +75,13 @@ fn placed(
         let wrong = |message: &str| FormatError::tensor(name, message);
         let (from, to) = entry.data_offsets;
         if start.checked_add(from) != Some(at) {
-            return Err(wrong("it does not begin where the one before it ends"));
+            return Err(wrong("it does not begin at the end of the previous tensor"));
         }
         if entry.info(name)?.bytes() != to.checked_sub(from) {
             return Err(wrong("its bytes do not fill its shape"));
         }
         let next = start.checked_add(to).filter(|next| *next <= end);
-        at = next.ok_or_else(|| wrong("it lies outside of the file"))?;
+        at = next.ok_or_else(|| wrong("it exceeds the file"))?;
     }
     if at != end {
         let message = format!("its tensors end at byte {at} and the file at byte {end}");
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Sizes {
         let mut shape = Vec::new();
         while let Some(size) = sizes.next_element()? {
             if shape.len() == MAX_DIMENSIONS {
-                return Err(A::Error::custom("a tensor has more dimensions than any real one"));
+                return Err(A::Error::custom("a tensor has too many dimensions"));
             }
             shape.push(size);
         }
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for All {
                 continue;
             }
             if written.tensors.len() == MAX_TENSORS {
-                return Err(A::Error::custom("there are more tensors than in any real file"));
+                return Err(A::Error::custom("there are too many tensors"));
             }
             if written.tensors.contains_key(&name) {
                 return Err(A::Error::custom(format!("there are two tensors `{name}`")));

@@ -107,7 +107,7 @@ fn a_view_that_repeats_one_element_without_end_is_refused() {
     let description =
         Description { shape: vec![i32::MAX], strides: vec![0], ..Description::default() };
     let error = message(description.file());
-    assert!(error.contains("it repeats a storage of 16 bytes"), "{error}");
+    assert!(error.contains("it expands a storage of 16 bytes"), "{error}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! time, so it needs no masks.
 
 mod durations;
+mod graph_builder;
 mod model;
-mod net;
 mod symbols;
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use crate::artifact::{self, CONFIG, LICENSE, SPEAKERS, TOKENIZER_CONFIG, VOCABUL
 use crate::export::copies;
 use crate::import::CONFIG_FILE;
 use crate::onnx::{Files, Sample, Target};
+use graph_builder::{END, GraphBuilder};
 use model::Inputs;
-use net::{END, Net};
 use symbols::{Decomposed, piper_config, sherpa_metadata, sherpa_tokens};
 
 /// The file of the graph.
@@ -78,18 +78,18 @@ pub fn export(
             tensor.map(Some).map_err(|error| error.of(name))
         }
     };
-    let mut net = Net::new(stored, &mut read);
-    let (inputs, interface) = inputs(&mut net, &config, &tokenizer, target, prologue.as_ref());
-    let samples = model::speak(&mut net, &config, &inputs)?;
+    let mut builder = GraphBuilder::new(stored, &mut read);
+    let (inputs, interface) = inputs(&mut builder, &config, &tokenizer, target, prologue.as_ref());
+    let samples = model::speak(&mut builder, &config, &inputs)?;
     let (name, samples, rank) = match target {
         Target::Sherpa => ("y", samples, 3),
         Target::Plain => ("output", samples, 3),
-        Target::Piper => ("output", net.unsqueezed(&samples, 1), 4),
+        Target::Piper => ("output", builder.unsqueezed(&samples, 1), 4),
     };
     let mut sizes = vec![Size::Fixed(1); rank - 1];
     sizes.push(Size::Named("samples"));
-    net.graph.output(name, &samples, Element::F32, &sizes);
-    let graph = net.graph.write("vits", &metadata)?;
+    builder.graph.output(name, &samples, Element::F32, &sizes);
+    let graph = builder.graph.write("vits", &metadata)?;
     let sample = interface.sample(&config, &tokenizer, prologue.as_ref());
     Ok(Files { name: GRAPH, graph, beside, sample })
 }
@@ -109,7 +109,7 @@ struct Interface {
 }
 
 fn inputs(
-    net: &mut Net,
+    builder: &mut GraphBuilder,
     config: &Config,
     tokenizer: &Tokenizer,
     target: Target,
@@ -125,22 +125,23 @@ fn inputs(
         has_speaker: config.num_speakers > 1,
     };
     let (batch, length) = (Size::Named("N"), Size::Named("L"));
-    let tokens = net.graph.input(interface.tokens, Element::I64, &[batch.clone(), length]);
+    let tokens = builder.graph.input(interface.tokens, Element::I64, &[batch.clone(), length]);
     // Players give it; one text needs no mask.
-    net.graph.input(interface.lengths, Element::I64, &[batch]);
+    builder.graph.input(interface.lengths, Element::I64, &[batch]);
     let scales: Vec<Value> = match interface.scales {
         [all] => {
-            let all = net.graph.input(all, Element::F32, &[Size::Fixed(3)]);
-            (0..3).map(|at| net.slice(&all, (at, at + 1), 0)).collect()
+            let all = builder.graph.input(all, Element::F32, &[Size::Fixed(3)]);
+            (0..3).map(|at| builder.slice(&all, (at, at + 1), 0)).collect()
         }
-        each => {
-            each.iter().map(|name| net.graph.input(name, Element::F32, &[Size::Fixed(1)])).collect()
-        }
+        each => each
+            .iter()
+            .map(|name| builder.graph.input(name, Element::F32, &[Size::Fixed(1)]))
+            .collect(),
     };
     let speaker =
-        interface.has_speaker.then(|| net.graph.input("sid", Element::I64, &[Size::Fixed(1)]));
+        interface.has_speaker.then(|| builder.graph.input("sid", Element::I64, &[Size::Fixed(1)]));
     let tokens = match prologue {
-        Some(decomposed) => composed(net, &tokens, decomposed, tokenizer.adds_blank()),
+        Some(decomposed) => composed(builder, &tokens, decomposed, tokenizer.adds_blank()),
         None => tokens,
     };
     let [noise_scale, length_scale, noise_scale_duration] = [0, 1, 2].map(|at| scales[at].clone());
@@ -182,40 +183,45 @@ impl Interface {
 
 /// The tokens of the model from those of Piper: without padding and ends, letters with their marks,
 /// and with the model's own blanks.
-fn composed(net: &mut Net, tokens: &Value, decomposed: &Decomposed, adds_blank: bool) -> Value {
+fn composed(
+    builder: &mut GraphBuilder,
+    tokens: &Value,
+    decomposed: &Decomposed,
+    adds_blank: bool,
+) -> Value {
     let (width, first_mark) = (decomposed.marks.len() as i64 + 1, decomposed.first_mark());
-    let flat = net.squeezed(tokens, &[0]);
-    let reserved = net.graph.integer(decomposed.last_reserved());
-    let is_symbol = net.graph.add("Greater", &[&flat, &reserved]);
-    let symbols = kept(net, &flat, &is_symbol);
-    let (zero, one_more) = (net.graph.integers(&[0]), net.slice(&symbols, (1, END), 0));
-    let next = net.joined(&[&one_more, &zero], 0);
+    let flat = builder.squeezed(tokens, &[0]);
+    let reserved = builder.graph.integer(decomposed.last_reserved());
+    let is_symbol = builder.graph.add("Greater", &[&flat, &reserved]);
+    let symbols = kept(builder, &flat, &is_symbol);
+    let (zero, one_more) = (builder.graph.integers(&[0]), builder.slice(&symbols, (1, END), 0));
+    let next = builder.joined(&[&one_more, &zero], 0);
     let [before_marks, marks, none, factor] =
-        [first_mark - 1, first_mark, 0, width].map(|value| net.graph.integer(value));
+        [first_mark - 1, first_mark, 0, width].map(|value| builder.graph.integer(value));
     // The mark behind each letter, from 1 on, or 0.
-    let mark = net.sub(&next, &before_marks);
-    let mark = net.graph.add("Max", &[&mark, &none]);
-    let letter = net.graph.add("Min", &[&symbols, &before_marks]);
-    let place = net.mul(&letter, &factor);
-    let place = net.add(&place, &mark);
-    let table = net.graph.table(&decomposed.tokens, &[decomposed.tokens.len() as i64]);
-    let found = net.gathered(&table, &place, 0);
-    let is_letter = net.graph.add("Less", &[&symbols, &marks]);
-    let is_known = net.graph.add("GreaterOrEqual", &[&found, &none]);
-    let is_spoken = net.graph.add("And", &[&is_letter, &is_known]);
-    let spoken = kept(net, &found, &is_spoken);
+    let mark = builder.sub(&next, &before_marks);
+    let mark = builder.graph.add("Max", &[&mark, &none]);
+    let letter = builder.graph.add("Min", &[&symbols, &before_marks]);
+    let place = builder.mul(&letter, &factor);
+    let place = builder.add(&place, &mark);
+    let table = builder.graph.table(&decomposed.tokens, &[decomposed.tokens.len() as i64]);
+    let found = builder.gathered(&table, &place, 0);
+    let is_letter = builder.graph.add("Less", &[&symbols, &marks]);
+    let is_known = builder.graph.add("GreaterOrEqual", &[&found, &none]);
+    let is_spoken = builder.graph.add("And", &[&is_letter, &is_known]);
+    let spoken = kept(builder, &found, &is_spoken);
     if !adds_blank {
-        return net.unsqueezed(&spoken, 0);
+        return builder.unsqueezed(&spoken, 0);
     }
-    let column = net.unsqueezed(&spoken, 1);
-    let blanks = net.mul(&column, &none);
-    let pairs = net.joined(&[&column, &blanks], 1);
-    let pairs = net.reshaped(&pairs, &[-1]);
-    let all = net.joined(&[&zero, &pairs], 0);
-    net.unsqueezed(&all, 0)
+    let column = builder.unsqueezed(&spoken, 1);
+    let blanks = builder.mul(&column, &none);
+    let pairs = builder.joined(&[&column, &blanks], 1);
+    let pairs = builder.reshaped(&pairs, &[-1]);
+    let all = builder.joined(&[&zero, &pairs], 0);
+    builder.unsqueezed(&all, 0)
 }
 
 /// The elements where a condition holds.
-fn kept(net: &mut Net, x: &Value, condition: &Value) -> Value {
-    net.graph.with("Compress", &[x, condition], &[("axis", Attribute::Integer(0))])
+fn kept(builder: &mut GraphBuilder, x: &Value, condition: &Value) -> Value {
+    builder.graph.with("Compress", &[x, condition], &[("axis", Attribute::Integer(0))])
 }

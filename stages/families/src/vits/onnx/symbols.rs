@@ -41,8 +41,8 @@ fn refuse_romanised(tokenizer: &Tokenizer, player: &str) -> Result<(), StageErro
     match tokenizer.is_romanised() {
         false => Ok(()),
         true => Err(StageError::with_help(
-            format!("the model reads romanised texts, and {player} does not romanise"),
-            "use `target = \"plain\"`, and uroman before the graph",
+            format!("the model reads romanised texts, but {player} does not romanise"),
+            "use `target = \"plain\"` and run uroman before the graph",
         )),
     }
 }
@@ -53,8 +53,9 @@ pub fn sherpa_tokens(tokenizer: &Tokenizer) -> Result<String, StageError> {
     refuse_romanised(tokenizer, "sherpa")?;
     let symbols = symbols(tokenizer);
     if let Some(symbol) = symbols.keys().find(|symbol| symbol.is_ascii_uppercase()) {
-        let message =
-            format!("sherpa lowers ASCII letters, and `{symbol}` is a symbol of the model");
+        let message = format!(
+            "sherpa converts ASCII letters to lower case, but `{symbol}` is a symbol of the model"
+        );
         return Err(StageError::with_help(message, "use `target = \"plain\"`"));
     }
     let mut lines = String::new();
@@ -126,7 +127,10 @@ impl Decomposed {
         }
         if let Some(both) = marks.iter().find(|mark| letters.contains(mark)) {
             return Err(StageError::with_help(
-                format!("U+{:04X} is a symbol of the model and a mark of others", *both as u32),
+                format!(
+                    "U+{:04X} is a symbol of the model and part of other symbols",
+                    *both as u32
+                ),
                 "use `target = \"sherpa\"`, which reads composed letters",
             ));
         }

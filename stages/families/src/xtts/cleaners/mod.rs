@@ -16,7 +16,7 @@ use super::language::Language;
 /// An unsupported language.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Uncleanable {
-    #[error("Japanese in kanji or kana cannot be read")]
+    #[error("Japanese in kanji or kana is not supported")]
     Japanese,
 }
 
@@ -24,7 +24,8 @@ impl Uncleanable {
     pub fn help(&self) -> &'static str {
         match self {
             Uncleanable::Japanese => {
-                "romanise the texts before, in a `command` stage with cutlet, as the original does"
+                "romanise the texts first, in a `command` stage with cutlet, as the original \
+                 project does"
             }
         }
     }

@@ -11,7 +11,7 @@ pub const END: i64 = i64::MAX;
 /// Reads a tensor of the model; None if it has none of this name.
 pub type Read<'a> = dyn FnMut(&str) -> Result<Option<Tensor>, StageError> + 'a;
 
-pub struct Net<'a> {
+pub struct GraphBuilder<'a> {
     pub graph: Graph,
     read: &'a mut Read<'a>,
 }
@@ -37,9 +37,9 @@ impl Conv {
     }
 }
 
-impl<'a> Net<'a> {
-    pub fn new(stored: Stored, read: &'a mut Read<'a>) -> Net<'a> {
-        Net { graph: Graph::new(stored), read }
+impl<'a> GraphBuilder<'a> {
+    pub fn new(stored: Stored, read: &'a mut Read<'a>) -> GraphBuilder<'a> {
+        GraphBuilder { graph: Graph::new(stored), read }
     }
 
     pub fn tensor(&mut self, name: &str) -> Result<Tensor, StageError> {
