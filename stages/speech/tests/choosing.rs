@@ -250,7 +250,7 @@ fn without_a_good_checkpoint_the_base_is_the_result_or_the_reasons_are_the_error
     assert_eq!(artifact(&output, "model")["family"], &NewValue::Kept(Value::text("vits")));
     assert_eq!(artifact(&output, "report")["chosen"], &NewValue::Text("base".into()));
     let error = Bench::default().gather_ports("quality.choose", written, ports(false)).unwrap_err();
-    assert!(error.to_string().contains("`none = \"base\"` has no model"), "{error}");
+    assert!(error.to_string().contains("no model on port `base` for `none = \"base\"`"), "{error}");
     let fails = [require.clone(), ("none", text("fail"))];
     let error = Bench::default().gather_ports("quality.choose", &fails, ports(true)).unwrap_err();
     assert!(

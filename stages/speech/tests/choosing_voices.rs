@@ -127,7 +127,7 @@ fn if_no_voice_is_good_enough_the_base_is_taken_or_the_reasons_are_the_error() {
 fn a_voice_without_clips_or_with_a_missing_sentence_is_told() {
     let stranger = vec![dataset("m", spoken("nobody", 0.3, true))];
     let error = choose("speaker", stranger, &[], "base").unwrap_err().to_string();
-    assert_eq!(error, "no clip on `clips` is of `nobody`");
+    assert_eq!(error, "no clip on `clips` belongs to `nobody`");
     let mut lost = spoken("eero", 0.01, true);
     lost.remove(4);
     let both = vec![dataset("m", [spoken("aino", 0.3, true), lost].concat())];

@@ -80,13 +80,13 @@ fn a_missing_program_is_no_verdict_on_the_item() {
         .process("command", &declared("no-such-program-at-all", &[]), std::slice::from_ref(&clip))
         .unwrap_err();
     assert!(
-        error.to_string().starts_with("the program `no-such-program-at-all` is not there"),
+        error.to_string().starts_with("the program `no-such-program-at-all` was not found"),
         "{error}"
     );
     assert!(bench.process("command", &declared("no-such-program-at-all", &[]), &[]).is_err());
     let piped = declared("no-such-program-at-all | wc -l > {out.result}", &[]);
     let error = bench.process("command", &piped, &[]).unwrap_err();
-    let name = "the program `no-such-program-at-all` is not there";
+    let name = "the program `no-such-program-at-all` was not found";
     assert!(error.to_string().starts_with(name), "{error}");
     let hidden = declared("true && no-such-program-at-all", &[]);
     let error = bench.process("command", &hidden, std::slice::from_ref(&clip)).unwrap_err();
@@ -113,13 +113,13 @@ fn places_are_checked_before_the_first_item() {
     let error = bench.process("command", &declared("cat {secret}", &[]), &[]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`{secret}` names no field; known names: `audio`, `base`, `out.result`, `text`; write `{{` for a plain brace"
+        "`{secret}` is not a field; known names: `audio`, `base`, `out.result`, `text`; write `{{` for a plain brace"
     );
     let outside = [("outputs", map(&[("result", text("../result"))]))];
     let error = bench.process("command", &declared("true", &outside), &[]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the output `result` cannot be used: its path `../result` leaves its folder by `..`"
+        "the output `result` cannot be used: its path `../result` leads outside its folder"
     );
 }
 
@@ -129,7 +129,7 @@ fn another_version_of_the_program_is_an_error_with_advice() {
     let version = |wanted| [("version_command", text("echo tool 1.51")), ("version", text(wanted))];
     assert!(bench.process("command", &declared("true", &version("1.51")), &[]).is_ok());
     let error = bench.process("command", &declared("true", &version("1.52")), &[]).unwrap_err();
-    assert_eq!(error.to_string(), "`echo tool 1.51` says `tool 1.51`, not `1.52`");
+    assert_eq!(error.to_string(), "`echo tool 1.51` printed `tool 1.51`, expected `1.52`");
     assert!(error.help().is_some());
 }
 

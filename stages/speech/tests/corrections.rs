@@ -184,7 +184,7 @@ fn lines_without_their_segment_change_nothing_and_are_listed_with_the_reason() {
     let table = format!("aaaaaaaaaa,drop,,,\n{},join,,,\n", own_name(&items[3]));
     let output = corrected(&mut bench, &table, "quarantine", &items).unwrap();
     assert_eq!(support::items(&output, "output").len(), 5);
-    let note = "lines of corrections without effect (listed by the output `unused`)";
+    let note = "lines of corrections without effect (see the output `unused`)";
     assert_eq!(output.notes, [(note.to_owned(), 2)]);
     let unused = support::items(&output, "unused");
     let told = |item: &NewItem| -> Vec<String> {
@@ -213,7 +213,7 @@ fn parts_of_clips_with_texts_need_texts_of_their_own() {
     let clip = std::slice::from_ref(&clip);
     let output = corrected(&mut bench, &split, "quarantine", clip).unwrap();
     assert!(support::items(&output, "output").is_empty());
-    assert!(output.notes.contains(&("parts without a text, left out".to_owned(), 2)));
+    assert!(output.notes.contains(&("parts without text, left out".to_owned(), 2)));
     let kept = bench.parts.values().next().unwrap();
     let first = name(&kept.blob("audio0").unwrap().digest);
     let made = made(&mut bench, &format!("{split}{first},text,Yes.,,\n"), clip);

@@ -97,7 +97,7 @@ fn weights_that_do_not_fit_their_config_are_named() {
     other.insert("fast_norm.weight".to_owned(), Tensor::from_f32([4], &[0.0; 4]).unwrap());
     assert_eq!(
         failure(&[config(), ("model.pth", pth(&other))], &[]),
-        "the weights are not those that `config.json` asks for; missing: `norm.weight`; unexpected: \
+        "the weights do not match `config.json`: missing: `norm.weight`; unexpected: \
          `extra.weight`; of another shape: `fast_norm.weight` [4] instead of [8]"
     );
 }
@@ -113,11 +113,11 @@ fn the_tokenizer_comes_along_and_has_to_fit() {
     let [_, specials] = tokenizer(301);
     let error = failure(&[config(), weights.clone(), ranks.clone(), specials], &[]);
     assert!(
-        error.starts_with("the tokenizer has 301 tokens and the model rows for 300"),
+        error.starts_with("the tokenizer has 301 tokens, but the model has 300 rows"),
         "{error}"
     );
     let error = failure(&[config(), weights, ranks], &[]);
-    assert!(error.ends_with("the asset lacks `special_tokens.json`"), "{error}");
+    assert!(error.ends_with("`special_tokens.json` is missing"), "{error}");
 }
 
 #[test]
@@ -218,18 +218,18 @@ fn the_file_is_chosen_by_its_name_or_by_the_user() {
     let several = [config(), ("a.pth", weights.clone()), ("b.pth", weights.clone())];
     assert_eq!(
         failure(&several, &[]),
-        "the asset has several files of weights, `a.pth`, `b.pth`: choose one with `file`"
+        "the asset has several files of weights: `a.pth`, `b.pth`; choose one with `file`"
     );
     assert!(import(&mut Bench::default(), &several, &[("file", text("b.pth"))]).is_ok());
     assert_eq!(
         failure(&several, &[("file", text("c.pth"))]),
-        "the asset has no file `c.pth`, but `a.pth`, `b.pth`, `config.json`"
+        "the asset has no file `c.pth`; it has `a.pth`, `b.pth`, `config.json`"
     );
-    assert_eq!(failure(&[config()], &[]), "the asset has no file of weights, but `config.json`");
+    assert_eq!(failure(&[config()], &[]), "the asset has no file of weights; it has `config.json`");
     let beside = [config(), ("dvae.pth", weights.clone()), ("mel_stats.pth", weights.clone())];
     assert_eq!(
         failure(&beside, &[]),
-        "the asset has no `model.pth`, which `dvae.pth`, `mel_stats.pth` belong beside"
+        "the asset has `dvae.pth`, `mel_stats.pth` without the `model.pth` that they belong to"
     );
     let folder = [("best/config.json", CONFIG.into()), ("best/model.pth", weights)];
     assert!(import(&mut Bench::default(), &folder, &[("file", text("best/model.pth"))]).is_ok());
@@ -239,7 +239,7 @@ fn the_file_is_chosen_by_its_name_or_by_the_user() {
 fn what_is_no_model_is_an_error() {
     let other: Tensors = [("a".to_owned(), Tensor::from_f32([1], &[1.0]).unwrap())].into();
     let error = failure(&[config(), ("model.pth", pth(&other))], &[]);
-    assert!(error.contains("are those of no model that is known here, such as `a`"), "{error}");
+    assert!(error.contains("such as `a`, do not belong to a known model"), "{error}");
     let error = failure(&[config(), ("model.pth", b"<!DOCTYPE html>".to_vec())], &[]);
     assert_eq!(error, "`model.pth`: it is an HTML page, not weights");
     let error = failure(&[config(), ("model.pth", b"PK\x03\x04".to_vec())], &[]);

@@ -123,10 +123,10 @@ fn what_cannot_be_exported_is_an_error() {
         |fields: Fields| export(&mut bench, fields, &[]).expect_err("it is exported").to_string();
     let texts =
         |family: &str| -> Fields { [("family", Value::text(family))].into_iter().collect() };
-    assert_eq!(failure(texts("vq")), "what arrived on `model` cannot be exported: it is `vq`");
+    assert_eq!(failure(texts("vq")), "the model on port `model` cannot be exported: it is `vq`");
     assert_eq!(
         failure(Fields::new()),
-        "what arrived on `model` cannot be exported: it does not say what it is"
+        "the model on port `model` cannot be exported: its family is unknown"
     );
     assert_eq!(failure(texts("fish-dual-ar")), "the model has no tensors");
     let mut damaged = texts("fish-dual-ar");

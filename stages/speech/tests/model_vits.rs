@@ -133,7 +133,7 @@ fn a_discriminator_may_lie_in_a_file_of_its_own() {
     assert_eq!(imported(&bench, &output), both);
     files.retain(|(name, _)| *name != "G_7.pth");
     files.push(("G_7.pth", pth(&both)));
-    assert_eq!(failure(&files, &written), "the file of weights has a discriminator already");
+    assert_eq!(failure(&files, &written), "the file of weights already has a discriminator");
 }
 
 /// The names of the original are tested in `names`, and by the parity script.
@@ -177,7 +177,7 @@ fn what_does_not_belong_together_is_told() {
     let mut files = around(weights.clone());
     files[1].1 = br#"{"k": 0, "a": 9}"#.to_vec();
     assert!(
-        failure(&files, &[]).starts_with("the tokenizer has 10 tokens and the model rows for 4")
+        failure(&files, &[]).starts_with("the tokenizer has 10 tokens, but the model has 4 rows")
     );
     files.remove(1);
     let error = failure(&files, &[]);
@@ -295,7 +295,7 @@ fn speakers_keep_their_names_on_the_way_out_and_in() {
     ];
     assert_eq!(stored(&mut bench, &again).text("speakers"), fields.text("speakers"));
     files.last_mut().unwrap().1 = br#"["aino"]"#.to_vec();
-    assert_eq!(failure(&files, &[]), "the list names 1 speakers and the model has 3");
+    assert_eq!(failure(&files, &[]), "the list has 1 speakers, but the model has 3");
 }
 
 #[test]

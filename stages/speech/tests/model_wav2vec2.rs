@@ -97,7 +97,7 @@ fn files_that_are_not_there_and_adapters_are_told() {
     let whole = || around(("model.safetensors", safe(&stored(true))));
     let told =
         refused(&whole().into_iter().filter(|(name, _)| *name != "vocab.json").collect::<Vec<_>>());
-    assert!(told.contains("no `vocab.json`, which says how what is heard is spelt"), "{told}");
+    assert!(told.contains("no `vocab.json`, which says how recognised speech is spelt"), "{told}");
     let mut files = whole();
     files[0].1 = CONFIG.replace("{", r#"{"adapter_attn_dim": 16, "#).into_bytes();
     assert!(refused(&files).contains("it has adapters"));

@@ -62,7 +62,7 @@ fn statistics_beside_the_model_are_read_although_it_has_its_own() {
         let tensor = Tensor::from_f32([values.len()], &values).unwrap();
         refusal("mel_stats.pth", pth(&[(MEL_STATS.to_owned(), tensor)].into()))
     };
-    let other = "`mel_stats.pth` is not the `mel_stats` of the model beside it";
+    let other = "`mel_stats.pth` does not match `mel_stats` of the model";
     assert_eq!(stats(vec![1.0; mels]), other);
     assert_eq!(stats(vec![1.0; mels - 1]), other);
     assert_eq!(stats(vec![f32::NAN; mels]), other);

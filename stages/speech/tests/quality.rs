@@ -181,7 +181,7 @@ fn recordings_over_the_limit_are_set_aside() {
 fn a_range_of_pitch_that_is_none_is_an_error() {
     let range = [("lowest", ParameterValue::Number(500.0))];
     let error = Bench::default().process("quality.measure", &range, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "`lowest` = 500 Hz is not below `highest` = 500 Hz");
+    assert_eq!(error.to_string(), "`lowest` = 500 Hz must be below `highest` = 500 Hz");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_synthesis_gets_the_recording_of_its_id() {
     assert_eq!((pair.id.as_str(), pair.values.len()), ("c", 3));
     assert_eq!(taken.1, NewValue::Kept(Value::text("the recording of c")));
     assert_eq!(bench.set_aside(), ["input 0 no-recording", "input 1 no-recording"]);
-    assert_eq!(bench.aside[0].2.reason, "no recording has the `id` `a`");
+    assert_eq!(bench.aside[0].2.reason, "no recording has `a` as its `id`");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn pairs_that_nothing_or_too_much_makes_are_errors() {
     let error = paired(&[], heard(), vec![spoken("b", "hei")]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "none of the 1 syntheses has a recording among 1: no `id` of `input` is a `id` of `reference`"
+        "no item of `input` (1) matches an item of `reference` (1): no `id` equals a `id`"
     );
     let by = [("by", text("sentence"))];
     let error = paired(&by, heard(), vec![spoken("b", "hei"), spoken("c", "hei")]).unwrap_err();
@@ -412,5 +412,5 @@ fn with_fail_a_regression_ends_the_run_with_its_figures() {
         "worse than the baseline: `cer` is 0.3 instead of 0.1, with 0.02 allowed"
     );
     let error = against(Some("[]"), false, vec![]).unwrap_err();
-    assert!(error.to_string().starts_with("the baseline is no report of `quality.regression`"));
+    assert!(error.to_string().starts_with("the baseline is not a report of `quality.regression`"));
 }

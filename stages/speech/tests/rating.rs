@@ -130,7 +130,7 @@ fn held_sentences_are_not_played_and_the_number_is_met() {
     assert!(few.len() == 3 && few.is_subset(&half));
     let alone = items.into_iter().filter(|item| item.id.ends_with("base")).collect();
     let error = bench.gather("rate.pairs", &[], vec![dataset("spoken", alone)]).unwrap_err();
-    assert!(error.to_string().contains("one voice to compare"), "{error}");
+    assert!(error.to_string().contains("fewer than two voices to compare"), "{error}");
 }
 
 /// A listener of known preferences.

@@ -219,7 +219,7 @@ fn the_program_gets_each_new_word_once_and_only_those_of_other_scripts() {
     let two = script_of(&mut case.bench, "b", "мана \u{5D0}\u{5D1}");
     let output = case.romanise(PROGRAM, &[one.clone(), two]).unwrap();
     assert_eq!(latin_of(&output)["\u{5D0}\u{5D1}"], "\u{5D0}\u{5D1}");
-    assert_eq!(output.notes, [("words without Latin letters after the program".to_owned(), 1)]);
+    assert_eq!(output.notes, [("words that the program left without Latin letters".to_owned(), 1)]);
     assert_eq!(case.runs(), 2);
     // Another command runs anew.
     let other = PROGRAM.replace(" {words}", " < {words}");
@@ -236,7 +236,7 @@ fn a_program_that_fails_or_loses_lines_is_told() {
     let one = script_of(&mut case.bench, "a", "мана мана мино");
     let items = std::slice::from_ref(&one);
     let error = case.romanise("head -n 1 {words} > {out.words}", items).unwrap_err();
-    assert_eq!(error.to_string(), "the program got 2 words; lines that it wrote: 1");
+    assert_eq!(error.to_string(), "the program wrote 1 lines for 2 words");
     assert!(error.help().unwrap().contains("one line"));
     let error = case.romanise("echo lost >&2; exit 3", items).unwrap_err();
     assert!(error.to_string().contains("lost"), "{error}");

@@ -72,7 +72,7 @@ fn a_file_is_split_like_a_text_and_long_sentences_are_counted() {
     let mut texts: Vec<&str> = found.iter().map(|item| item.fields.text("text").unwrap()).collect();
     texts.sort_unstable();
     assert_eq!(texts, ["Kap. Eins,", "Und weiter.", "hier."]);
-    assert_eq!(output.notes, [("parts of sentences that were too long".to_owned(), 2)]);
+    assert_eq!(output.notes, [("parts of overlong sentences".to_owned(), 2)]);
 }
 
 #[test]

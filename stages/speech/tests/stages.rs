@@ -59,7 +59,7 @@ fn a_table_gives_items_and_names_each_row_that_it_does_not() {
             (
                 "metadata.csv:4",
                 "unsafe-path",
-                "row 4 (byte 62): the audio path `../d` leaves its folder by `..`"
+                "row 4 (byte 62): the audio path `../d` leads outside its folder"
             ),
             (
                 "metadata.csv:3",
@@ -196,10 +196,13 @@ fn an_audit_reads_as_the_model_reads() {
     assert!(error.contains("unknown to the tokenizer: `7` U+0037"), "{error}");
     let romanised = r#"{"phonemize": false, "is_uroman": true}"#;
     let error = audit(&["kä", "k k"], romanised, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "1 of 2 texts are not romanised, and the model reads no others");
+    assert_eq!(
+        error.to_string(),
+        "1 of 2 texts are not romanised, but the model reads only romanised texts"
+    );
     assert!(error.help().unwrap().contains("uroman"));
     let both = audit(&["k"], letters, &[("characters", text("k"))]).unwrap_err().to_string();
-    assert!(both.contains("a vocabulary beside it"), "{both}");
+    assert!(both.contains("both a model and a vocabulary"), "{both}");
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn a_split_that_holds_nothing_out_says_so() {
         let fraction = [("fraction", ParameterValue::Number(fraction))];
         bench.gather("dataset.split", &fraction, clips()).unwrap().notes
     };
-    let told = ("items of which none is held out (raise `fraction`)".to_owned(), 2);
+    let told = ("items, none held out (raise `fraction`)".to_owned(), 2);
     assert_eq!(notes(1e-9).last(), Some(&told));
     // As it was asked for.
     assert!(!notes(0.0).contains(&told));
@@ -330,7 +333,7 @@ fn a_filter_counts_what_it_leaves_out_and_refuses_fields_that_nothing_has() {
         ("not_empty", ParameterValue::Flag(true)),
     ])]);
     let error = bench.gather("dataset.filter", &[("where", typo)], clips()).unwrap_err();
-    assert_eq!(error.to_string(), "no item has a field `second` that the condition can test");
+    assert_eq!(error.to_string(), "no item has the field `second`, which the condition tests");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn references_that_cannot_be_used_are_an_error() {
     let short = embedded(bench, &[1.0]);
     let short = item("s", &[("embedding", short)]);
     for (known, told) in [
-        (vec![], "no clip with a voice"),
+        (vec![], "no clip with a speaker"),
         (vec![item("x", &[])], "no field `embedding`"),
         (vec![clip(bench, "k", 0), short], "3 and 1 numbers"),
     ] {

@@ -133,7 +133,7 @@ pub fn align(
             let is_letter = |target: &&Target| matches!(target.label, Label::Symbol(_));
             let letters = script.targets.iter().filter(is_letter).count();
             let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
-            reason += &format!(": {letters} letters are too many for {seconds:.0} s of sound");
+            reason += &format!(": {letters} letters are too many for {seconds:.0} s of audio");
         }
     }
     let reject = Reject::new("no-text", reason);
@@ -400,7 +400,7 @@ fn end_of_sentence(script: &Script, to: usize) -> usize {
     found.map_or(script.targets.len(), |on| (to + on + 1).min(script.targets.len()))
 }
 
-/// Where a word is heard.
+/// The place at which a word is heard.
 #[derive(Clone, Copy)]
 struct Heard {
     first: usize,
@@ -448,7 +448,7 @@ fn one_segment(
     let reject = |code: &str, reason: String| Some(Reject::new(code, reason));
     if let Some((cut, _)) = words.iter().find(|(_, heard)| !is_inside(heard)) {
         let word = &text.text[script.words[*cut].bytes.clone()];
-        aligned.reject = reject("cut-word", format!("an end of the segment is in `{word}`"));
+        aligned.reject = reject("cut-word", format!("the segment begins or ends inside `{word}`"));
         return aligned;
     }
     let is_spelled = |(word, _): &(usize, Heard)| {
@@ -459,8 +459,8 @@ fn one_segment(
     if is_without || 2 * stars > frames.len() {
         let percent = 100 * stars / frames.len().max(1);
         let reason = match is_without {
-            true => "no word of the text is said in it".to_owned(),
-            false => format!("{percent} % of it is sound without a text"),
+            true => "no word of the text was heard in it".to_owned(),
+            false => format!("{percent} % of it has no text"),
         };
         aligned.reject = reject("no-text", reason);
         return aligned;

@@ -83,9 +83,10 @@ impl GatherJob for Romanise {
         let mut output = GatherOutput::default().with("output", PortOutput::Artifact(artifact));
         let lost = all.0.iter().filter(|(word, latin)| is_left(word, latin)).count();
         if lost > 0 {
-            output
-                .notes
-                .push(("words without Latin letters after the program".to_owned(), lost as u64));
+            output.notes.push((
+                "words that the program left without Latin letters".to_owned(),
+                lost as u64,
+            ));
         }
         Ok(output)
     }
@@ -156,12 +157,9 @@ impl Romanise {
         let latin = lines_of(&made.values)?;
         if latin.len() != words.len() {
             return Err(StageError::with_help(
-                format!(
-                    "the program got {} words; lines that it wrote: {}",
-                    words.len(),
-                    latin.len()
-                ),
-                "it must write one line to `{out.words}` for each line of `{words}`, in their order",
+                format!("the program wrote {} lines for {} words", latin.len(), words.len()),
+                "it must write one line to `{out.words}` for each line of `{words}`, in the same \
+                 order",
             ));
         }
         Ok(latin)

@@ -283,7 +283,9 @@ fn heard(
         Some(alphabet) => serde_json::from_str(alphabet)
             .map_err(|error| StageError::failed(format!("`alphabet` is damaged: {error}")))?,
         None => {
-            return Err(StageError::failed("segments have no `alphabet`, which `asr.emit` gives"));
+            return Err(StageError::failed(
+                "segments have no `alphabet`: read them from `asr.emit`",
+            ));
         }
     };
     let symbols = alphabet.symbols.len();
@@ -294,10 +296,10 @@ fn heard(
         let array = npy::read_halves(&context.read(&segment.emissions)?)
             .map_err(|error| damaged(error.to_string()))?;
         let [frames, columns] = array.shape[..] else {
-            return Err(damaged("not two dimensions".to_owned()));
+            return Err(damaged("expected two dimensions".to_owned()));
         };
         if columns != symbols as u64 || alphabet.blank >= symbols {
-            return Err(damaged(format!("{columns} symbols where the alphabet has {symbols}")));
+            return Err(damaged(format!("{columns} symbols, but the alphabet has {symbols}")));
         }
         values.extend(array.values);
         let frames = frames as usize;
@@ -336,7 +338,7 @@ pub(super) fn written(item: &Item, context: &mut dyn Context) -> Result<Option<T
     match Source::of(item) {
         Source::Script(blob) => {
             let text = String::from_utf8(context.read(&blob)?.to_vec());
-            let text = text.map_err(|_| StageError::failed("a script is not UTF-8"))?;
+            let text = text.map_err(|_| StageError::failed("a text is not UTF-8"))?;
             Ok(Some(Text { text, ..Text::default() }))
         }
         Source::Cues(blob) => {
@@ -358,7 +360,7 @@ fn with_text(item: &Item, aligned: Aligned) -> Result<NewItem, StageError> {
         .with("words", NewValue::bytes(JSON, to_json(&aligned.words)?)))
 }
 
-/// What none of the recordings of a script has.
+/// The passages that no recording of a script has.
 fn passages(scripts: &BTreeMap<Digest, Heard>) -> Vec<Passage<'_>> {
     let mut found = Vec::new();
     for heard in scripts.values() {

@@ -34,7 +34,7 @@ pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded
         |_| {
             Err(Fault::Undecodable {
                 format,
-                problem: "the decoder gave up on an inconsistency".to_owned(),
+                problem: "the decoder failed on inconsistent data".to_owned(),
             })
         },
     )
@@ -80,7 +80,7 @@ impl<'a> Reading<'a> {
             .map_err(|error| broken(format, &error))?;
         let track = container
             .default_track(TrackType::Audio)
-            .ok_or_else(|| Fault::Undecodable { format, problem: "no sound track".to_owned() })?
+            .ok_or_else(|| Fault::Undecodable { format, problem: "no audio track".to_owned() })?
             .clone();
         let parameters = audio_parameters(&track, format)?;
         // FLAC has a digest of its samples; the other formats ignore this option.
@@ -328,7 +328,7 @@ impl<'a> Reading<'a> {
         } else if digest_fits == Some(false) {
             return Err(Fault::Undecodable {
                 format: self.format,
-                problem: "the samples do not have the digest that the file states".to_owned(),
+                problem: "the samples do not match the checksum in the file".to_owned(),
             });
         }
         if let (Some(start), end) = (self.track.delay, self.track.padding.unwrap_or(0)) {
@@ -369,7 +369,7 @@ pub(super) fn audio_parameters(
     format: Format,
 ) -> Result<&AudioCodecParameters, Fault> {
     track.codec_params.as_ref().and_then(|parameters| parameters.audio()).ok_or_else(|| {
-        Fault::Undecodable { format, problem: "the sound track does not name its codec".to_owned() }
+        Fault::Undecodable { format, problem: "the audio track does not name its codec".to_owned() }
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where a recording is cut: in its pauses, each chosen by the pauses near it alone.
+//! Cuts of a recording: in its pauses, each chosen only by the pauses near it.
 
 use std::ops::Range;
 

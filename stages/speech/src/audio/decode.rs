@@ -101,7 +101,7 @@ fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
 fn name_codec(fault: Fault, tag: u16) -> Fault {
     match fault {
         Fault::Unsupported { .. } => {
-            Fault::Unsupported { what: format!("WAV with the codec of tag {tag:#06x}") }
+            Fault::Unsupported { what: format!("WAV with the codec tag {tag:#06x}") }
         }
         other => other,
     }

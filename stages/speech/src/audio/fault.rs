@@ -3,7 +3,7 @@
 
 use super::sniff::Format;
 
-/// What helps where no decoder here does. `-vn` leaves pictures and videos out.
+/// The advice for formats without a decoder. `-vn` leaves pictures and videos out.
 pub(super) const CONVERT: &str = "convert it: `ffmpeg -i IN -vn OUT.flac`";
 
 /// The reason why bytes were not accepted as a recording.
@@ -32,12 +32,12 @@ pub enum Fault {
     Rate { rate: u32, lowest: u32, highest: u32 },
 
     #[error(
-        "{count} of {total} samples are not sound: {nan} NaN, {infinite} infinite, \
-         {huge} beyond {bound} times full scale; the first is sample {first}"
+        "{count} of {total} samples are invalid: {nan} NaN, {infinite} infinite, {huge} beyond \
+         {bound} times full scale; the first is sample {first}"
     )]
     NotSound { count: u64, total: u64, nan: u64, infinite: u64, huge: u64, bound: f32, first: u64 },
 
-    #[error("{found} channels where one is asked for; choose `mean`, `left` or `right`")]
+    #[error("{found} channels, expected one; choose `mean`, `left` or `right`")]
     Channels { found: u16 },
 
     #[error("too large: {what} is over the limit of {limit}")]
@@ -85,13 +85,13 @@ fn missing(unit: &str, declared: Option<u64>, present: u64) -> String {
             "{declared} {unit} declared, {present} present, {} missing",
             declared.saturating_sub(present)
         ),
-        None => format!("the stream breaks off after {present} {unit}"),
+        None => format!("the stream ends after {present} {unit}"),
     }
 }
 
 fn empty(behind: u64) -> String {
     match behind {
         0 => "no samples".to_owned(),
-        behind => format!("{behind} bytes behind an empty `data` chunk"),
+        behind => format!("{behind} bytes after an empty `data` chunk"),
     }
 }

@@ -151,7 +151,7 @@ impl EachItem for SegmentJob {
         context: &mut dyn Context,
     ) -> Result<Result<Output, Reject>, StageError> {
         let Some(pauses) = item.fields.blob("pauses").cloned() else {
-            let reason = "the item has no field `pauses`, which `audio.pauses` gives";
+            let reason = "the item has no field `pauses`: read items of `audio.pauses`";
             return Ok(Err(Reject::new("no-pause", reason)));
         };
         let pauses = decode(&context.read(&pauses)?)?;
@@ -162,8 +162,8 @@ impl EachItem for SegmentJob {
         match self.segments(parts, &pauses, context) {
             Ok((children, left_out)) if children.is_empty() => {
                 let reason = format!(
-                    "the recording has no pause in {left_out:.1} s, and a segment lasts at most \
-                     {:.1} s",
+                    "the recording has no pause within {left_out:.1} s, but a segment lasts at \
+                     most {:.1} s",
                     self.longest
                 );
                 Ok(Err(Reject::new("no-pause", reason)))

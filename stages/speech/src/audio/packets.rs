@@ -52,7 +52,7 @@ impl Packets {
             .map_err(|error| trouble(format, error))?;
         let track = container
             .default_track(TrackType::Audio)
-            .ok_or_else(|| Fault::Undecodable { format, problem: "no sound track".to_owned() })?
+            .ok_or_else(|| Fault::Undecodable { format, problem: "no audio track".to_owned() })?
             .clone();
         let parameters = audio_parameters(&track, format)?;
         let decoder = symphonia::default::get_codecs()
@@ -173,7 +173,7 @@ impl Packets {
 /// A hostile file must only affect its own item: the decoders have assertions.
 fn shielded<T>(format: Format, work: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        let problem = "the decoder gave up on an inconsistency".to_owned();
+        let problem = "the decoder failed on inconsistent data".to_owned();
         Err(Fault::Undecodable { format, problem }.into())
     })
 }

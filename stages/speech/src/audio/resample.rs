@@ -206,7 +206,7 @@ fn block(from: u32, to: u32) -> Result<(usize, usize), Fault> {
         multiple *= 2;
     }
     if input.max(output) * multiple > LONGEST_BLOCK {
-        return Err(fault(from, to, "the rates have no useful common factor"));
+        return Err(fault(from, to, "the rates have no common factor that is large enough"));
     }
     Ok((input * multiple, output * multiple))
 }

@@ -102,7 +102,7 @@ impl Chunks<'_> {
         let rest = self.size.saturating_sub(chunk.body()) as u64;
         if chunk.length > rest {
             return Err(
-                chunk.fault(&format!("claims {} bytes where {rest} are left", chunk.length))
+                chunk.fault(&format!("declares {} bytes, but {rest} are left", chunk.length))
             );
         }
         // Chunks start at even offsets.

@@ -138,7 +138,7 @@ fn matroska(bytes: &[u8]) -> Fault {
     let container = if contains(b"webm") { "WebM" } else { "Matroska" };
     match CODECS.iter().find(|(mark, _)| contains(mark)) {
         Some((_, name)) => Fault::Unsupported { what: format!("{name} in {container}") },
-        None => not_audio(&format!("a {container} file without a known sound track"), CONVERT),
+        None => not_audio(&format!("a {container} file without a known audio track"), CONVERT),
     }
 }
 
@@ -168,7 +168,7 @@ fn stranger(bytes: &[u8]) -> Fault {
     let known: &[(&str, &str, &str)] = &[
         ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", CONVERT),
         (".snd", "a Sun audio file", CONVERT),
-        ("riff", "a RIFF file cut short", "copy the file again"),
+        ("riff", "a truncated RIFF file", "copy the file again"),
         ("rifx", "a big-endian RIFF file", CONVERT),
         ("caff", "a Core Audio file", CONVERT),
         ("pk\u{3}\u{4}", "a ZIP archive", "unpack it first"),

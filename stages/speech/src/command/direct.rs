@@ -22,7 +22,7 @@ const OF_THE_SHELL: &[&str] = &[
 /// A program without the shell.
 #[derive(Debug, PartialEq)]
 pub struct Direct {
-    /// Where it is.
+    /// The path of its file.
     pub file: String,
     /// Its name in the line, and its arguments.
     pub words: Vec<String>,
@@ -100,7 +100,7 @@ mod tests {
         [("PATH".to_owned(), path.to_owned())].into()
     }
 
-    /// What a program is given by the shell.
+    /// The arguments that the shell passes to a program.
     fn by_the_shell(line: &str) -> Vec<String> {
         let output =
             Command::new("/bin/sh").args(["-c", &format!("printf '%s\\0' {line}")]).output();

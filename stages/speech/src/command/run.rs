@@ -58,7 +58,7 @@ pub enum CommandError {
     Line(super::template::TemplateError),
     #[error("the shell cannot be started: {0}")]
     Start(io::Error),
-    #[error("the program `{program}` is not there; {}{end}", advice(program))]
+    #[error("the program `{program}` was not found; {}{end}", advice(program))]
     NotFound { program: String, end: End },
     #[error("the command ended with status {status}{end}")]
     Failed { status: i32, end: End },
@@ -68,17 +68,17 @@ pub enum CommandError {
     Timeout { seconds: f64, end: End },
     #[error("the command was stopped")]
     Stopped,
-    #[error("the command ended well but did not write `{path}`{end}")]
+    #[error("the command succeeded but did not write `{path}`{end}")]
     NoOutput { path: Utf8PathBuf, end: End },
     #[error("the output `{path}` has {bytes} bytes, more than {MAX_OUTPUT_BYTES}")]
     TooLarge { path: Utf8PathBuf, bytes: u64 },
     #[error("the output `{path}` is a link or a folder, not a file")]
     NotAFile { path: Utf8PathBuf },
-    #[error("the output `{path}` is to be a text and is no UTF-8")]
+    #[error("the text output `{path}` is not UTF-8")]
     NotText { path: Utf8PathBuf },
     #[error(
-        "no space for the command, {free} bytes are left at `{folder}`: free some, then run again\
-         {cause}"
+        "no space for the command, {free} bytes left at `{folder}`: free some, then run \
+         again{cause}"
     )]
     NoRoom {
         folder: Utf8PathBuf,
@@ -87,14 +87,14 @@ pub enum CommandError {
         cause: String,
     },
     #[error(
-        "the command failed with {free} bytes free at `{folder}`, and the next run tries again: \
+        "the command failed with only {free} bytes free at `{folder}`; the next run tries again: \
          {cause}"
     )]
     LittleRoom { folder: Utf8PathBuf, free: u64, cause: String },
-    #[error("the machine could not do what the command asked for; {cause}")]
+    #[error("a fault of the machine stopped the command; {cause}")]
     Machine { cause: String },
     /// The same for a process or a thread.
-    #[error("the machine has no process or thread for the command; {cause}")]
+    #[error("the machine could not start a process or thread for the command; {cause}")]
     NoProcess { cause: String },
     #[error("failed to {action} `{path}`: {error}")]
     Io { action: &'static str, path: Utf8PathBuf, error: io::Error },
@@ -146,7 +146,7 @@ impl CommandError {
 fn advice(program: &str) -> &'static str {
     match program.contains('/') && !program.starts_with('/') {
         true => {
-            "relative paths begin in the private folder of the command: write `{base}/` before it \
+            "relative paths start in the private folder of the command: write `{base}/` before it \
              for the folder of the manifest"
         }
         false => "install it or correct the command",
@@ -167,7 +167,7 @@ impl std::fmt::Display for End {
 }
 
 const MAX_OUTPUT_BYTES: u64 = 4 << 30;
-/// How often a running program is asked to be stopped or is late.
+/// The interval at which a running program is checked for a request to stop and for its time limit.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time that a stream may stay open after its program has ended.
 const STREAM_PATIENCE: Duration = Duration::from_secs(2);

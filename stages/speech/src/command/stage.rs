@@ -42,7 +42,7 @@ pub(crate) struct Declared {
 }
 
 /// The outputs of a command.
-pub(crate) struct Made {
+pub(crate) struct CommandOutputs {
     pub(crate) values: Vec<(String, NewValue)>,
     /// See [`Finished::is_over`].
     pub(crate) is_over: bool,
@@ -164,8 +164,8 @@ impl Declared {
         match said.contains(wanted) {
             true => Ok(()),
             false => Err(StageError::with_help(
-                format!("`{}` says `{}`, not `{wanted}`", spec.line, said.trim()),
-                "install that version, or write the new one as `version`: the work is then done again",
+                format!("`{}` printed `{}`, expected `{wanted}`", spec.line, said.trim()),
+                "install that version, or set `version` to the new one, which runs the stage again",
             )),
         }
     }
@@ -199,7 +199,7 @@ impl Declared {
         folder: &Utf8Path,
         places: &BTreeMap<String, String>,
         context: &mut dyn Context,
-    ) -> Result<Made, CommandError> {
+    ) -> Result<CommandOutputs, CommandError> {
         let room = Room::of(folder, &[INPUTS, OUTPUTS]);
         let finished = self.run(folder, places, context);
         room.judge(finished.and_then(|finished| self.made(finished)))
@@ -231,13 +231,13 @@ impl Declared {
         run(&spec, || context.stopping())
     }
 
-    fn made(&self, finished: Finished) -> Result<Made, CommandError> {
+    fn made(&self, finished: Finished) -> Result<CommandOutputs, CommandError> {
         let outputs = self.outputs.iter().zip(finished.outputs);
         let value = |((name, file), bytes): (&(String, Utf8PathBuf), Bytes)| {
             Ok((name.clone(), self.value(name, file, bytes)?))
         };
         let values = outputs.map(value).collect::<Result<_, CommandError>>()?;
-        Ok(Made { values, is_over: finished.is_over })
+        Ok(CommandOutputs { values, is_over: finished.is_over })
     }
 
     /// A line of text: tools end it with a line break that is not part of it.
@@ -257,7 +257,9 @@ impl Declared {
 pub(crate) fn absolute(base: &str) -> Result<String, StageError> {
     let base = if base.is_empty() { "." } else { base };
     let failed = |why: String| {
-        StageError::failed(format!("the manifest's folder `{base}` cannot be named: {why}"))
+        StageError::failed(format!(
+            "the folder of the manifest, `{base}`, cannot be used in a command: {why}"
+        ))
     };
     let absolute = std::path::absolute(base).map_err(|error| failed(error.to_string()))?;
     absolute.into_os_string().into_string().map_err(|_| failed("its path is not UTF-8".to_owned()))
@@ -275,7 +277,7 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
             StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
         })?;
         if outputs.iter().any(|(_, other)| *other == file) {
-            return Err(StageError::failed(format!("two outputs have the file `{file}`")));
+            return Err(StageError::failed(format!("two outputs use the file `{file}`")));
         }
         outputs.push((name.to_owned(), Utf8PathBuf::from(file)));
     }
@@ -304,7 +306,7 @@ pub(crate) fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, Sta
     environment.insert("TZ".to_owned(), "UTC".to_owned());
     for (name, value) in setup.parameters.map("environment")? {
         let ParameterValue::Text(value) = value else {
-            return Err(StageError::failed(format!("the variable `{name}` is no text")));
+            return Err(StageError::failed(format!("the variable `{name}` is not a text")));
         };
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(StageError::failed(format!("the variable `{name}` cannot be set")));

@@ -9,11 +9,11 @@ use stage_core::line::{Piece, pieces};
 /// The reason why a command line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    #[error("`{{{name}}}` names no field; known names: {known}; write `{{{{` for a plain brace")]
+    #[error("`{{{name}}}` is not a field; known names: {known}; write `{{{{` for a plain brace")]
     Unknown { name: String, known: String },
     #[error("a brace is not closed in `{command}`")]
     Unclosed { command: String },
-    #[error("the value of `{{{name}}}` holds a NUL, which no command line can")]
+    #[error("the value of `{{{name}}}` contains a NUL character, which a command line cannot have")]
     Nul { name: String },
 }
 
@@ -68,7 +68,7 @@ mod tests {
         let values = values(&[("text", "x")]);
         assert_eq!(
             fill("say {texts}", &values).unwrap_err().to_string(),
-            "`{texts}` names no field; known names: `text`; write `{{` for a plain brace"
+            "`{texts}` is not a field; known names: `text`; write `{{` for a plain brace"
         );
         assert!(matches!(fill("say {text", &values), Err(TemplateError::Unclosed { .. })));
     }

@@ -26,17 +26,19 @@ pub enum CueFormat {
 pub enum CueProblem {
     #[error("line {line} is not UTF-8; save the file as UTF-8")]
     NotUtf8 { line: usize },
-    #[error("line {line}: `{found}` is no time like `00:01:02,500 --> 00:01:04,000`")]
+    #[error(
+        "line {line}: expected a time such as `00:01:02,500 --> 00:01:04,000`, found `{found}`"
+    )]
     Time { line: usize, found: String },
     #[error("line {line}: the cue ends before it begins")]
     Backwards { line: usize },
     #[error("segment {number} ends before it begins")]
     BackwardsSegment { number: usize },
-    #[error("line {line}: a text without a time before it")]
+    #[error("line {line}: text without a time before it")]
     NoTime { line: usize },
     #[error("it is not the JSON of a transcript: {0}")]
     Json(String),
-    #[error("there is no cue in it")]
+    #[error("it has no cues")]
     Empty,
 }
 
@@ -212,10 +214,10 @@ mod tests {
         );
         assert_eq!(
             told("1\n00:00:01,0 --> 00:00:02,0\na\n\nlost\n"),
-            "line 5: a text without a time before it"
+            "line 5: text without a time before it"
         );
-        assert_eq!(told(""), "there is no cue in it");
-        assert_eq!(told("WEBVTT\n"), "there is no cue in it");
+        assert_eq!(told(""), "it has no cues");
+        assert_eq!(told("WEBVTT\n"), "it has no cues");
         assert!(told("{\"text\": 1}").contains("`segments`"));
         assert!(told("[1").contains("EOF"));
         let latin = read(b"1\n\xE4\n", CueFormat::Subtitles).unwrap_err();

@@ -6,7 +6,7 @@ use super::path::PathProblem;
 /// The reason why one row was quarantined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowProblem {
-    #[error("the row has {bytes} bytes, more than the {MAX_ROW_BYTES} that a row may have")]
+    #[error("the row has {bytes} bytes, more than {MAX_ROW_BYTES}")]
     TooLong { bytes: u64 },
     #[error("the row is not UTF-8 (byte {at} of the row); save the file as UTF-8")]
     NotUtf8 { at: u64 },
@@ -14,13 +14,13 @@ pub enum RowProblem {
     WrongWidth { expected: usize, found: usize },
     #[error("the column `{column}` is empty")]
     Empty { column: String },
-    #[error("the column `{column}` holds the character U+{code:04X}, which is not allowed there")]
+    #[error("the column `{column}` contains the invalid character U+{code:04X}")]
     Forbidden { column: String, code: u32 },
     #[error("the audio path {0}")]
     Path(#[from] PathProblem),
-    #[error("the id `{id}` stands in row {first} as well as in row {second}")]
+    #[error("rows {first} and {second} have the same id `{id}`")]
     DuplicateId { id: String, first: u64, second: u64 },
-    #[error("the same row stands at row {first} already")]
+    #[error("the row repeats row {first}")]
     Repeated { first: u64 },
     #[error("column {column} of the line is not JSON: {message}")]
     NotJson { column: u64, message: String },
@@ -30,11 +30,13 @@ pub enum RowProblem {
     CutShort { column: u64 },
     #[error("the line is a JSON {found}, not an object")]
     NotAnObject { found: &'static str },
-    #[error("no key of {expected} is there")]
+    #[error("it has none of the keys {expected}")]
     MissingKey { expected: String },
     #[error("the key `{key}` holds {found}, not {expected}")]
     WrongType { key: String, found: &'static str, expected: &'static str },
-    #[error("the audio cell holds no bytes (path `{path}`): the file only points at its audio")]
+    #[error(
+        "the audio cell has no bytes, only the path `{path}`: the table does not contain its audio"
+    )]
     NoAudioBytes { path: String },
 }
 
@@ -76,27 +78,28 @@ impl CorpusError {
 pub enum CorpusError {
     #[error("the table is empty")]
     EmptyTable,
-    #[error("the first row holds neither a bar, a tab nor a comma; say `separator`")]
+    #[error("the first row has no bar, tab or comma; set `separator`")]
     NoSeparator,
-    #[error("the first row has {found} columns and no header that names them; say `columns`")]
+    #[error("the first row has {found} columns without a header; set `columns`")]
     UnknownColumns { found: usize },
     #[error(
-        "the table has no header, and it is unclear if its second and third column are a text and \
-         its speaker, or a raw and a normalised text"
+        "the table has no header, so its second and third column may be a text and its speaker, \
+         or a raw and a normalised text"
     )]
     UnclearColumns,
-    #[error("{found} columns are named in `columns`, and the first row has {in_row}")]
+    #[error("`columns` names {found} columns, but the first row has {in_row}")]
     ColumnCount { found: usize, in_row: usize },
-    #[error("no column is the {role}; the columns are {columns}; say `columns`")]
+    #[error("no column is the {role}; set `columns`; found: {columns}")]
     MissingRole { role: &'static str, columns: String },
-    #[error("there is no column `{name}`; the columns are {columns}")]
+    #[error("there is no column `{name}`; found: {columns}")]
     MissingColumn { name: String, columns: String },
-    #[error("the columns `{first}` and `{second}` both look like the {role}; say `columns`")]
+    #[error("the columns `{first}` and `{second}` both look like the {role}; set `columns`")]
     AmbiguousRole { role: &'static str, first: String, second: String },
     #[error("a column is named `{name}` twice")]
     RepeatedColumn { name: String },
     #[error(
-        "a quote opened in row {row} (byte {offset}) is not closed; say `quoting = \"off\"` if quotes are plain text"
+        "a quote opened in row {row} (byte {offset}) is not closed; set `quoting = \"off\"` if \
+         quotes are plain text"
     )]
     UnclosedQuote { row: u64, offset: u64 },
     #[error("the file is UTF-16; save it as UTF-8")]
@@ -104,7 +107,8 @@ pub enum CorpusError {
     #[error("the file is not Parquet: {message}")]
     NotParquet { message: String },
     #[error(
-        "the column `{column}` is compressed with {codec}; only snappy and uncompressed columns are read: write the file again with snappy"
+        "the column `{column}` is compressed with {codec}; only snappy and uncompressed columns \
+         are supported: write the file again with snappy"
     )]
     Codec { column: String, codec: String },
     #[error("row group {group} cannot be read: {message}")]

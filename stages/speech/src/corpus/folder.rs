@@ -26,9 +26,9 @@ pub enum FolderProblem {
     NoTranscript { audio: String },
     #[error("`{transcript}` has no audio beside it")]
     NoAudio { transcript: String },
-    #[error("`{first}` and `{second}` are one clip twice; keep one of them")]
+    #[error("`{first}` and `{second}` are the same clip; keep one of them")]
     TwoAudios { first: String, second: String },
-    #[error("`{first}` and `{second}` are two transcripts of one clip; keep one of them")]
+    #[error("`{first}` and `{second}` are transcripts of the same clip; keep one of them")]
     TwoTranscripts { first: String, second: String },
     #[error("the path {0}")]
     Path(#[from] PathProblem),
@@ -162,8 +162,8 @@ mod tests {
             [
                 "`a.wav` has no `.lab` or `.txt` beside it",
                 "`b.lab` has no audio beside it",
-                "`c.mp3` and `c.wav` are one clip twice; keep one of them",
-                "`d.lab` and `d.txt` are two transcripts of one clip; keep one of them",
+                "`c.mp3` and `c.wav` are the same clip; keep one of them",
+                "`d.lab` and `d.txt` are transcripts of the same clip; keep one of them",
             ]
         );
     }

@@ -246,7 +246,7 @@ mod tests {
         );
         assert_eq!(
             problems("{\"path\": \"../b\", \"text\": \"x\"}"),
-            ["1: the audio path `../b` leaves its folder by `..`"]
+            ["1: the audio path `../b` leads outside its folder"]
         );
         assert_eq!(
             problems("{\"path\": [], \"text\": \"x\"}"),
@@ -258,7 +258,10 @@ mod tests {
                 "1: the audio path `rec cmd |` is a command (it ends or begins with a bar); commands are never run"
             ]
         );
-        assert!(problems("{\"text\": \"x\"}\n")[0].starts_with("1: no key of `audio_filepath`, "));
+        assert!(
+            problems("{\"text\": \"x\"}\n")[0]
+                .starts_with("1: it has none of the keys `audio_filepath`, ")
+        );
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum PathProblem {
     Empty,
     #[error("`{path}` is absolute; write it relative to the audio folder")]
     Absolute { path: String },
-    #[error("`{path}` leaves its folder by `..`")]
+    #[error("`{path}` leads outside its folder")]
     Parent { path: String },
     #[error("`{path}` is a command (it ends or begins with a bar); commands are never run")]
     Command { path: String },
@@ -37,7 +37,7 @@ pub enum PathProblem {
     Address { path: String },
     #[error("uses the device name `{name}`")]
     Device { name: String },
-    #[error("holds the control character U+{code:04X}")]
+    #[error("contains the control character U+{code:04X}")]
     Control { code: u32 },
     #[error("is too long ({bytes} bytes)")]
     TooLong { bytes: usize },

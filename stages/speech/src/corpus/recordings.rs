@@ -155,7 +155,7 @@ fn script(bytes: &Bytes) -> Result<Bytes, String> {
         }
     };
     match text.trim().is_empty() {
-        true => Err("there is no text in it".to_owned()),
+        true => Err("it has no text".to_owned()),
         false => Ok(Bytes::copy_from_slice(text.as_bytes())),
     }
 }
@@ -173,12 +173,14 @@ impl Found {
             }
             (1, 0 | 1) => Ok((self.sound.remove(0), self.texts.pop())),
             (1, _) => {
-                let reason = format!("{} are texts of one recording; keep one", list(&self.texts));
+                let reason =
+                    format!("{} are texts of the same recording; keep one", list(&self.texts));
                 Err(Reject::new("two-texts", reason))
             }
             _ => {
                 let found = list(&self.sound);
-                let reason = format!("{found} are recordings with the name `{name}`; keep one");
+                let reason =
+                    format!("{found} are recordings with the same name `{name}`; keep one");
                 Err(Reject::new("two-recordings", reason))
             }
         }

@@ -41,7 +41,7 @@ pub(super) fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError>
     if listed.is_empty() && file.is_none() {
         return Err(StageError::with_help(
             "there are no sentences",
-            "give `sentences = [\"…\"]`, or `file` with one sentence a line",
+            "add `sentences = [\"…\"]`, or `file` with one sentence per line",
         ));
     }
     let first = parameters.if_set("first", Parameters::integer)?;

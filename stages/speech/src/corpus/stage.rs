@@ -401,7 +401,7 @@ fn unique_over_files(found: Vec<(String, Item)>, output: &mut SourceOutput) {
             output.items.push(item);
             continue;
         }
-        let reason = format!("the id `{}` stands in {}", item.id, places.join(" and "));
+        let reason = format!("the id `{}` occurs in {}", item.id, places.join(" and "));
         output.rejects.push((name, Reject::new("duplicate-id", reason)));
     }
 }

@@ -79,7 +79,7 @@ impl Corpus {
         if files.values.contains_key(&sound) {
             return Err(Reject::new(
                 "not-written",
-                format!("another clip is written to `{sound}`"),
+                format!("another clip has the same file `{sound}`"),
             ));
         }
         files.values.insert(label, NewValue::bytes("text/plain", format!("{text}\n")));

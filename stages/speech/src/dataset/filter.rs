@@ -53,7 +53,7 @@ impl Condition {
     /// The reason for quarantining an item that cannot be tested.
     pub fn untested(&self) -> Reject {
         let field = &self.field;
-        let reason = format!("it has no field `{field}` that the condition can test");
+        let reason = format!("it has no field `{field}`, which the condition tests");
         Reject::new("no-field", reason)
     }
 }

@@ -19,7 +19,8 @@ pub enum Prefix {
 /// Ids of different items in different sets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{count} ids stand for different items, such as `{id}` in `{first}` and `{second}`; say `prefix = \"stage\"` to keep them apart"
+    "{count} ids are used for different items, such as `{id}` in `{first}` and `{second}`; set \
+     `prefix = \"stage\"` to make them unique"
 )]
 pub struct Collision {
     pub count: usize,
@@ -91,7 +92,8 @@ mod tests {
         let error = merge(&sets, Prefix::Never).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "1 ids stand for different items, such as `b` in `one` and `two`; say `prefix = \"stage\"` to keep them apart"
+            "1 ids are used for different items, such as `b` in `one` and `two`; set `prefix = \
+             \"stage\"` to make them unique"
         );
         assert_eq!(ids(&merge(&sets, Prefix::Stage).unwrap()), ["one/b", "two/b"]);
     }

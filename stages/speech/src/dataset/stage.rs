@@ -69,7 +69,7 @@ impl GatherJob for Split {
             ("validation".to_owned(), validation.len() as u64),
         ];
         if validation.is_empty() && training.len() > 1 && self.options.fraction > 0.0 {
-            let none = "items of which none is held out (raise `fraction`)".to_owned();
+            let none = "items, none held out (raise `fraction`)".to_owned();
             notes.push((none, training.len() as u64));
         }
         let texts = items.iter().zip(&sides);
@@ -92,7 +92,7 @@ impl Split {
             None => None,
             Some(field) => Some(item.fields.text(field).ok_or_else(|| {
                 StageError::failed(format!(
-                    "the item `{}` has no text in the field `{field}`, by which the split groups",
+                    "the item `{}` has no text in the field `{field}`, which the split groups by",
                     item.id
                 ))
             })?),
@@ -121,7 +121,7 @@ fn open_filter(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 /// One table of `where`: a field and one test or several.
 fn conditions_of(written: &ParameterValue) -> Result<Vec<Condition>, StageError> {
     let ParameterValue::Map(map) = written else {
-        return Err(StageError::failed(format!("a condition is a table, not {written}")));
+        return Err(StageError::failed(format!("a condition must be a table, not {written}")));
     };
     let table = stage_core::Parameters(map.clone());
     let field = table.text("field")?;
@@ -153,7 +153,7 @@ fn conditions_of(written: &ParameterValue) -> Result<Vec<Condition>, StageError>
     if tests.is_empty() {
         return Err(StageError::with_help(
             format!("the condition on `{field}` tests nothing"),
-            "give it `min`, `max`, `any_of`, `none_of`, `min_length`, `max_length` or `not_empty`",
+            "add `min`, `max`, `any_of`, `none_of`, `min_length`, `max_length` or `not_empty`",
         ));
     }
     Ok(tests.into_iter().map(|test| Condition { field: field.to_owned(), test }).collect())
@@ -189,7 +189,7 @@ impl GatherJob for Filter {
             missing.iter().find(|(_, count)| **count == items.len() && !items.is_empty())
         {
             return Err(StageError::failed(format!(
-                "no item has a field `{field}` that the condition can test"
+                "no item has the field `{field}`, which the condition tests"
             )));
         }
         context.set_aside("input", untested)?;
@@ -246,7 +246,7 @@ impl GatherJob for One {
                 Some(id) => {
                     format!("there is no item `{id}` among the {} of `input`", items.len())
                 }
-                None => format!("`input` has {} items, and `id` names none", items.len()),
+                None => format!("`input` has {} items: set `id` to choose one", items.len()),
             };
             StageError::with_help(message, "`throstle items STAGE` lists the ids of a stage")
         })?;

@@ -16,11 +16,11 @@ pub fn arrived(input: &GatherInput) -> Result<(&Fields, &'static dyn Exporter), 
     }
     let why = match family {
         Some(other) => format!("it is `{other}`"),
-        None => "it does not say what it is".to_owned(),
+        None => "its family is unknown".to_owned(),
     };
     Err(StageError::with_help(
-        format!("what arrived on `model` cannot be exported: {why}"),
-        "give it a stage of the kind `model.import`, or one that makes a model or adapters, such \
-         as `fish.finetune` or `vits.finetune`",
+        format!("the model on port `model` cannot be exported: {why}"),
+        "read from a `model.import` stage, or from one that makes a model or adapters, such as \
+         `fish.finetune` or `vits.finetune`",
     ))
 }

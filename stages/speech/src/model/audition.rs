@@ -30,8 +30,8 @@ impl GatherJob for Audition {
         let voices = voices(&input)?;
         if voices.is_empty() && !input.ports.contains_key("checkpoints") {
             return Err(StageError::with_help(
-                "nothing speaks: there are neither checkpoints nor models",
-                "give `checkpoints` those of a training, or name models on `base` or `models`",
+                "there are no checkpoints and no models to speak with",
+                "set `checkpoints` to those of a training, or name models on `base` or `models`",
             ));
         }
         let pairs = PortOutput::Dataset(pairs(sentences, &voices));
@@ -85,7 +85,7 @@ fn voices(input: &GatherInput) -> Result<Vec<Voice>, StageError> {
         None => Ok(voices),
         Some(at) => Err(StageError::with_help(
             format!("two models are called `{}`", voices[at].name),
-            "the name of a model on `models` is that of its stage; `base` is the one on `base`",
+            "a model on `models` has the name of its stage; the model on `base` is called `base`",
         )),
     }
 }

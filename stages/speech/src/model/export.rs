@@ -96,7 +96,7 @@ fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError>
         false => Ok(judge),
         true => Err(StageError::with_help(
             "the model has no discriminator to export",
-            "leave out `discriminator`, or give it a model of `vits.finetune`",
+            "leave out `discriminator`, or read a model of `vits.finetune`",
         )),
     }
 }

@@ -34,8 +34,8 @@ pub fn family_of(file: &WeightFile, path: &str) -> Result<&'static dyn Family, S
     FAMILIES.iter().copied().find(fits).ok_or_else(|| {
         let names = listed(file.tensors().keys().copied());
         StageError::failed(format!(
-            "the tensors of `{path}` are those of no model that is known here, such as {names}; \
-             take another file with `file`, or say what it is with `family`"
+            "the tensors of `{path}`, such as {names}, do not belong to a known model; choose \
+             another file with `file`, or set `family`"
         ))
     })
 }
@@ -51,7 +51,7 @@ pub fn weight_file<'a>(
     if let Some(wanted) = wanted {
         return names().find(|name| *name == wanted).ok_or_else(|| {
             let names = listed(names());
-            StageError::failed(format!("the asset has no file `{wanted}`, but {names}"))
+            StageError::failed(format!("the asset has no file `{wanted}`; it has {names}"))
         });
     }
     let stem = family.and_then(Family::importer).map_or(USUAL_STEM, Importer::file_stem);
@@ -63,19 +63,19 @@ pub fn weight_file<'a>(
     let published = |name: &&&str| name.split_once('.').is_some_and(|(own, _)| own == stem);
     if !files.is_empty() && files.iter().all(|path| is_companion(path)) {
         let files = listed(files.iter().copied());
-        let message = format!("the asset has no `{stem}.pth`, which {files} belong beside");
+        let message = format!("the asset has {files} without the `{stem}.pth` that they belong to");
         return Err(StageError::failed(message));
     }
     match (files.iter().find(published), files.as_slice()) {
         (Some(file), _) | (None, [file]) => Ok(file),
         (None, []) => {
             let names = listed(names());
-            Err(StageError::failed(format!("the asset has no file of weights, but {names}")))
+            Err(StageError::failed(format!("the asset has no file of weights; it has {names}")))
         }
         (None, several) => newest(several).ok_or_else(|| {
             let several = listed(several.iter().copied());
             StageError::failed(format!(
-                "the asset has several files of weights, {several}: choose one with `file`"
+                "the asset has several files of weights: {several}; choose one with `file`"
             ))
         }),
     }

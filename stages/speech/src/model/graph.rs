@@ -81,7 +81,7 @@ impl Export {
         context: &mut dyn Context,
     ) -> Result<String, StageError> {
         let io = |error: std::io::Error| {
-            StageError::of_io(format!("the graph cannot be tried: {error}"), &error)
+            StageError::of_io(format!("the graph cannot be tested: {error}"), &error)
         };
         let folder = tempfile::Builder::new().prefix("graph-").tempdir_in(context.scratch()?);
         let folder = folder.map_err(io)?;
@@ -121,7 +121,7 @@ impl Export {
 fn said(pipe: Option<impl Read>) -> String {
     let mut text = String::new();
     if let Some(pipe) = pipe {
-        // What is no text is no reason.
+        // Output that is not text is ignored.
         let _ = pipe.take(1 << 16).read_to_string(&mut text);
     }
     text.trim().to_owned()

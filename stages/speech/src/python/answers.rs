@@ -28,7 +28,7 @@ pub fn take(
     out: &Utf8Path,
 ) -> Result<Vec<(String, NewValue)>, Unfit> {
     if let Some(name) = fields.keys().find(|name| !kinds.contains_key(*name)) {
-        let reason = format!("the program gave `{name}`, which is not in `outputs`");
+        let reason = format!("the program returned `{name}`, which is not in `outputs`");
         return Err(reject("unknown-output", reason));
     }
     kinds
@@ -36,7 +36,7 @@ pub fn take(
         .map(|(name, kind)| match fields.get(name) {
             Some(value) => Ok((name.clone(), one(name, kind, value, folder, out)?)),
             None => {
-                Err(reject("no-output", format!("the program did not give the output `{name}`")))
+                Err(reject("no-output", format!("the program did not return the output `{name}`")))
             }
         })
         .collect()
@@ -52,15 +52,15 @@ fn one(
     match kind {
         NUMBER => match value.as_f64().filter(|number| number.is_finite()) {
             Some(number) => Ok(NewValue::Number(number)),
-            None => Err(reject("output-no-number", format!("the output `{name}` is no number"))),
+            None => Err(reject("output-no-number", format!("the output `{name}` is not a number"))),
         },
         TEXT => match value.as_str() {
             Some(text) => Ok(NewValue::Text(text.to_owned())),
-            None => Err(reject("output-no-text", format!("the output `{name}` is no text"))),
+            None => Err(reject("output-no-text", format!("the output `{name}` is not a text"))),
         },
         kind => {
             let Some(file) = value.get("path").and_then(Json::as_str) else {
-                return Err(reject("output-no-file", format!("the output `{name}` is no file")));
+                return Err(reject("output-no-file", format!("the output `{name}` is not a file")));
             };
             let inside = path::relative(file).map_err(|problem| {
                 reject(
@@ -83,7 +83,7 @@ fn one(
 
 fn told(name: &str, error: &CommandError) -> String {
     match error {
-        CommandError::NoOutput { .. } => format!("the file of the output `{name}` is not there"),
+        CommandError::NoOutput { .. } => format!("the file of the output `{name}` does not exist"),
         CommandError::NotAFile { .. } => {
             format!("the output `{name}` is a link or a folder, not a file")
         }

@@ -165,7 +165,7 @@ impl Declared {
                 Ok(process)
             }
             Ok(Reply::Refused { reason }) => Err(refused(&room, reason)),
-            Ok(_) => Err(unable("its first message is not `ready`".to_owned())),
+            Ok(_) => Err(unable("it did not begin with the message `ready`".to_owned())),
             Err(Fault::Broken(why)) => Err(unable(why)),
             Err(Fault::Stopped) => Err(StageError::Stopped),
             Err(Fault::Io(error)) => Err(StageError::of_io(
@@ -196,18 +196,18 @@ impl Declared {
             && own != wanted
         {
             return Err(StageError::Unable {
-                message: format!("the script has version `{own}`, and the manifest `{wanted}`"),
-                help: Some("write the same `version` in both: it is part of the key".to_owned()),
+                message: format!("the script has version `{own}`, but the manifest has `{wanted}`"),
+                help: Some("set the same `version` in both: it is part of the key".to_owned()),
             });
         }
         match outputs {
             Some(outputs) if outputs != self.outputs => Err(StageError::Unable {
                 message: format!(
-                    "the script has the outputs {}, and the manifest {}",
+                    "the script has the outputs {}, but the manifest has {}",
                     listed(&outputs),
                     listed(&self.outputs)
                 ),
-                help: Some("write the same `outputs` in both, or only in the manifest".to_owned()),
+                help: Some("set the same `outputs` in both, or only in the manifest".to_owned()),
             }),
             _ => Ok(()),
         }
@@ -382,7 +382,7 @@ fn interpreter(chosen: Option<&str>, base: &Utf8Path, setup: &Setup) -> Result<S
     };
     let name = chosen.unwrap_or("python3");
     found.map(Utf8PathBuf::into_string).ok_or_else(|| StageError::Unable {
-        message: format!("the Python interpreter `{name}` is not there"),
-        help: Some("install it, or name another one as `python`".to_owned()),
+        message: format!("the Python interpreter `{name}` was not found"),
+        help: Some("install it, or set `python` to another one".to_owned()),
     })
 }

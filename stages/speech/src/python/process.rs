@@ -23,7 +23,7 @@ use crate::command::private::Private;
 use crate::command::run::{CommandError, End};
 use crate::command::tail::{self, Tail};
 
-/// How often a busy process is asked to be stopped or is late.
+/// The interval at which a busy process is checked for a request to stop and for its time limit.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time to give up a request, or to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ pub struct Process {
     private: Private,
 }
 
-/// What a process is started with.
+/// The settings of a new process.
 pub struct Start<'a> {
     pub python: &'a str,
     pub environment: &'a BTreeMap<String, String>,
@@ -137,7 +137,7 @@ impl Process {
             if let Some(line) = self.line() {
                 let text = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
                 return serde_json::from_slice(&line).map_err(|error| {
-                    Fault::Broken(format!("its answer `{text}` is wrong: {error}"))
+                    Fault::Broken(format!("its answer `{text}` is invalid: {error}"))
                 });
             }
             if self.incoming.len() > LONGEST {

@@ -99,14 +99,14 @@ impl Request<'_> {
                     StageError::Died { message }
                 }
                 Err(error) => fatal(error),
-                Ok(()) => self.broken("it is gone".to_owned()),
+                Ok(()) => self.broken("it has ended".to_owned()),
             },
         }
     }
 
     /// An item may be to blame for it, so it counts as a death.
     fn broken(&self, why: String) -> StageError {
-        StageError::Died { message: format!("the program does not keep to the protocol: {why}") }
+        StageError::Died { message: format!("the program violates the protocol: {why}") }
     }
 
     /// Empties the folders for the next request.
@@ -178,7 +178,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
         has_answered: AtomicBool::new(false),
         verifies: AtomicBool::new(verifies),
     };
-    // What keeps every process from starting is told before any item waits for it.
+    // Problems that keep every process from starting are reported before any item waits.
     let mut place = each.workers.take(context)?;
     place.process = Some(each.declared.start(&place.device, context)?);
     place.give_back();
@@ -216,9 +216,9 @@ impl Each {
         match self.late.fetch_add(1, Ordering::Relaxed) + 1 {
             LATE => StageError::Unable {
                 message: format!(
-                    "the first {LATE} items are not done after {seconds} s each{said}"
+                    "the first {LATE} items did not finish within {seconds} s each{said}"
                 ),
-                help: Some("raise `timeout`, or try an item with `throstle replay`".to_owned()),
+                help: Some("raise `timeout`, or run an item with `throstle replay`".to_owned()),
             },
             _ => error,
         }
@@ -243,7 +243,7 @@ impl Each {
             let mut request = Request { process, items: count, limit };
             let answers = match request.answer(number, &room, context)? {
                 Reply::Done { request: of, results } if of == number => results,
-                _ => return Err(request.broken("it answered something else".to_owned())),
+                _ => return Err(request.broken("it sent an unexpected answer".to_owned())),
             };
             let answers = by_item(answers, &inputs, context).map_err(|why| match why {
                 Some(why) => request.broken(why),
@@ -316,7 +316,7 @@ impl Each {
         let (Some(Ok(known)), Some(Ok(again))) = (known, again.first()) else {
             return match known.map(Result::is_ok) == again.first().map(Result::is_ok) {
                 true => Ok(()),
-                false => Err(differs("it fails in one case and not in the other")),
+                false => Err(differs("it fails in only one of the two cases")),
             };
         };
         let other = known.values.iter().zip(&again.values).find(|(one, two)| one != two);
@@ -331,8 +331,7 @@ fn differs(how: &str) -> StageError {
     StageError::Unable {
         message: format!("an item alone in a fresh process gives another result: {how}"),
         help: Some(
-            "use `item.seed` for random numbers, and keep nothing from one item to the next"
-                .to_owned(),
+            "use `item.seed` for random numbers, and keep no state between items".to_owned(),
         ),
     }
 }
@@ -353,17 +352,17 @@ fn by_item(
     for answer in answers {
         let results = [answer.fields.is_some(), answer.reject.is_some(), answer.error.is_some()];
         if results.into_iter().filter(|is_there| *is_there).count() != 1 {
-            return Err(Some("it gave an item no result, or several".to_owned()));
+            return Err(Some("it returned no result or several for an item".to_owned()));
         }
         match awaited.remove(answer.id.as_str()) {
             Some(at) => found.push((at, answer)),
-            None => return Err(Some("it answered for an item that it does not have".to_owned())),
+            None => return Err(Some("it returned a result for an unknown item".to_owned())),
         }
     }
     match awaited.is_empty() {
         true => Ok(found),
         false if context.stopping() => Err(None),
-        false => Err(Some(format!("it left out {} of its items", awaited.len()))),
+        false => Err(Some(format!("results missing: {}", awaited.len()))),
     }
 }
 
@@ -419,7 +418,7 @@ impl GatherJob for All {
                     _ => Err(StageError::failed(format!("the program failed: {reason}"))),
                 }
             }
-            _ => Err(request.broken("it answered something else".to_owned())),
+            _ => Err(request.broken("it sent an unexpected answer".to_owned())),
         }
     }
 }
@@ -435,7 +434,8 @@ impl All {
         let mut ids = BTreeSet::new();
         let each = |one: &Kept| {
             if one.id.is_empty() || !ids.insert(one.id.clone()) {
-                let message = format!("the program gave two items the id `{}`, or none", one.id);
+                let message =
+                    format!("two items of the program have the id `{}`, or it is empty", one.id);
                 return Err(StageError::failed(message));
             }
             let was = one.handle.as_ref().and_then(|handle| handle.parse::<usize>().ok());

@@ -1,4 +1,4 @@
-//! `quality.align`: segments whose text does not fit their sound.
+//! `quality.align`: segments with a text that does not fit their audio.
 
 use stage_core::{Context, Item, ItemJob, Job, Output, Reject, Setup, StageError};
 
@@ -41,7 +41,7 @@ impl Fit {
         }
         let measure = |name: &str| {
             item.fields.number(name).filter(|value| !value.is_nan()).ok_or_else(|| {
-                let reason = format!("it has no `{name}`, which `text.align` gives");
+                let reason = format!("it has no `{name}`: read items of `text.align`");
                 Reject::new("no-field", reason)
             })
         };

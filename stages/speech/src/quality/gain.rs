@@ -6,8 +6,8 @@ use stage_core::{
 };
 use stage_formats::checkpoint::STEP;
 
-use super::beside::{Measure, Measures, beside};
 use super::choose::place;
+use super::paired::{Measure, Measures, compare_with_base};
 use crate::plain::{JSON, to_json};
 use crate::statistics::bootstrap::Draws;
 use crate::statistics::table::Table;
@@ -56,7 +56,7 @@ impl GatherJob for Gain {
         let table = table.map_err(|twice| StageError::failed(twice.to_string()))?;
         if !table.has(&self.base) {
             return Err(StageError::with_help(
-                format!("no sentence was spoken by the base, `{}`", self.base),
+                format!("the base `{}` has no sentences", self.base),
                 "name the untuned model on the port `base` of `model.audition`",
             ));
         }
@@ -64,8 +64,9 @@ impl GatherJob for Gain {
         let mut models = Vec::new();
         for id in table.candidates() {
             let names = (id, self.base.as_str());
-            let measures = beside(&self.measures, names, &table, &draws, self.confidence)
-                .map_err(|missing| incomplete(id, &missing))?;
+            let measures =
+                compare_with_base(&self.measures, names, &table, &draws, self.confidence)
+                    .map_err(|missing| incomplete(id, &missing))?;
             let own = items.iter().find(|item| place(item).0 == id);
             let step = own.and_then(|item| item.fields.number(STEP)).unwrap_or(0.0);
             models.push(Model { id: id.to_owned(), step, measures });
@@ -92,7 +93,7 @@ impl GatherJob for Gain {
 fn incomplete(model: &str, missing: &impl std::fmt::Display) -> StageError {
     StageError::with_help(
         format!("`{model}` cannot be compared: {missing}"),
-        "models are compared by the sentences that all of them have spoken, with every figure; \
-         `dataset.filter` leaves sentences out",
+        "models are compared on sentences that each of them has, with all measures; leave other \
+         sentences out with `dataset.filter`",
     )
 }

@@ -3,7 +3,6 @@
 //! the work; stages around them read fields.
 
 mod align;
-mod beside;
 mod cepstrum;
 pub mod choose;
 pub mod compare;
@@ -13,6 +12,7 @@ mod frames;
 mod gain;
 pub mod measure;
 mod pair;
+mod paired;
 pub mod pitch;
 mod regression;
 mod stage;

@@ -85,8 +85,8 @@ impl Pair {
     fn alone(&self, item: &Item) -> Reject {
         let (by, reference_by) = (&self.by, &self.reference_by);
         let reason = match key(item, by) {
-            Some(key) => format!("no recording has the `{reference_by}` `{key}`"),
-            None => format!("it has no text in `{by}`, which would find its recording"),
+            Some(key) => format!("no recording has `{key}` as its `{reference_by}`"),
+            None => format!("it has no text in `{by}` to find its recording by"),
         };
         Reject::new("no-recording", reason)
     }
@@ -94,11 +94,12 @@ impl Pair {
     fn strangers(&self, syntheses: usize, references: usize) -> StageError {
         StageError::with_help(
             format!(
-                "none of the {syntheses} syntheses has a recording among {references}: no `{}` of \
-                 `input` is a `{}` of `reference`",
+                "no item of `input` ({syntheses}) matches an item of `reference` ({references}): \
+                 no `{}` equals a `{}`",
                 self.by, self.reference_by
             ),
-            "`throstle items STAGE` lists the ids; `by` and `reference_by` name other fields",
+            "`throstle items STAGE` lists the ids; set `by` and `reference_by` to pair by other \
+             fields",
         )
     }
 }

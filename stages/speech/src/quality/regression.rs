@@ -93,7 +93,7 @@ const WORST: usize = 5;
 impl Measure {
     fn read(written: &ParameterValue) -> Result<Measure, StageError> {
         let ParameterValue::Map(map) = written else {
-            return Err(StageError::failed(format!("a measure is a table, not {written}")));
+            return Err(StageError::failed(format!("a measure must be a table, not {written}")));
         };
         let table = Parameters(map.clone());
         Ok(Measure {
@@ -168,8 +168,8 @@ pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> 
         None => Baseline::default(),
         Some(blob) => serde_json::from_slice(&context.read(blob)?).map_err(|error| {
             StageError::with_help(
-                format!("the baseline is no report of `quality.regression`: {error}"),
-                "take the file that an earlier run has exported",
+                format!("the baseline is not a report of `quality.regression`: {error}"),
+                "use a file that an earlier run has exported",
             )
         })?,
     };
@@ -233,7 +233,7 @@ impl Report {
                     "`{field}` is {mean} instead of {baseline}, with {} allowed",
                     line.tolerance
                 ),
-                None => format!("`{field}` is on no item, and was {baseline}"),
+                None => format!("`{field}` is missing on all items and was {baseline}"),
             })
         };
         let lines: Vec<String> = self.regressions.iter().filter_map(line).collect();

@@ -100,8 +100,8 @@ fn range(parameters: &Parameters) -> Result<Range, StageError> {
     let (lowest, highest) = (parameters.number("lowest")?, parameters.number("highest")?);
     if lowest >= highest {
         return Err(StageError::with_help(
-            format!("`lowest` = {lowest} Hz is not below `highest` = {highest} Hz"),
-            "give the range that the voice can have, such as 60 to 500 Hz",
+            format!("`lowest` = {lowest} Hz must be below `highest` = {highest} Hz"),
+            "set the pitch range of the voice, such as 60 to 500 Hz",
         ));
     }
     Ok(Range { lowest, highest })
@@ -193,12 +193,12 @@ impl Cer {
             Some(Value::Text(text)) => Ok(text.to_string()),
             Some(Value::Blob(blob)) => {
                 let text = String::from_utf8(context.read(blob)?.to_vec()).map_err(|error| {
-                    Reject::new("not-text", format!("the file in `{field}` is no UTF-8: {error}"))
+                    Reject::new("not-text", format!("the file in `{field}` is not UTF-8: {error}"))
                 })?;
                 Ok(text)
             }
             _ => {
-                let reason = format!("the item has no field `{field}` with what was heard");
+                let reason = format!("the item has no field `{field}` with the recognised text");
                 Err(Reject::new("no-transcript", reason).into())
             }
         }
@@ -242,7 +242,8 @@ impl Judge for Similarity {
         let found = cosine(&own, &other).ok_or_else(|| {
             let lengths = format!("of {} and {} numbers", own.len(), other.len());
             let reason = format!(
-                "the embeddings {lengths} have no cosine: they are of two programs, or all zeros"
+                "the embeddings {lengths} have no cosine: they are from different programs, or \
+                 all zeros"
             );
             Reject::new("other-embedding", reason)
         })?;

@@ -16,10 +16,10 @@ pub struct Options {
 /// Texts that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    #[error("the item has no text that what was heard can be compared with")]
+    #[error("the item has no text to compare the recognised text with")]
     NoText,
     #[error(
-        "{characters} characters are more than the {LONGEST} that are compared; cut the text into sentences"
+        "{characters} characters are more than the limit of {LONGEST}; cut the text into sentences"
     )]
     TooLong { characters: usize },
 }

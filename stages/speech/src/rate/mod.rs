@@ -1,12 +1,12 @@
 //! Voices compared by people who listen: the pairs of a blind test, the order in which a rater hears
 //! them, the file of their votes, and the ranks that follow.
 //!
-//! What a rater sees and hears is left to the program that plays the pairs.
+//! The program that plays the pairs decides what a rater sees and hears.
 
-mod care;
 mod loudness;
 mod pairs;
 mod ranks;
+mod rater_checks;
 mod report;
 mod result;
 pub mod sheet;

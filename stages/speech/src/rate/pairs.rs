@@ -55,9 +55,9 @@ impl GatherJob for Pairs {
         let voices: BTreeSet<&str> = table.values().flat_map(|own| own.keys().copied()).collect();
         if voices.len() < 2 {
             return Err(StageError::with_help(
-                format!("there is one voice to compare, or none, by the field `{}`", self.by),
-                "`model.audition` lets several models speak the same sentences; `by` names the \
-                 field that differs",
+                format!("fewer than two voices to compare by the field `{}`", self.by),
+                "let several models speak the same sentences with `model.audition`; `by` names \
+                 the field with the voice",
             ));
         }
         let chosen = self.chosen(&table)?;
@@ -98,8 +98,8 @@ impl Pairs {
         let mut chosen: Vec<&str> = free.collect();
         if chosen.is_empty() {
             return Err(StageError::with_help(
-                "there is no sentence to play that two voices have spoken",
-                "speak more sentences, or lower `hold`, and report on other sentences",
+                "no sentence was spoken by two voices",
+                "speak more sentences, or lower `hold`",
             ));
         }
         stable_order("rating", &mut chosen);

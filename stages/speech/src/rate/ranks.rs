@@ -1,6 +1,6 @@
 //! Ranks of voices from votes, with intervals that hold for all pairs of voices at once.
 
-use super::care::Heard;
+use super::rater_checks::Heard;
 use super::sheet::Pair;
 use super::votes::Preferred;
 use crate::statistics::bradley_terry::{Strengths, Votes};

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::care::Rater;
 use super::ranks::Ranks;
+use super::rater_checks::Rater;
 use crate::statistics::bootstrap::Interval;
 
 /// A larger number of further pairs is not told.

@@ -7,8 +7,8 @@ use stage_core::{
     StageError,
 };
 
-use super::care::{Heard, raters};
 use super::ranks::{Options, ranks};
+use super::rater_checks::{Heard, raters};
 use super::report::Report;
 use super::sheet::{Pair, Role};
 use super::votes::Preferred;

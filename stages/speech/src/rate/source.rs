@@ -36,7 +36,7 @@ impl SourceJob for Source {
             match votes {
                 Ok(votes) => match raters.get(&votes.rater) {
                     Some(first) => {
-                        let reason = format!("`{first}` has votes of `{}` too", votes.rater);
+                        let reason = format!("`{first}` also has votes of `{}`", votes.rater);
                         output.rejects.push((file.into_string(), Reject::new("twice", reason)));
                     }
                     None => {

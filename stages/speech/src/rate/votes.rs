@@ -73,7 +73,7 @@ pub struct Votes {
 /// The reason why a file has no votes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    #[error("the first line does not say that the file has votes")]
+    #[error("the first line is not the header of a file of votes")]
     NoVotes,
     #[error("the votes have the version {0}, expected {VERSION}")]
     Version(u32),
@@ -103,7 +103,7 @@ impl Votes {
             match serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))? {
                 Line::Vote(vote) => votes.votes.push(vote),
                 Line::Undo => drop(votes.votes.pop()),
-                Line::Votes { .. } => return Err(wrong("a second first line".to_owned())),
+                Line::Votes { .. } => return Err(wrong("a second header line".to_owned())),
             }
         }
         Ok(votes)

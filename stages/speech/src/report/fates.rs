@@ -24,7 +24,7 @@ pub struct Segment {
     pub lost: Option<(String, Reject)>,
 }
 
-/// What a span of a recording is.
+/// The fate of a span of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {

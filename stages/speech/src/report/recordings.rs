@@ -42,7 +42,9 @@ impl<'a> Stage<'a> {
         let reject = match (self.ids.contains(id), self.rejects.get(id)) {
             (true, _) => return None,
             (false, Some(reject)) => (*reject).clone(),
-            (false, None) => Reject::new(LEFT_OUT, format!("`{}` does not have it", self.name)),
+            (false, None) => {
+                Reject::new(LEFT_OUT, format!("`{}` does not have this item", self.name))
+            }
         };
         Some((self.name.to_owned(), reject))
     }

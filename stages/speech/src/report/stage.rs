@@ -62,7 +62,7 @@ fn total(sums: &[Bytes]) -> Result<Sum, StageError> {
     let mut total = Sum::default();
     for sum in sums {
         total.merge(postcard::from_bytes(sum).map_err(|error| {
-            StageError::failed(format!("the sum of some items cannot be read: {error}"))
+            StageError::failed(format!("the totals of some items cannot be read: {error}"))
         })?);
     }
     Ok(total)

@@ -14,7 +14,7 @@ pub fn embedding(bytes: &[u8]) -> Result<Vec<f64>, String> {
             array.values.into_iter().map(f64::from).collect()
         }
         false => serde_json::from_slice(bytes)
-            .map_err(|error| format!("is no JSON list of numbers: {error}"))?,
+            .map_err(|error| format!("is not a JSON list of numbers: {error}"))?,
     };
     if numbers.is_empty() { Err("is an empty list".to_owned()) } else { Ok(numbers) }
 }

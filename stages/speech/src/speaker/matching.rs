@@ -131,7 +131,9 @@ impl Match {
                     );
                     far.push((*place, Reject::new("other-speaker", reason)));
                 }
-                None => far.push((*place, Reject::new("other-speaker", "no voice is known"))),
+                None => {
+                    far.push((*place, Reject::new("other-speaker", "`reference` has no voices")))
+                }
             }
         }
         (found, far)
@@ -144,8 +146,8 @@ impl Match {
     ) -> Result<(Vec<Voice>, Vec<Found>), StageError> {
         if clips.len() > MOST {
             return Err(StageError::failed(format!(
-                "{} clips are too many to be grouped by voice, at most {MOST}: give `reference` a \
-                 few clips of each voice",
+                "{} clips are more than the {MOST} that can be grouped by voice: set `reference` \
+                 to a few clips of each voice",
                 clips.len()
             )));
         }
@@ -186,7 +188,7 @@ fn directions(
         .filter_map(|at| items[*at].fields.blob("embedding").map(|blob| &**blob))
         .collect();
     let missing = || {
-        let reason = "it has no field `embedding`, which `speaker.embed` gives";
+        let reason = "it has no field `embedding`: read items of `speaker.embed`";
         Err(Reject::new("no-embedding", reason))
     };
     let read = Mutex::new(items.iter().map(|_| missing()).collect::<Vec<_>>());
@@ -214,8 +216,8 @@ fn known_voices(items: &[Item], context: &mut dyn Context) -> Result<Vec<Voice>,
     let numbers = clips.first().map_or(0, |(_, clip)| clip.len());
     if let Some((speaker, clip)) = clips.iter().find(|(_, clip)| clip.len() != numbers) {
         return Err(StageError::failed(format!(
-            "the embeddings of `reference` have {numbers} and {} numbers (`{speaker}`): make all of \
-             them with one model",
+            "the embeddings of `reference` have {numbers} and {} numbers (`{speaker}`): compute \
+             all of them with one model",
             clip.len()
         )));
     }
@@ -223,7 +225,7 @@ fn known_voices(items: &[Item], context: &mut dyn Context) -> Result<Vec<Voice>,
     clips.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| compare(a, b)));
     let voices = voices(clips.iter().map(|(name, clip)| (*name, clip)));
     match voices.is_empty() {
-        true => Err(StageError::failed("`reference` has no clip with a voice")),
+        true => Err(StageError::failed("`reference` has no clip with a speaker")),
         false => Ok(voices),
     }
 }

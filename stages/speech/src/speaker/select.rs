@@ -13,7 +13,7 @@ pub enum By {
 /// The reason why no speaker can be selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    #[error("no clip names its speaker; give the corpus a speaker column")]
+    #[error("no clip has a speaker; add a speaker column to the corpus")]
     NoSpeakers,
     #[error(
         "`by = \"minutes\"` needs durations, and {clips} clips have none; measure them first or select by clips"

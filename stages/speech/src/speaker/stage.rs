@@ -50,7 +50,7 @@ impl GatherJob for Stats {
         let mut all = stats::Stats::default();
         for sum in input.sums("input", self)? {
             all.merge(postcard::from_bytes(&sum).map_err(|error| {
-                StageError::failed(format!("the sum of some clips cannot be read: {error}"))
+                StageError::failed(format!("the totals of some clips cannot be read: {error}"))
             })?);
         }
         let speakers = all.into_speakers();

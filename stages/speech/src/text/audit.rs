@@ -64,7 +64,8 @@ fn is_nought(count: &u64) -> bool {
 /// The gate: problems to solve before a model is trained on the texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{characters} characters in {occurrences} places are unknown to the tokenizer: {worst}; normalise them away, or `allow` what may be dropped"
+    "{characters} characters in {occurrences} places are unknown to the tokenizer: {worst}; \
+     replace them with `text.normalize`, or list those that may be dropped in `allow`"
 )]
 pub struct Gate {
     pub characters: usize,
@@ -86,7 +87,7 @@ struct Count {
 ///
 /// # Errors
 ///
-/// When the reader cannot read the language of a clip.
+/// If the reader cannot read the language of a clip.
 pub fn audit<'a>(
     clips: impl IntoIterator<Item = Clip<'a>>,
     reader: &Reader,
@@ -226,7 +227,9 @@ mod tests {
         let closed = audit(&clips, &reader(true), &Options::default()).gate().unwrap_err();
         assert_eq!(
             closed.to_string(),
-            "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in `c1`); normalise them away, or `allow` what may be dropped"
+            "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in \
+             `c1`); replace them with `text.normalize`, or list those that may be dropped in \
+             `allow`"
         );
         let allowed = Options { allow: vec!['-'], ..Options::default() };
         assert_eq!(audit(&clips, &reader(true), &allowed).gate(), Ok(()));

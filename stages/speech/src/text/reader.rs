@@ -24,7 +24,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// When it cannot read texts of the clip's language.
+    /// If it cannot read texts of the clip's language.
     pub fn unknown(&self, clip: &Clip<'_>) -> Result<BTreeMap<char, u64>, StageError> {
         let text = clip.text;
         let (vocabulary, lower_case) = match self {
@@ -65,7 +65,7 @@ impl Reader {
 fn no_language(clip: &Clip<'_>) -> StageError {
     StageError::with_help(
         format!("`{}` does not name its language", clip.id),
-        "set `language` of this stage where all clips have the same, or give clips a field \
-         `language`",
+        "set `language` of this stage if all clips have the same one, or add a field `language` \
+         to the clips",
     )
 }

@@ -76,7 +76,7 @@ impl Split {
         let children = found.ranges.iter().map(&mut child).collect();
         let mut output = Output::of_children(children)?;
         if found.parts > 0 {
-            output.note("parts of sentences that were too long", found.parts as u64);
+            output.note("parts of overlong sentences", found.parts as u64);
         }
         Ok(Ok(output))
     }

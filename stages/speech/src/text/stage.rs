@@ -76,11 +76,11 @@ impl ItemJob for Normalize {
 impl Normalize {
     fn one(&self, item: &Item) -> Result<Output, Reject> {
         let Some(text) = item.fields.text("text") else {
-            return Err(Reject::new("no-text", "the item has no field `text` that is a text"));
+            return Err(Reject::new("no-text", "the item has no text in the field `text`"));
         };
         let normalized = normalize::normalize(text, &self.0);
         if normalized.text.is_empty() {
-            let reason = "nothing is left of the text once it is normalised";
+            let reason = "the text is empty after normalisation";
             return Err(Reject::new("empty-text", reason));
         }
         let mut output = Output::default().with("text", NewValue::Text(normalized.text.clone()));
@@ -160,11 +160,11 @@ impl AuditJob {
             (None, Some(model)) => tokenizer(model, self.language.take(), context),
             (None, None) => Err(StageError::with_help(
                 "there is no vocabulary to check against",
-                "give `model`, or `vocabulary`, a file, or `characters`",
+                "set `model`, `vocabulary` or `characters`",
             )),
             (Some(_), Some(_)) => Err(StageError::with_help(
-                "a model is given, and a vocabulary beside it",
-                "leave out one of them; what may be dropped is for `allow` to say",
+                "both a model and a vocabulary are given",
+                "leave out one of them; list characters that may be dropped in `allow`",
             )),
         }
     }
@@ -179,7 +179,7 @@ fn tokenizer(
         Some(blob) => context.read(blob),
         None => Err(StageError::with_help(
             format!("the model on `model` has no `{name}`"),
-            "give it a VITS or XTTS model, of `model.import` for example",
+            "read a VITS or XTTS model, for example from `model.import`",
         )),
     };
     let symbols = file(VOCABULARY)?;
@@ -209,7 +209,10 @@ impl GatherJob for AuditJob {
         if self.fails && audit.not_romanised > 0 {
             let (texts, all) = (audit.not_romanised, audit.clips);
             return Err(StageError::with_help(
-                format!("{texts} of {all} texts are not romanised, and the model reads no others"),
+                format!(
+                    "{texts} of {all} texts are not romanised, but the model reads only romanised \
+                     texts"
+                ),
                 ROMANISE,
             ));
         }

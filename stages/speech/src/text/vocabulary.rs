@@ -17,7 +17,8 @@ pub enum VocabularyError {
     #[error("the JSON is neither an object of symbols nor a list of symbols")]
     NotSymbols,
     #[error(
-        "the vocabulary has no symbol of a single character; it is for another kind of tokenizer"
+        "the vocabulary has no symbol of a single character: it belongs to another kind of \
+         tokenizer"
     )]
     NoCharacters,
 }

@@ -31,7 +31,7 @@ impl GatherJob for Audition {
         if speakers.is_empty() {
             return Err(StageError::with_help(
                 "there are no speakers",
-                "name them in `speakers`, or give `clips` that name their `speaker`",
+                "name them in `speakers`, or set `clips` to clips with a `speaker`",
             ));
         }
         let text = |text: &str| NewValue::Text(text.to_owned());

@@ -41,8 +41,8 @@ impl GatherJob for Choose {
         let base = named.unwrap_or_else(|| voices.first().copied().unwrap_or_default());
         if !voices.contains(&base) {
             return Err(StageError::with_help(
-                format!("no sentence was spoken by the base, `{base}`"),
-                format!("the voices are {}", voices.join(", ")),
+                format!("the base `{base}` has no sentences"),
+                format!("known voices: {}", voices.join(", ")),
             ));
         }
         let mut options = Options::of(&self.parameters, base, VOICES)?;
@@ -108,7 +108,7 @@ fn ordered<'a>(spoken: &'a [Item], clips: &[Item]) -> Result<Vec<&'a str>, Stage
     let counts: BTreeMap<&str, usize> = voices.iter().map(|voice| (*voice, count(voice))).collect();
     if let Some((voice, _)) = counts.iter().find(|(_, count)| **count == 0) {
         return Err(StageError::with_help(
-            format!("no clip on `clips` is of `{voice}`"),
+            format!("no clip on `clips` belongs to `{voice}`"),
             "a voice is the `speaker` of clips, or the id of a clip",
         ));
     }

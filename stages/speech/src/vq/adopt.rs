@@ -29,12 +29,14 @@ pub enum Mismatch {
     #[error("the tokens have the shape {shape:?}, not {codebooks} codebooks by frames")]
     Shape { shape: Vec<u64>, codebooks: u64 },
     #[error(
-        "codebook {codebook} has the token {token} in frame {frame}, and a codebook of {entries} has none beyond {}",
+        "codebook {codebook} has the token {token} in frame {frame}, but the largest of its \
+         {entries} tokens is {}",
         entries.saturating_sub(1)
     )]
     Entry { codebook: u64, frame: u64, token: i64, entries: u64 },
     #[error(
-        "the tokens have {found} frames and the recording needs {needed}: they were made of another recording"
+        "the tokens have {found} frames, but the recording needs {needed}: they belong to another \
+         recording"
     )]
     Frames { found: u64, needed: u64 },
 }

@@ -58,8 +58,8 @@ impl EachItem for Adopt {
             return Ok(Err(Reject::new("no-audio", reason)));
         };
         let Some(found) = item.fields.blob(kinds::FOUND_TOKENS) else {
-            let reason = "no tokens were found for this clip, which lie as `ID.npy` in the folder \
-                          that the corpus stage names with `tokens`";
+            let reason = "this clip has no tokens: expected `ID.npy` in the folder that `tokens` \
+                          of the corpus stage names";
             return Ok(self.other(Reject::new("no-tokens", reason)));
         };
         let clip = match decode(&context.read(audio)?, &Options::default()) {
@@ -73,8 +73,8 @@ impl EachItem for Adopt {
             Err(reject) => return Ok(self.other(reject)),
         };
         if is_of_another_recording(&item.id, &found.digest, &clip, context)? {
-            let reason = "the clip was recorded again, and the tokens are those of the recording \
-                          before: make them again, or remove them";
+            let reason =
+                "the recording changed, but its tokens are old: make them again, or remove them";
             return Ok(self.other(Reject::new("stale-tokens", reason)));
         }
         Ok(Ok(Output::default()

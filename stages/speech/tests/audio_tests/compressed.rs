@@ -120,7 +120,7 @@ fn codecs_that_are_not_read_are_named() {
         ("webm", "A_OPUS", format!("unsupported: Opus in WebM; {help}")),
         ("webm", "A_VORBIS", format!("unsupported: Vorbis in WebM; {help}")),
         ("matroska", "A_FLAC", format!("unsupported: FLAC in Matroska; {help}")),
-        ("webm", "V_VP9", format!("not audio: a WebM file without a known sound track; {help}")),
+        ("webm", "V_VP9", format!("not audio: a WebM file without a known audio track; {help}")),
     ] {
         assert_eq!(told(&matroska(kind, codec)), expected);
     }
@@ -153,7 +153,7 @@ fn cut_files_are_rejected_or_kept_with_a_note() {
 fn a_stream_without_a_length_that_breaks_off_is_rejected() {
     let cut = &OGG[..OGG.len() - 200];
     let message = decode(cut, &Options::default()).unwrap_err().to_string();
-    assert!(message.starts_with("truncated: the stream breaks off after "), "{message}");
+    assert!(message.starts_with("truncated: the stream ends after "), "{message}");
     let options = Options { allow_truncated: true, ..Options::default() };
     let notes = decode(cut, &options).unwrap().notes;
     assert!(notes.contains(&Note::TruncatedKept { unit: "frames", missing: None }), "{notes:?}");

@@ -89,7 +89,7 @@ fn a_cut_file_is_kept_and_marked_where_allowed() {
 fn a_file_without_samples_is_empty() {
     assert_eq!(rejected(&Wav::pcm(&[]).bytes()), "empty: no samples");
     let behind = Wav { data_length: Some(0), ..Wav::pcm(&RAMP) };
-    assert_eq!(rejected(&behind.bytes()), "empty: 16 bytes behind an empty `data` chunk");
+    assert_eq!(rejected(&behind.bytes()), "empty: 16 bytes after an empty `data` chunk");
     let half = Wav::of(16, vec![1]);
     assert_eq!(rejected(&half.bytes()), "empty: no samples");
 }
@@ -129,8 +129,8 @@ fn samples_that_are_not_numbers_are_counted_and_rejected() {
     let odd = [0.5, f32::NAN, f32::INFINITY, 1e30, f32::NEG_INFINITY, -0.5];
     assert_eq!(
         rejected(&Wav::floats(&odd).bytes()),
-        "4 of 6 samples are not sound: 1 NaN, 2 infinite, 1 beyond 16 times full scale; \
-         the first is sample 1"
+        "4 of 6 samples are invalid: 1 NaN, 2 infinite, 1 beyond 16 times full scale; the first \
+         is sample 1"
     );
     let doubles = [1e300, 0.0];
     assert!(rejected(&Wav::doubles(&doubles).bytes()).contains("0 infinite, 1 beyond"));
@@ -212,7 +212,7 @@ fn a_chunk_with_a_false_length_is_rejected() {
     wav.between.extend(b"INFO");
     assert_eq!(
         rejected(&wav.bytes()),
-        "damaged: `LIST` chunk at offset 36: claims 2000000000 bytes where 28 are left"
+        "damaged: `LIST` chunk at offset 36: declares 2000000000 bytes, but 28 are left"
     );
 }
 
@@ -279,7 +279,7 @@ fn what_is_not_audio_is_named() {
             b"RIFF\x10\0\0\0AVI LIST",
             "not audio: an AVI video; convert it: `ffmpeg -i IN -vn OUT.flac`",
         ),
-        (b"RIFF\x10\0", "not audio: a RIFF file cut short; copy the file again"),
+        (b"RIFF\x10\0", "not audio: a truncated RIFF file; copy the file again"),
         (
             b"riff\x2e\x91\xcf\x11",
             "not audio: a Wave64 file; convert it: `ffmpeg -i IN -vn OUT.flac`",
@@ -304,7 +304,7 @@ fn channels_are_folded_as_asked() {
     assert_eq!(fold(Mix::Keep).unwrap().len(), 8);
     assert_eq!(
         fold(Mix::Reject).unwrap_err().to_string(),
-        "2 channels where one is asked for; choose `mean`, `left` or `right`"
+        "2 channels, expected one; choose `mean`, `left` or `right`"
     );
 }
 

@@ -139,7 +139,7 @@ pub fn export(
     let file = |(name, value): &(String, NewValue)| match value {
         NewValue::Bytes { bytes, .. } => (name.clone(), bytes.clone()),
         NewValue::Kept(Value::Blob(blob)) => (name.clone(), bench.blobs[&blob.digest].clone()),
-        other => panic!("`{name}` is no file: {other:?}"),
+        other => panic!("`{name}` is not a file: {other:?}"),
     };
     Ok(values.iter().map(file).collect())
 }

@@ -70,7 +70,7 @@ fn a_failure_carries_the_end_of_what_was_said() {
 fn a_program_that_is_not_there_is_named() {
     let message = Place::new().message("no-such-program-at-all --x", &[]);
     assert!(
-        message.starts_with("the program `no-such-program-at-all` is not there; install it"),
+        message.starts_with("the program `no-such-program-at-all` was not found; install it"),
         "{message}"
     );
 }
@@ -109,7 +109,7 @@ fn a_missing_program_of_a_pipeline_is_named() {
         "timeout 5 no-such-program-at-all x",
     ] {
         let error = check(line).unwrap_err().to_string();
-        assert!(error.starts_with("the program `no-such-program-at-all` is not there"), "{error}");
+        assert!(error.starts_with("the program `no-such-program-at-all` was not found"), "{error}");
     }
     for line in ["printf x | wc -l", "no() {{ echo; }}; no | wc -l", "true; read x | true"] {
         assert!(check(line).is_ok(), "{line}");
@@ -118,7 +118,7 @@ fn a_missing_program_of_a_pipeline_is_named() {
     assert!(relative.contains("`./tool`") && relative.contains("`{base}/`"), "{relative}");
     // The last one ends with the status of a missing program.
     let message = place.message("printf x | no-such-program-at-all", &[]);
-    assert!(message.starts_with("the program `no-such-program-at-all` is not there"), "{message}");
+    assert!(message.starts_with("the program `no-such-program-at-all` was not found"), "{message}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_the_shell_says_of_a_killed_program_is_the_same() {
 #[test]
 fn an_output_must_be_a_file_that_was_written() {
     let place = Place::new();
-    assert_eq!(place.message("true", &["a"]), "the command ended well but did not write `a`");
+    assert_eq!(place.message("true", &["a"]), "the command succeeded but did not write `a`");
     assert_eq!(
         place.message("ln -s /etc/passwd a", &["a"]),
         "the output `a` is a link or a folder, not a file"

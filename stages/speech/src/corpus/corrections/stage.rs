@@ -17,8 +17,8 @@ use super::table::{Correction, Table};
 use super::{CORRECTED, DROPPED, name};
 use crate::audio::wav;
 
-const WHY: &str = "the table of corrections drops it";
-/// What is known of the sound of a whole segment, and not of its parts.
+const WHY: &str = "dropped by the table of corrections";
+/// The fields that describe the audio of a whole segment, and not its parts.
 const OF_THE_WHOLE: [&str; 12] = [
     "text",
     "words",
@@ -202,11 +202,8 @@ impl GatherJob for Corrections {
             ("corrected texts", counts.corrected),
             ("dropped segments", counts.dropped),
             ("segments with other cuts", counts.cut),
-            ("parts without a text, left out", counts.without_text),
-            (
-                "lines of corrections without effect (listed by the output `unused`)",
-                count_of_unused,
-            ),
+            ("parts without text, left out", counts.without_text),
+            ("lines of corrections without effect (see the output `unused`)", count_of_unused),
         ] {
             if count > 0 {
                 output.notes.push((note.to_owned(), count));

@@ -97,7 +97,7 @@ impl Table {
         }
         if !columns.iter().any(|column| column == SEGMENT) {
             let separator = match columns.iter().any(|column| column.contains([';', '\t'])) {
-                true => ": its columns have to be separated by commas",
+                true => ": its columns must be separated by commas",
                 false => "",
             };
             return Err(format!("the table of corrections has no column `{SEGMENT}`{separator}"));
@@ -135,7 +135,7 @@ impl Table {
             );
         }
         if name_of(&segment).is_empty() {
-            return told("names no segment".to_owned());
+            return told("has no segment".to_owned());
         }
         let correction = match (cell(ACTION), cell(TEXT)) {
             ("drop", _) => Correction::Drop,
@@ -308,7 +308,7 @@ mod tests {
         assert!(refused("a,sing,x,,\n").contains("has the action `sing`"));
         assert!(refused("a,split,,later,\n").contains("splits at `later`"));
         assert!(refused("a,split,,-1,\n").contains("splits at `-1`"));
-        assert!(refused(",drop,,,\n").contains("line 2 of the corrections names no segment"));
+        assert!(refused(",drop,,,\n").contains("line 2 of the corrections has no segment"));
         assert!(
             refused("<<<<<<< HEAD\na,drop,,,\n").contains("line 2 of the corrections is a conf")
         );

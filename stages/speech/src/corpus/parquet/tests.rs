@@ -128,7 +128,7 @@ fn rows_without_audio_or_text_are_named_with_their_row_group() {
         .collect();
     assert_eq!(
         found[0].2,
-        "the audio cell holds no bytes (path `c.mp3`): the file only points at its audio"
+        "the audio cell has no bytes, only the path `c.mp3`: the table does not contain its audio"
     );
     assert_eq!((found[1].0, found[1].1, found[1].2.as_str()), (4, 1, "the column `text` is empty"));
 }
@@ -140,7 +140,7 @@ fn a_declared_column_that_is_not_there_is_an_error_with_the_columns() {
         read(file(&clips(), Compression::SNAPPY), &options, |_, _| Ok::<(), CorpusError>(()));
     assert_eq!(
         error.unwrap_err().to_string(),
-        "there is no column `words`; the columns are audio, sentence, speaker_id, up_votes"
+        "there is no column `words`; found: audio, sentence, speaker_id, up_votes"
     );
 }
 

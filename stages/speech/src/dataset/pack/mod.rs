@@ -25,11 +25,11 @@ pub struct Entry {
 pub enum PackError {
     #[error("the tokens of `{id}` have the shape {shape:?}, not codebooks by frames")]
     Shape { id: String, shape: Vec<u64> },
-    #[error("`{id}` has {found} codebooks, and `{other}` has {expected}")]
+    #[error("`{id}` has {found} codebooks, but `{other}` has {expected}")]
     Codebooks { id: String, found: u64, other: String, expected: u64 },
     #[error("`{id}` has the token {value}, which is negative or too large for the format")]
     Token { id: String, value: i64 },
-    #[error("`{id}` lies outside of the array")]
+    #[error("`{id}` exceeds the array")]
     Place { id: String },
     #[error("the index cannot be read: {message}")]
     Index { message: String },

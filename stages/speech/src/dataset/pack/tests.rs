@@ -63,7 +63,7 @@ fn clips_that_do_not_fit_are_named() {
     let mut three = entry("y", "a", 2);
     three.codes = IntArray { shape: vec![3, 1], values: vec![0; 3] };
     let error = protos::write(&[entry("x", "a", 2), three]).unwrap_err();
-    assert_eq!(error.to_string(), "`y` has 3 codebooks, and `x` has 2");
+    assert_eq!(error.to_string(), "`y` has 3 codebooks, but `x` has 2");
     let mut flat = entry("z", "a", 2);
     flat.codes.shape = vec![4];
     assert!(matches!(protos::write(&[flat]), Err(PackError::Shape { .. })));

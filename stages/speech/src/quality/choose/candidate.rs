@@ -16,7 +16,7 @@ pub struct Candidate {
     pub checkpoint: usize,
     /// The reason why it is not chosen.
     pub out: Option<String>,
-    /// What was required of it.
+    /// The requirements, each with its comparison.
     pub lines: Vec<Line>,
 }
 
@@ -64,9 +64,9 @@ pub fn candidates(
     let is_known = |name: &str| checkpoints.iter().any(|item| &*item.id == name);
     if let Some(name) = table.candidates().find(|name| *name != base && !is_known(name)) {
         return Err(StageError::with_help(
-            format!("sentences were spoken by `{name}`, which is not among the checkpoints"),
-            "`checkpoints` takes those that `model.audition` has read; leave other models out of \
-             its `models`, or filter their sentences out by `dataset.filter`",
+            format!("`{name}` has sentences, but is not among the checkpoints"),
+            "set `checkpoints` to those that `model.audition` reads; remove other models from its \
+             `models`, or their sentences with `dataset.filter`",
         ));
     }
     let candidate = |(at, item): (usize, &Item)| Candidate {

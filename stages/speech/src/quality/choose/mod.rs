@@ -59,7 +59,7 @@ pub fn choose(
     check_count(&own, &fresh, options)?;
     if !own.has(&options.base) {
         return Err(StageError::with_help(
-            format!("no sentence was spoken by the base, `{}`", options.base),
+            format!("the base `{}` has no sentences", options.base),
             "name the untuned model on the port `base` of `model.audition`",
         ));
     }
@@ -80,12 +80,11 @@ fn check_count(own: &Table<'_>, fresh: &Table<'_>, options: &Options) -> Result<
     }
     let kept = match fresh.sentences.len() {
         0 => String::new(),
-        kept => format!(", beside {kept} that are kept for the report"),
+        kept => format!(" (and {kept} kept for the report)"),
     };
     Err(StageError::with_help(
-        format!("{found} sentences to choose by{kept}, at least {least} are needed"),
-        "the mean of few sentences says little: speak more of them, lower `hold` and report on \
-         other sentences, or lower `least`",
+        format!("sentences to choose by: {found}{kept}, expected at least {least}"),
+        "a mean of few sentences says little: speak more sentences, lower `hold`, or lower `least`",
     ))
 }
 
@@ -120,7 +119,7 @@ impl Choice {
         let reasons = out.collect::<Vec<_>>().join("; ");
         StageError::with_help(
             format!("no candidate meets the requirements: {reasons}"),
-            "train for longer or on other clips, or ask for less in `require`",
+            "train for longer or on other clips, or relax `require`",
         )
     }
 
@@ -152,11 +151,11 @@ impl Options {
             (Some(base), true) => Ok(base),
             (None, true) => Err(StageError::with_help(
                 format!(
-                    "{}; and `none = \"base\"` has no model on the port `base`",
+                    "{}; and there is no model on port `base` for `none = \"base\"`",
                     choice.refused()
                 ),
-                "name the untuned model: `base = \"…\"`; where the checkpoints are adapters, \
-                 nothing takes their place: write `none = \"fail\"`",
+                "name the untuned model: `base = \"…\"`; for checkpoints that are adapters, set \
+                 `none = \"fail\"`",
             )),
             (_, false) => Err(choice.refused()),
         }

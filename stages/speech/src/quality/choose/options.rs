@@ -22,7 +22,7 @@ pub struct Options {
     pub ties: bool,
     pub falls_back: bool,
     pub seed: u64,
-    /// What people prefer, if they were asked.
+    /// The ranks of a listening test, if there was one.
     pub rated: Option<Rated>,
     pub words: Words,
 }
@@ -76,9 +76,9 @@ impl Options {
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let Some(fields) = input.artifact("rated") else { return Ok(()) };
-        let report = fields
-            .blob("report")
-            .ok_or_else(|| StageError::failed("the ratings on `rated` have no report"))?;
+        let report = fields.blob("report").ok_or_else(|| {
+            StageError::failed("the artifact on `rated` has no report of ratings")
+        })?;
         let rated = serde_json::from_slice(&context.read(report)?).map_err(|error| {
             StageError::failed(format!("the ratings on `rated` cannot be read: {error}"))
         })?;

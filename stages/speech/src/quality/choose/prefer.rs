@@ -23,7 +23,9 @@ impl Preference {
     pub fn read(written: &[ParameterValue]) -> Result<Vec<Preference>, StageError> {
         let one = |value: &ParameterValue| {
             let ParameterValue::Map(map) = value else {
-                return Err(StageError::failed(format!("a preference is a table, not {value}")));
+                return Err(StageError::failed(format!(
+                    "a preference must be a table, not {value}"
+                )));
             };
             let table = Parameters(map.clone());
             let text = table.text("measure")?.to_owned();
@@ -52,7 +54,7 @@ struct Scores {
     beats: Vec<Vec<bool>>,
 }
 
-/// What people prefer.
+/// The name of the ranks of a listening test.
 const EARS: &str = "what people prefer";
 
 impl Scores {
@@ -132,7 +134,8 @@ struct Field {
     /// Positions among all candidates, in the order of steps.
     places: Vec<usize>,
     ids: Vec<String>,
-    /// What people prefer, if they were asked, then the preferred measures, with their names.
+    /// The ranks of a listening test if there was one, then the preferred measures, each with its
+    /// name.
     scores: Vec<(String, Scores)>,
     is_rated: bool,
 }

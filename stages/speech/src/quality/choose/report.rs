@@ -9,7 +9,7 @@ use stage_core::expression;
 use super::candidate::{Candidate, Line};
 use super::options::Options;
 use super::require::broken_base;
-use crate::quality::beside::{Measure, Measures, beside};
+use crate::quality::paired::{Measure, Measures, compare_with_base};
 use crate::statistics::aggregate::{Measured, all};
 use crate::statistics::bootstrap::{Draws, Interval};
 use crate::statistics::table::Table;
@@ -74,7 +74,7 @@ impl Report {
     ) -> Result<Report, StageError> {
         let measures = measures(options);
         let whole = |table: &Table<'_>, draws: &Draws, id: &str| {
-            beside(&measures, (id, &options.base), table, draws, options.confidence)
+            compare_with_base(&measures, (id, &options.base), table, draws, options.confidence)
         };
         // The base lacks nothing that its sentences could have.
         whole(own, draws, &options.base).map_err(|missing| broken_base(options, &missing))?;

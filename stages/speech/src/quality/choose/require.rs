@@ -183,8 +183,8 @@ fn compared(
 /// Nothing can be compared with a base that lacks a figure.
 pub fn broken_base(options: &Options, missing: &impl std::fmt::Display) -> StageError {
     StageError::with_help(
-        format!("the base, `{}`, cannot be compared with: {missing}", options.base),
-        "`throstle items --quarantined` on the stages before shows sentences that were left out; \
-         a measure that some sentences do not have cannot be compared",
+        format!("the base `{}` cannot be compared: {missing}", options.base),
+        "`throstle items --quarantined` of the upstream stages shows sentences that were left \
+         out; a comparison needs the measure on all sentences",
     )
 }

@@ -111,8 +111,11 @@ fn too_few_sentences_are_an_error_with_their_number() {
     let items = [spoken("base", 0.1, 1), spoken("step-10", 0.1, 2)].concat();
     let options = Options { least: 50, hold: 0.5, ..options(&[], &[]) };
     let error = choose(&items, &checkpoints(&[10]), &options).err().unwrap().to_string();
-    assert!(error.contains("sentences to choose by, beside"), "{error}");
-    assert!(error.contains("at least 50 are needed"), "{error}");
+    assert!(
+        error.contains("sentences to choose by: ") && error.contains("kept for the report"),
+        "{error}"
+    );
+    assert!(error.contains("expected at least 50"), "{error}");
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn a_base_that_lacks_a_figure_or_a_sentence_is_an_error() {
     assert!(error.contains("the sentence `s005` has no number `cer`"), "{error}");
     let items = spoken("step-10", 0.1, 2);
     let error = choose(&items, &checkpoints(&[10]), &options).err().unwrap().to_string();
-    assert!(error.contains("spoken by the base, `base`"), "{error}");
+    assert!(error.contains("the base `base` has no sentences"), "{error}");
 }
 
 /// Every model beats a base that nobody understands.
@@ -215,7 +218,7 @@ fn a_base_that_breaks_in_most_sentences_is_told() {
 fn sentences_of_an_unknown_checkpoint_are_an_error_and_an_unheard_one_is_out() {
     let items = [spoken("base", 0.3, 1), spoken("step-10", 0.1, 2)];
     let error = choose(&items.concat(), &checkpoints(&[20]), &options(&[], &[])).err().unwrap();
-    assert!(error.to_string().contains("`step-10`, which is not among"), "{error}");
+    assert!(error.to_string().contains("`step-10` has sentences, but is not among"), "{error}");
     let (name, report) = chosen(&items, &[5, 10], &options(&[], &[]));
     assert_eq!(name.as_deref(), Some("step-10"));
     assert_eq!(out(&report, "step-5"), "no sentence of it was measured");

@@ -29,7 +29,7 @@ impl Measure {
 
 /// One measure of one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Beside {
+pub struct PairedMeasure {
     pub value: f64,
     pub base: f64,
     /// Value minus base, of the same sentences.
@@ -37,10 +37,10 @@ pub struct Beside {
 }
 
 /// The measures by their texts.
-pub type Measures = BTreeMap<String, Beside>;
+pub type Measures = BTreeMap<String, PairedMeasure>;
 
 /// The measures of a model, each sentence beside the same sentence of the base.
-pub fn beside(
+pub fn compare_with_base(
     measures: &[Measure],
     (name, base): (&str, &str),
     table: &Table<'_>,
@@ -54,7 +54,7 @@ pub fn beside(
         let difference =
             |places: &[u32]| own.value(places, f64::NAN) - other.value(places, f64::NAN);
         let interval = Interval::by(draws, confidence, difference(&places), difference);
-        let beside = Beside {
+        let beside = PairedMeasure {
             value: rounded(own.value(&places, f64::NAN)),
             base: rounded(other.value(&places, f64::NAN)),
             difference: interval.rounded(),
