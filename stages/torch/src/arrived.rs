@@ -42,7 +42,7 @@ impl<'a> Arrived<'a> {
                 Err(family.refusal(port, "these are adapters, without their base"))
             }
             Some(other) => Err(family.refusal(port, &format!("it is `{other}`"))),
-            None => Err(family.refusal(port, "it does not say what it is")),
+            None => Err(family.refusal(port, "its family is unknown")),
         }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Arrived<'a> {
 
 impl Family {
     pub fn refusal(&self, port: &str, why: &str) -> StageError {
-        let message = format!("what arrived on `{port}` is no {}: {why}", self.title);
+        let message = format!("the artifact on port `{port}` is no {}: {why}", self.title);
         StageError::with_help(message, self.advice)
     }
 }

@@ -152,7 +152,7 @@ mod tests {
         wants_input: bool,
     }
 
-    /// What came of it: gradients of the weights and of the input, and the runs in which a block
+    /// The result: gradients of the weights and of the input, and the runs in which a block
     /// kept something for its way back or was only looked through.
     struct Outcome {
         gradients: Vec<Option<Tensor>>,

@@ -59,19 +59,21 @@ impl Codes {
         let codebooks = format.entries.len();
         if self.codebooks != codebooks {
             return Err(TorchError::Input(format!(
-                "the tokens have {} codebooks, the codec has {codebooks}",
+                "the tokens have {} codebooks, but the codec has {codebooks}",
                 self.codebooks
             )));
         }
         if self.values.len() != self.codebooks * self.frames || self.frames == 0 {
-            return Err(TorchError::Input(format!("no tokens of {} frames", self.frames)));
+            return Err(TorchError::Input(format!(
+                "the tokens do not have {} frames",
+                self.frames
+            )));
         }
         for (at, (row, entries)) in self.values.chunks(self.frames).zip(&format.entries).enumerate()
         {
             if let Some(code) = row.iter().find(|code| usize::from(**code) >= *entries) {
                 return Err(TorchError::Input(format!(
-                    "code {code} in the tokens of codebook {at}, where the codec has codes \
-                     below {entries}"
+                    "the tokens of codebook {at} have the code {code}, expected less than {entries}"
                 )));
             }
         }

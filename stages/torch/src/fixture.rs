@@ -94,13 +94,13 @@ impl Model {
     pub fn check(self, setup: &Setup) -> Result<(), TorchError> {
         let refuse = |what: &str| Err(TorchError::Input(format!("this model {what}")));
         if self == Model::MelRvq && setup.device != Device::Cpu {
-            return refuse("computes on the CPU only");
+            return refuse("supports only the CPU");
         }
         match self.precisions().contains(&setup.precision) {
             true => Ok(()),
             false => {
                 let names: Vec<&str> = self.precisions().iter().map(|one| one.name()).collect();
-                refuse(&format!("computes in {} only", names.join(", ")))
+                refuse(&format!("supports only {}", names.join(", ")))
             }
         }
     }
@@ -267,7 +267,7 @@ fn worst(output: &[f64], expected: &[f64]) -> f64 {
 /// Reads a file of the folder itself: a fixture must not refer to other folders.
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, TorchError> {
     if Path::new(name).file_name() != Some(std::ffi::OsStr::new(name)) {
-        return Err(TorchError::Input(format!("`{name}` is no plain file name")));
+        return Err(TorchError::Input(format!("`{name}` is not a plain file name")));
     }
     let path = folder.join(name);
     let path = Utf8Path::from_path(&path)

@@ -63,12 +63,12 @@ impl AdapterLineage {
     ) -> Result<AdapterLineage, StageError> {
         let not_adapters = |why: String| {
             StageError::with_help(
-                format!("what arrived on `adapters` are no adapters: {why}"),
-                format!("give `adapters` a `{maker}` stage"),
+                format!("the artifact on port `adapters` is not a set of adapters: {why}"),
+                format!("set `adapters` to a `{maker}` stage"),
             )
         };
         if adapters.text(artifact::FAMILY) != Some(family) {
-            let family = adapters.text(artifact::FAMILY).unwrap_or("nothing known");
+            let family = adapters.text(artifact::FAMILY).unwrap_or("unknown");
             return Err(not_adapters(format!("it is `{family}`")));
         }
         let text = adapters.text(artifact::LINEAGE).unwrap_or_default();
@@ -86,7 +86,8 @@ impl AdapterLineage {
                     self.base.get(..12).unwrap_or(&self.base),
                     base.short()
                 ),
-                "give both stages the same model; on other weights adapters do harm",
+                "use the same model in both stages: adapters only fit the weights that they were \
+                 trained on",
             )),
         }
     }

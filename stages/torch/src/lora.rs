@@ -44,7 +44,7 @@ impl LoraSettings {
             return wrong(format!("dropout {} of the adapters, expected 0 to 1", self.dropout));
         }
         if self.patterns.is_empty() {
-            return wrong("no module is named for the adapters: `*` stands for all".into());
+            return wrong("no module is selected for the adapters: use `*` for all".into());
         }
         Ok(())
     }
@@ -156,7 +156,9 @@ pub fn attach(
             continue;
         }
         if layer.adapter().is_some() {
-            return Err(TorchError::Input(format!("`{name}` has an adapter already: merge it")));
+            return Err(TorchError::Input(format!(
+                "`{name}` already has an adapter: merge it first"
+            )));
         }
         let stream = hash("adapter", name);
         let (a, b) = layer.start(settings.rank, seed ^ stream);
@@ -455,7 +457,7 @@ mod tests {
         assert!(adapters(&mut model).is_empty());
         attach(&mut model, &settings(&["*linear"]), 1).unwrap();
         let error = attach(&mut model, &settings(&["*linear"]), 1).unwrap_err();
-        assert_eq!(error.to_string(), "`block.0.linear` has an adapter already: merge it");
+        assert_eq!(error.to_string(), "`block.0.linear` already has an adapter: merge it first");
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn load(file: &[u8], setup: &Setup) -> Result<Model, TorchError> {
     let size = |name: &str| base.get(name).map(Tensor::size).unwrap_or_default();
     let (table, matrix) = (size("embeddings.weight"), size("linear.weight"));
     let ([entries, width], [outputs, inputs]) = (&table[..], &matrix[..]) else {
-        return Err(TorchError::Model("the weights of the layers are no matrices".into()));
+        return Err(TorchError::Model("the weights of the layers are not matrices".into()));
     };
     let has_bias = base.contains("linear.bias");
     let mut model = Model {

@@ -31,7 +31,7 @@ pub fn read(bytes: &[u8]) -> Result<Codes, TorchError> {
     };
     let code = |value: i64| {
         u16::try_from(value)
-            .map_err(|_| TorchError::Input(format!("the token {value} is none that a codec makes")))
+            .map_err(|_| TorchError::Input(format!("the token {value} is not a valid code")))
     };
     let values: Result<Vec<u16>, TorchError> = array.values.into_iter().map(code).collect();
     Ok(Codes { codebooks: codebooks as usize, frames: frames as usize, values: values? })

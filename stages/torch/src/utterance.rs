@@ -32,7 +32,7 @@ impl Utterance<'_> {
     /// Samples that are not finite would be written as silence: the sentence is rejected.
     pub fn output(&self) -> Result<SentenceResult, TorchError> {
         if !self.samples.iter().all(|sample| sample.is_finite()) {
-            let reason = "the model gives what is not a number for this text: its weights are \
+            let reason = "the output of the model for this text is not finite: its weights are \
                           damaged, or too large for the `precision`";
             return Ok(Err(Reject::new("not-finite", reason)));
         }
@@ -161,7 +161,7 @@ mod tests {
             samples[3_999] = bad;
             let reject = said(&samples).unwrap_err();
             assert_eq!(reject.code, "not-finite");
-            assert!(reject.reason.contains("not a number for this text"), "{reject}");
+            assert!(reject.reason.contains("for this text is not finite"), "{reject}");
         }
     }
 }

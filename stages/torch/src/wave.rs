@@ -21,7 +21,7 @@ pub struct Wave {
 pub fn read(bytes: &[u8]) -> Result<Wave, Reject> {
     let damaged = |error: hound::Error| {
         let advice = "put `audio.decode` or `audio.resample` before this stage";
-        Reject::new("not-wav", format!("no WAV file ({error}); {advice}"))
+        Reject::new("not-wav", format!("not a WAV file ({error}); {advice}"))
     };
     let mut reader = WavReader::new(Cursor::new(bytes)).map_err(damaged)?;
     let WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();

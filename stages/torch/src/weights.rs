@@ -176,10 +176,10 @@ pub fn check_finite(name: &str, tensor: &Tensor) -> Result<(), TorchError> {
         return Ok(());
     }
     let advice = match tensor.kind() {
-        Kind::Half => " in fp16: take another `precision` if its weights are good",
+        Kind::Half => " in fp16: use another `precision` if the weights are good",
         _ => "",
     };
-    Err(TorchError::Model(format!("`{name}` holds what is not a number{advice}")))
+    Err(TorchError::Model(format!("`{name}` has values that are not finite{advice}")))
 }
 
 /// The number of values that are added up at a time.

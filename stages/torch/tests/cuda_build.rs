@@ -55,7 +55,7 @@ fn soak_the_build_for_cuda_opens_and_says_that_there_is_no_gpu() {
     let output = preloaded(&mut asked).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("there is no GPU here"), "{errors}");
+    assert!(errors.contains("this machine has no GPU"), "{errors}");
 }
 
 #[test]

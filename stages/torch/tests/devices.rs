@@ -62,7 +62,7 @@ fn what_keeps_a_gpu_from_use_is_told() {
         found.problem.unwrap()
     };
     let old = problem(&["FAULT=35", "DRIVER=12020"], None);
-    assert!(old.starts_with("the NVIDIA driver is for CUDA 12.2"), "{old}");
+    assert!(old.starts_with("the NVIDIA driver supports CUDA 12.2"), "{old}");
     let named = problem(&["FAULT=100"], Some("7"));
     assert_eq!(named, "`CUDA_VISIBLE_DEVICES=7` names no GPU of this machine");
     let other = problem(&["FAULT=802"], None);

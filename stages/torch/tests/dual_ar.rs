@@ -479,9 +479,12 @@ fn a_prompt_of_another_model_is_refused() {
         let sentence = Sentence { prompt, most: 3, least: 0, noise: &mut noise };
         model.generate(vec![sentence], &Sampling::default()).unwrap_err().to_string()
     };
-    assert!(speak(&[1, 2, 3]).contains("expected 4 lines"));
-    assert!(speak(&[28, 0, 0, 0]).contains("is the tokenizer or the codec that of this model"));
-    assert!(speak(&[1, 8, 0, 0]).contains("codes beyond 8"));
+    assert!(speak(&[1, 2, 3]).contains("do not fill 4 lines"));
+    assert!(
+        speak(&[28, 0, 0, 0])
+            .contains("check that the tokenizer and the codec belong to this model")
+    );
+    assert!(speak(&[1, 8, 0, 0]).contains("codes above 8"));
     assert!(speak(&[0; 4 * 64]).contains("64 positions"));
 }
 

@@ -93,7 +93,7 @@ fn what_is_off_is_shown_and_fails() {
 fn a_fixture_reads_nothing_outside_its_folder() {
     let outside = changed("\"model.safetensors\"", "\"../model.safetensors\"");
     let error = stage_torch::fixture::check(outside.path()).unwrap_err();
-    assert_eq!(error.to_string(), "`../model.safetensors` is no plain file name");
+    assert_eq!(error.to_string(), "`../model.safetensors` is not a plain file name");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_precision_that_a_model_or_a_device_lacks_is_told_by_another_exit_code() {
     let model = told("fish_dac", &["--precision", "bf16"]);
     assert_eq!(model, (Some(2), "throstle-torch: this model computes in f32 only".into()));
     let cpu = told("mel_rvq", &["--device", "cuda:0"]);
-    assert_eq!(cpu, (Some(2), "throstle-torch: this model computes on the CPU only".into()));
+    assert_eq!(cpu, (Some(2), "throstle-torch: this model supports only the CPU".into()));
     let (code, error) = told("lora", &["--precision", "tf32"]);
     assert_eq!(code, Some(2));
     assert!(error.contains("tf32 needs a GPU"), "{error}");

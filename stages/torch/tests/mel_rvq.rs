@@ -194,12 +194,12 @@ fn foreign_codes_are_refused_with_a_reason() {
     let error = |codebooks, frames, values: Vec<u16>| {
         model.decode(&Codes { codebooks, frames, values }, 1).unwrap_err().to_string()
     };
-    assert_eq!(error(3, 1, vec![0; 3]), "the tokens have 3 codebooks, the codec has 4");
-    assert_eq!(error(4, 0, vec![]), "no tokens of 0 frames");
-    assert_eq!(error(4, 2, vec![0; 7]), "no tokens of 2 frames");
+    assert_eq!(error(3, 1, vec![0; 3]), "the tokens have 3 codebooks, but the codec has 4");
+    assert_eq!(error(4, 0, vec![]), "the tokens do not have 0 frames");
+    assert_eq!(error(4, 2, vec![0; 7]), "the tokens do not have 2 frames");
     assert_eq!(
         error(4, 1, vec![0, 0, 0, 32]),
-        "code 32 in the tokens of codebook 3, where the codec has codes below 32"
+        "the tokens of codebook 3 have the code 32, expected less than 32"
     );
 }
 

@@ -232,7 +232,7 @@ fn an_imported_fish_codec_turns_audio_to_tokens_and_back() {
 
     let text_model = engine.imported(artifact::DUAL_AR);
     let error = engine.open(4, "vq.encode", text_model).unwrap_err();
-    assert_eq!(error.to_string(), "port `codec` got a model of the family `fish-dual-ar`");
+    assert_eq!(error.to_string(), "port `codec` has a model of the family `fish-dual-ar`");
     assert_eq!(engine.finish(), "");
 }
 

@@ -195,7 +195,7 @@ impl Dac {
     fn check_length(&self, samples: usize) -> Result<(), TorchError> {
         match self.longest() {
             Some(longest) if samples > longest => Err(TorchError::Input(format!(
-                "the audio has {samples} samples, the codec takes at most {longest}"
+                "the audio has {samples} samples, expected at most {longest}"
             ))),
             _ => Ok(()),
         }
@@ -391,7 +391,7 @@ mod tests {
         let codec = codec();
         assert_eq!(codec.longest(), Some(1_024));
         let error = codec.encode(&[&wave(1_025)]).unwrap_err().to_string();
-        assert_eq!(error, "the audio has 1025 samples, the codec takes at most 1024");
+        assert_eq!(error, "the audio has 1025 samples, expected at most 1024");
         let long = Codes { codebooks: 4, frames: 65, values: vec![0; 4 * 65] };
         assert!(codec.decode(&long, 0).is_err());
         assert!(codec.encode(&[&[0.0, f32::NAN]]).is_err());
@@ -438,7 +438,7 @@ mod tests {
             ),
             (
                 &|w: &mut Weights| w.insert(name, zeros(16) / 0.0),
-                "`encoder.block.0.conv.bias` holds what is not a number",
+                "`encoder.block.0.conv.bias` has values that are not finite",
             ),
             (
                 &|w: &mut Weights| w.insert(name, zeros(16).to_kind(Kind::Int64)),

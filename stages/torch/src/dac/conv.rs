@@ -239,5 +239,5 @@ impl ConvNext {
 /// A tensor by its name, sharing its storage.
 pub fn take(weights: &Weights, name: &str) -> Result<Tensor, TorchError> {
     let tensor = weights.get(name).map(Tensor::shallow_clone);
-    tensor.ok_or_else(|| TorchError::Model(format!("it lacks `{name}`")))
+    tensor.ok_or_else(|| TorchError::Model(format!("`{name}` is missing")))
 }

@@ -40,7 +40,7 @@ impl Transformer {
         let length = rows.size()[1];
         if length > self.block_size {
             let most = self.block_size;
-            return Err(TorchError::Input(format!("{length} positions, the codec has {most}")));
+            return Err(TorchError::Input(format!("{length} positions, but the codec has {most}")));
         }
         let rotary = self.rope.range(0, length);
         let band = Band::new(length, self.window_size, rows.device())?;

@@ -27,8 +27,8 @@ impl Fault {
         match self {
             Fault::NoRuntime => has_files.then(|| {
                 format!(
-                    "this machine has a GPU, and libtorch {LIBTORCH} is made for the CPU alone: \
-                     `tools/libtorch.sh` installs it whole"
+                    "this machine has a GPU, but libtorch {LIBTORCH} is the CPU version: run \
+                     `tools/libtorch.sh` to install the CUDA version"
                 )
             }),
             Fault::Cuda { code: INSUFFICIENT_DRIVER, .. } => driver(runtime.versions(), has_files),
@@ -48,14 +48,14 @@ impl Fault {
 fn driver(versions: Option<Versions>, has_files: bool) -> Option<String> {
     match versions {
         Some(Versions { driver, runtime }) if driver > 0 => Some(format!(
-            "the NVIDIA driver is for CUDA {}, and libtorch {LIBTORCH} needs one for CUDA {}: \
-             install a newer driver",
+            "the NVIDIA driver supports CUDA {}, but libtorch {LIBTORCH} needs CUDA {}: install a \
+             newer driver",
             version(driver),
             version(runtime)
         )),
         _ => has_files.then(|| {
-            "this machine has a GPU, and the library of its driver, `libcuda.so.1`, is missing: start \
-             the container with its GPUs (`--gpus all`), or install the driver"
+            "this machine has a GPU, but the driver library `libcuda.so.1` is missing: start the \
+             container with GPUs (`--gpus all`), or install the driver"
                 .to_owned()
         }),
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_libtorch_for_the_cpu_on_a_machine_with_a_gpu_is_told() {
         let fake = Fake { has_device_files: true, ..Fake::without_runtime() };
-        assert!(problem(fake).unwrap_or_default().contains("made for the CPU alone"));
+        assert!(problem(fake).unwrap_or_default().contains("is the CPU version"));
     }
 
     #[test]

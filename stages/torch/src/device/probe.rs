@@ -42,11 +42,11 @@ pub fn open(runtime: &dyn Runtime, number: usize) -> Result<(), StageError> {
         let ((major, minor), model) = (gpu.capability, &gpu.model);
         return Err(StageError::with_help(
             format!(
-                "`{model}` has compute capability {major}.{minor}, and libtorch {LIBTORCH} has kernels \
-                 for {}.{} and newer",
+                "`{model}` has compute capability {major}.{minor}, but libtorch {LIBTORCH} needs \
+                 at least {}.{}",
                 oldest.0, oldest.1
             ),
-            "choose a newer GPU, such as T4 in place of P100 on Kaggle, or set `device = \"cpu\"`",
+            "choose a newer GPU, such as T4 instead of P100 on Kaggle, or set `device = \"cpu\"`",
         ));
     }
     load(runtime, number)
@@ -54,9 +54,9 @@ pub fn open(runtime: &dyn Runtime, number: usize) -> Result<(), StageError> {
 
 fn missing(number: usize, count: usize, visible: Option<String>) -> StageError {
     let shown = match count {
-        0 => "there is no GPU here".to_owned(),
-        1 => "there is one GPU here, `cuda:0`".to_owned(),
-        count => format!("there are {count} GPUs here, `cuda:0` to `cuda:{}`", count - 1),
+        0 => "this machine has no GPU".to_owned(),
+        1 => "this machine has one GPU, `cuda:0`".to_owned(),
+        count => format!("this machine has {count} GPUs, `cuda:0` to `cuda:{}`", count - 1),
     };
     let help = match visible.filter(|visible| count > 0 && !visible.is_empty()) {
         Some(visible) => {
@@ -71,13 +71,13 @@ fn load(runtime: &dyn Runtime, number: usize) -> Result<(), StageError> {
     match runtime.load() {
         Ok(count) if number < count => Ok(()),
         Ok(count) => Err(StageError::with_help(
-            format!("CUDA shows `cuda:{number}`, and libtorch can use {count} GPUs"),
+            format!("CUDA reports `cuda:{number}`, but libtorch can use {count} GPUs"),
             "run `throstle doctor`, and install libtorch again with `tools/libtorch.sh`",
         )),
         Err(text) => Err(StageError::with_help(
             format!("the CUDA part of libtorch cannot be loaded: {text}"),
-            "run `tools/libtorch.sh` on this machine, which installs it whole where there is a GPU; \
-             without one, set `device = \"cpu\"`",
+            "run `tools/libtorch.sh` on this machine to install the CUDA version; without a GPU, \
+             set `device = \"cpu\"`",
         )),
     }
 }
@@ -109,15 +109,15 @@ mod tests {
         let two = Fake::with(&[T4, T4]);
         assert!(open(&two, 0).is_ok() && open(&two, 1).is_ok());
         let (message, _) = told(&two, 2);
-        assert_eq!(message, "no device `cuda:2`: there are 2 GPUs here, `cuda:0` to `cuda:1`");
+        assert_eq!(message, "no device `cuda:2`: this machine has 2 GPUs, `cuda:0` to `cuda:1`");
         let (message, _) = told(&Fake::with(&[]), 0);
-        assert_eq!(message, "no device `cuda:0`: there is no GPU here");
+        assert_eq!(message, "no device `cuda:0`: this machine has no GPU");
     }
 
     #[test]
     fn a_number_outside_the_selection_of_a_scheduler_is_explained() {
         let (message, help) = told(&Fake { visible: Some("3"), ..Fake::with(&[T4]) }, 3);
-        assert_eq!(message, "no device `cuda:3`: there is one GPU here, `cuda:0`");
+        assert_eq!(message, "no device `cuda:3`: this machine has one GPU, `cuda:0`");
         let expected = "`CUDA_VISIBLE_DEVICES=3` selects them, numbered from 0 in that order";
         assert_eq!(help, expected);
     }
@@ -145,6 +145,6 @@ mod tests {
         assert!(message.ends_with("libcudnn.so.9: not found"), "{message}");
         assert!(help.contains("tools/libtorch.sh"), "{help}");
         let fewer = Fake { loads: Ok(1), ..Fake::with(&[T4, T4]) };
-        assert_eq!(told(&fewer, 1).0, "CUDA shows `cuda:1`, and libtorch can use 1 GPUs");
+        assert_eq!(told(&fewer, 1).0, "CUDA reports `cuda:1`, but libtorch can use 1 GPUs");
     }
 }

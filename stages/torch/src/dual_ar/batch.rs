@@ -50,7 +50,7 @@ impl Batch {
             clip.tokens.len() != clip.labels.len() || !clip.tokens.len().is_multiple_of(height)
         };
         if rows.iter().flatten().any(misfit) {
-            let text = format!("a clip has tokens and labels of other shapes than [{height}, T]");
+            let text = format!("a clip has tokens or labels with a shape other than [{height}, T]");
             return Err(TorchError::Input(text));
         }
         let length = rows.iter().map(|row| row.iter().map(width).sum()).max().unwrap_or(0);
@@ -94,7 +94,7 @@ impl Batch {
         let columns = padding.as_ref().map_or(rows * length, |padding| padding.len() as i64);
         if tokens.len() != numbers || labels.len() != numbers || columns != rows * length {
             let shape = [rows, height, length];
-            return Err(TorchError::Input(format!("a batch is not of the shape {shape:?}")));
+            return Err(TorchError::Input(format!("a batch does not have the shape {shape:?}")));
         }
         // Attention is causal, so padding on the right needs no mask.
         let behind = |row: &[bool]| row.is_sorted();

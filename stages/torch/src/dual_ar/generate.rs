@@ -81,14 +81,17 @@ impl DualAr {
     fn columns(&self, columns: &[i32]) -> Result<Tensor, TorchError> {
         let height = self.config.num_codebooks + 1;
         if columns.is_empty() || columns.len() as i64 % height != 0 {
-            let text = format!("a prompt of {} numbers, expected {height} lines", columns.len());
+            let text = format!(
+                "the prompt has {} numbers, which do not fill {height} lines",
+                columns.len()
+            );
             return Err(TorchError::Input(text));
         }
         let (length, longest) = (columns.len() as i64 / height, self.config.max_seq_len);
         if length >= longest {
             return Err(TorchError::Input(format!(
-                "a prompt of {length} columns leaves no room for speech: the model has {longest} \
-                 positions; take a shorter text or reference"
+                "the prompt has {length} columns and leaves no room for speech: the model has \
+                 {longest} positions; use a shorter text or reference"
             )));
         }
         let tensor = Tensor::f_from_slice(columns)?.f_view([height, -1])?;
@@ -100,8 +103,8 @@ impl DualAr {
         match valid(0, self.config.vocab_size) && codes {
             true => Ok(tensor.f_to_kind(Kind::Int64)?.f_to_device(self.device())?),
             false => Err(TorchError::Input(format!(
-                "a prompt with tokens beyond {} or codes beyond {}: is the tokenizer or the codec \
-                 that of this model?",
+                "the prompt has tokens above {} or codes above {}: check that the tokenizer and \
+                 the codec belong to this model",
                 self.config.vocab_size, self.config.codebook_size
             ))),
         }

@@ -70,8 +70,8 @@ impl DualAr {
         let semantic_end = tokens.semantic_begin + config.codebook_size;
         if tokens.semantic_begin < 0 || semantic_end > config.vocab_size {
             return Err(TorchError::Model(format!(
-                "the semantic tokens {} to {semantic_end} do not fit into a vocabulary of {}: is \
-                 the tokenizer that of this model?",
+                "the semantic tokens {} to {semantic_end} do not fit into a vocabulary of {}: \
+                 check that the tokenizer belongs to this model",
                 tokens.semantic_begin, config.vocab_size
             )));
         }

@@ -46,7 +46,7 @@ impl Reading<'_> {
 
     fn too_long(&self, clip: &Clip) -> Reject {
         let reason = format!(
-            "the clip takes {} places of a row, and a row has {}: raise `max_length` if the model \
+            "the clip needs {} positions, but a row has {}: raise `max_length` if the model \
              allows it, or cut the recording",
             clip.length, self.max_length
         );
@@ -162,7 +162,7 @@ mod tests {
         let clips = read(&mut bench, &training, Some(&training[..1]), 0.5).unwrap();
         assert_eq!(clips.held_out, [true, false]);
         let notes = &clips.notes;
-        assert_eq!(notes.of("clips that are there twice, left out"), 2);
+        assert_eq!(notes.of("duplicate clips, left out"), 2);
         assert_eq!((notes.of("clips held out"), notes.of("clips trained on")), (1, 1));
     }
 
@@ -207,8 +207,8 @@ mod tests {
         assert_eq!(clips.clips.len(), 0);
         let other = item(&mut bench, "other", 99);
         let error = read(&mut bench, &[other], None, 0.0).unwrap_err();
-        let expected = "the clip with the text `other` does not fit the model: \
-                        code 99 in its tokens, the model has 24 entries a codebook";
+        let expected = "the clip with the text `other` does not fit the model: its tokens have \
+                        the code 99, but the model has 24 entries per codebook";
         assert_eq!(error.to_string(), expected);
         assert!(error.help().unwrap().contains("with the codec"));
     }

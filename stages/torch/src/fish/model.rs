@@ -10,13 +10,13 @@ use crate::arrived::{Arrived, Family};
 use crate::dual_ar::{Config, DualAr};
 use crate::error::TorchError;
 use crate::lineage::ModelLineage;
-use crate::tune::{Base, Kinds, Net};
+use crate::tune::{Base, BaseNetwork, Kinds};
 use crate::weights::Weights;
 
 const FAMILY: Family = Family {
     name: artifact::DUAL_AR,
     title: "text model of Fish Speech",
-    advice: "give it a stage of the kind `model.import`, `fish.init`, `fish.finetune` or `fish.merge`",
+    advice: "read from a `model.import`, `fish.init`, `fish.finetune` or `fish.merge` stage",
 };
 
 /// A model that arrived on a port; its tensors are still in the store.
@@ -29,14 +29,14 @@ pub struct Model {
     pub lineage: ModelLineage,
 }
 
-impl Net for DualAr {
+impl BaseNetwork for DualAr {
     fn tensors(&self) -> Vec<(String, Tensor)> {
         DualAr::tensors(self)
     }
 }
 
 impl Base for Model {
-    type Net = DualAr;
+    type Network = DualAr;
 
     const CARRIED: &'static [&'static str] = &[
         artifact::CONFIG,

@@ -42,13 +42,13 @@ impl Preflight<'_> {
         }
         Err(StageError::with_help(
             format!(
-                "the base knows nothing: its loss is {loss:.2} before training, where guessing has \
-                 {uniform:.2} and a trained model less than {:.2}",
+                "the base seems untrained: its loss is {loss:.2} before training; guessing has \
+                 {uniform:.2}, a trained model less than {:.2}",
                 KNOWING * uniform
             ),
-            "its weights were lost, or the tokens are of another codec: import the published \
-             files again, and encode the clips with the codec beside them; if it is meant to \
-             know nothing, set `preflight = false`",
+            "its weights are lost, or the tokens are from another codec: import the published \
+             files again, and encode the clips with the codec published with them; if the base is \
+             untrained on purpose, set `preflight = false`",
         ))
     }
 
@@ -60,9 +60,9 @@ impl Preflight<'_> {
             return Ok(());
         }
         Err(StageError::with_help(
-            "`config.json` does not say whether the embeddings of codebooks are scaled",
-            "add `\"scale_codebook_embeddings\": true`, which models with `attention_qk_norm` were \
-             trained with; without it they speak noise",
+            "`config.json` does not say if the embeddings of codebooks are scaled",
+            "add `\"scale_codebook_embeddings\": true`: models with `attention_qk_norm` were \
+             trained with it and speak noise without it",
         ))
     }
 
@@ -90,7 +90,7 @@ impl Preflight<'_> {
         }
         Err(StageError::with_help(
             format!(
-                "training sees other states than synthesis: they differ by {:.0} %, since the \
+                "the hidden states of training and synthesis differ by {:.0} %, since the \
                  embeddings of codebooks are not scaled",
                 100.0 * difference
             ),
@@ -132,7 +132,7 @@ mod tests {
     use crate::train::clips::UnusableClips;
     use crate::train::frozen::{check_frozen, frozen};
     use crate::train::notes::Notes;
-    use crate::tune::NetTrainee;
+    use crate::tune::NetworkTrainee;
     use crate::tune::preflight::{check_adapters, losses};
 
     fn model() -> Model {
@@ -165,7 +165,7 @@ mod tests {
         let preflight = Preflight { model: &model, parity: correct };
         let error = preflight.check_passes(&loaded(&model, upstream), &clip(&model)).unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with("training sees other states than synthesis: they"), "{text}");
+        assert!(text.starts_with("the hidden states of training and synthesis"), "{text}");
         assert_eq!(error.help(), Some("train with `parity = \"corrected\"`"));
     }
 

@@ -16,7 +16,7 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::scramble;
 use crate::train::{Losses, Phase, Totals, Trainee, adamw};
-use crate::tune::NetTrainee;
+use crate::tune::NetworkTrainee;
 use crate::upload::{upload, upload_all};
 
 /// The loss of tokens and the loss of codes.
@@ -63,7 +63,8 @@ impl DualArTrainee {
     pub fn new(model: DualAr, memory: Memory) -> Result<DualArTrainee, TorchError> {
         match model.config.dropout > 0.0 {
             true => Err(TorchError::Model(format!(
-                "`config.json`: `dropout` is {}; attention is trained without, set it to 0",
+                "`config.json`: `dropout` is {}, but attention is trained without dropout: set it \
+                 to 0",
                 model.config.dropout
             ))),
             false => Ok(DualArTrainee { model, memory }),
@@ -90,12 +91,15 @@ impl DualArTrainee {
         let (model, device) = (&self.model, self.model.device());
         let codebooks = model.config.num_codebooks;
         if batch.height != codebooks + 1 {
-            let text = format!("a batch of {} lines for {codebooks} codebooks", batch.height);
+            let text = format!(
+                "the batch has {} lines, which do not fit {codebooks} codebooks",
+                batch.height
+            );
             return Err(TorchError::Input(text));
         }
         let longest = model.config.max_seq_len;
         if batch.length > longest {
-            let text = format!("rows of {} columns, expected at most {longest}", batch.length);
+            let text = format!("rows have {} columns, expected at most {longest}", batch.length);
             return Err(TorchError::Input(text));
         }
         let numbers = |values: &[i64]| upload_all(values, device);
@@ -175,8 +179,8 @@ impl DualArTrainee {
     }
 }
 
-impl NetTrainee for DualArTrainee {
-    type Net = DualAr;
+impl NetworkTrainee for DualArTrainee {
+    type Network = DualAr;
 
     fn model(&self) -> &DualAr {
         &self.model

@@ -67,8 +67,7 @@ impl Vocabulary {
         Vocabulary::new(bpe, config).map_err(|error| {
             StageError::with_help(
                 format!("the tokenizer does not belong to the model: {error}"),
-                "take `tokenizer.tiktoken` and `special_tokens.json` from the folder that the \
-                 weights are from",
+                "use `tokenizer.tiktoken` and `special_tokens.json` from the folder of the weights",
             )
         })
     }
@@ -77,7 +76,7 @@ impl Vocabulary {
         let (rows, tokens) = (config.vocab_size, bpe.size() as i64);
         if tokens > rows || rows - tokens >= MOST_UNUSED {
             return Err(TorchError::Input(format!(
-                "{tokens} tokens for {rows} rows of embeddings"
+                "it has {tokens} tokens, but the embeddings have {rows} rows"
             )));
         }
         let mark = |name: &str| {
@@ -89,7 +88,7 @@ impl Vocabulary {
             let (token, wanted) = (mark(&semantic_name(entry))?, semantic_begin + entry);
             if token != wanted {
                 return Err(TorchError::Input(format!(
-                    "`{}` is token {token}, expected {wanted}: the model counts on",
+                    "`{}` is token {token}, expected {wanted}: semantic tokens must be consecutive",
                     semantic_name(entry)
                 )));
             }
@@ -126,7 +125,7 @@ impl Vocabulary {
     pub fn check_codes(&self, codes: &Codes) -> Result<(), TorchError> {
         if codes.codebooks != self.codebooks {
             return Err(TorchError::Input(format!(
-                "its tokens are of {} codebooks, the model has {}",
+                "its tokens have {} codebooks, but the model has {}",
                 codes.codebooks, self.codebooks
             )));
         }
@@ -135,7 +134,7 @@ impl Vocabulary {
         }
         match codes.values.iter().find(|code| i64::from(**code) >= self.entries) {
             Some(code) => Err(TorchError::Input(format!(
-                "code {code} in its tokens, the model has {} entries a codebook",
+                "its tokens have the code {code}, but the model has {} entries per codebook",
                 self.entries
             ))),
             None => Ok(()),
@@ -150,12 +149,12 @@ impl Vocabulary {
         }
         Err(StageError::with_help(
             format!(
-                "the codec has {} codebooks of up to {entries} entries, the model {} of {}",
+                "the codec has {} codebooks of up to {entries} entries, but the model has {} of {}",
                 format.entries.len(),
                 self.codebooks,
                 self.entries
             ),
-            "give `codec` the one that made the tokens that the model was trained on",
+            "set `codec` to the codec that the model was trained with",
         ))
     }
 }
@@ -219,7 +218,7 @@ mod tests {
             let all = MARKS.iter().map(|name| (*name).to_owned());
             all.chain((0..entries).map(semantic_name)).collect()
         };
-        assert_eq!(error(marks(60)), "331 tokens for 296 rows of embeddings");
+        assert_eq!(error(marks(60)), "it has 331 tokens, but the embeddings have 296 rows");
         assert_eq!(error(marks(20)), "it has no token `<|semantic:20|>`");
         assert_eq!(error(Vec::new()), "it has no token `<|semantic:0|>`");
         let mut shuffled = marks(24);
@@ -238,9 +237,9 @@ mod tests {
             vocabulary.check_codes(&codes).map_err(|error| error.to_string())
         };
         assert_eq!(check(3, 23), Ok(()));
-        assert_eq!(check(2, 0).unwrap_err(), "its tokens are of 2 codebooks, the model has 3");
+        assert_eq!(check(2, 0).unwrap_err(), "its tokens have 2 codebooks, but the model has 3");
         let over = check(3, 24).unwrap_err();
-        assert_eq!(over, "code 24 in its tokens, the model has 24 entries a codebook");
+        assert_eq!(over, "its tokens have the code 24, but the model has 24 entries per codebook");
         let format =
             |entries: &[usize]| CodecFormat { rate: 16_000, entries: entries.into(), hop: 256 };
         vocabulary.check_codec(&format(&[24, 8, 8])).unwrap();

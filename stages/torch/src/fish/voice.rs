@@ -66,8 +66,8 @@ impl Voices {
         let Some(fields) = &self.reference else { return Ok(None) };
         let (Some(text), Some(blob)) = (fields.text("text"), fields.blob("tokens")) else {
             return Err(StageError::with_help(
-                "what arrived on `reference` has no `text` or no `tokens`",
-                "give it a `dataset.item` stage over clips with tokens",
+                "the artifact on port `reference` has no `text` or no `tokens`",
+                "set `reference` to a `dataset.item` stage that reads clips with tokens",
             ));
         };
         let codes = npy::read(&context.read(blob)?)?;

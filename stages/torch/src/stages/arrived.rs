@@ -31,7 +31,7 @@ pub fn check_rate(rate: u32, wanted: u32, reader: &str) -> Result<(), Reject> {
         return Ok(());
     }
     let advice = format!("put `audio.resample` with `rate = {wanted}` before this stage");
-    let reason = format!("the audio has {rate} Hz, the {reader} {wanted} Hz; {advice}");
+    let reason = format!("the audio has {rate} Hz, but the {reader} needs {wanted} Hz; {advice}");
     Err(Reject::new("rate", reason))
 }
 
@@ -41,8 +41,8 @@ pub fn check_length(samples: usize, codec: &dyn Codec) -> Result<(), Reject> {
     let rate = f64::from(codec.format().rate);
     let (own, most) = (samples as f64 / rate, longest as f64 / rate);
     let reason = format!(
-        "the audio lasts {own:.1} s, the codec takes at most {most:.1} s; cut the recording into \
-         shorter clips"
+        "the audio lasts {own:.1} s, but the codec takes at most {most:.1} s; cut the recording \
+         into shorter clips"
     );
     Err(Reject::new("too-long", reason))
 }

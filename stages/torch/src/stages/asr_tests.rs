@@ -101,7 +101,7 @@ fn what_cannot_be_heard_is_set_aside_with_advice() {
     let reject = |at: usize| heard[at].as_ref().unwrap_err();
     assert_eq!([0, 1, 3].map(|at| reject(at).code.as_str()), ["rate", "too-short", "too-long"]);
     assert!(reject(0).reason.contains("`audio.resample` with `rate = 16000`"));
-    assert!(reject(1).reason.contains("nothing in fewer than 30"));
+    assert!(reject(1).reason.contains("needs at least 30"));
     assert!(heard[2].is_ok());
 }
 

@@ -82,7 +82,7 @@ impl TranscribeJob {
         let (count, least) = (wave.samples.len(), self.model.config.receptive_field());
         if count < least as usize {
             let reason = format!(
-                "{count} samples, and the recogniser hears nothing in fewer than {least}; leave \
+                "the audio has {count} samples, but the recogniser needs at least {least}; leave \
                  such clips out with `audio.check` and `min_duration`"
             );
             return Err(Reject::new("too-short", reason));

@@ -129,7 +129,7 @@ fn stored_as(artifact: &Fields) -> Result<Stored<'_>, StageError> {
         Some(artifact::DAC) => Ok(Stored::Tensors),
         Some(artifact::XTTS) => Ok(Stored::Xtts),
         Some(other) => {
-            let message = format!("port `codec` got a model of the family `{other}`");
+            let message = format!("port `codec` has a model of the family `{other}`");
             Err(StageError::with_help(message, ADVICE))
         }
         None => only_file(artifact).map(Stored::File),
@@ -152,8 +152,8 @@ fn only_file(artifact: &Fields) -> Result<&Blob, StageError> {
     model.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))
 }
 
-const ADVICE: &str = "give `codec` a `vq.fit` stage, a `model.import` stage with the codec's file or \
-                      an XTTS model, or a file that `vq.fit` has made";
+const ADVICE: &str = "set `codec` to a `vq.fit` stage, a `model.import` stage with a codec or an \
+                      XTTS model, or a file made by `vq.fit`";
 
 fn advised(error: TorchError) -> StageError {
     StageError::with_help(error.to_string(), ADVICE)

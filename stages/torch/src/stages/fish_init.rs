@@ -65,8 +65,8 @@ fn codes(parameters: &Parameters, format: Option<&CodecFormat>) -> Result<(i64, 
     match codes.0 > 0 && codes.1 > 0 {
         true => Ok(codes),
         false => Err(StageError::with_help(
-            "it is not said what tokens the model is for",
-            "give `codec` the codec, or the parameters `codebooks` and `entries`",
+            "the number of codebooks and entries is unknown",
+            "set `codec`, or the parameters `codebooks` and `entries`",
         )),
     }
 }

@@ -180,7 +180,7 @@ impl SynthesizeJob {
         work: Duration,
     ) -> Result<SentenceResult, StageError> {
         if speech.frames == 0 {
-            let reason = "the model ended before it spoke: it is not trained enough for this text";
+            let reason = "the model ended before it spoke: it needs more training for this text";
             return Ok(Err(Reject::new("silent", reason)));
         }
         let begin = Instant::now();

@@ -55,7 +55,7 @@ struct TorchScriptJob {
     machine: Machine,
 }
 
-/// What a stage gives to the module, and makes of the result.
+/// The input that a stage passes to the module, and the use of its result.
 enum Work {
     Apply { field: String, sound: Option<Sound>, dimensions: Option<usize>, returned: Returned },
     Embed { sound: Sound, features: bool, taken: Option<String>, shortest: f64 },
@@ -272,7 +272,7 @@ fn unit_length(values: &[f32]) -> Result<Vec<f32>, Unfit> {
     let square = |value: &f32| f64::from(*value).powi(2);
     let length = values.iter().map(square).sum::<f64>().sqrt();
     if length == 0.0 {
-        let reason = "the embedding is zero, and has no direction".to_owned();
+        let reason = "the embedding is all zeros".to_owned();
         return Err(Unfit::Reject(Reject::new("zero-embedding", reason)));
     }
     Ok(values.iter().map(|value| (f64::from(*value) / length) as f32).collect())

@@ -299,12 +299,12 @@ fn a_result_in_another_form_is_refused_in_words() {
     let items = &items[..1];
     let several = refusal(trial.apply("several", "number", items));
     let start = "the module returns 3 values: a tensor of shape [], a number, a tensor of shape \
-        [3]; name the outputs in their order in `returns`";
+        [3]; list the outputs in order in `returns`";
     assert!(several.starts_with(start), "{several}");
     let words = refusal(trial.apply("words", "number", items));
     assert!(words.starts_with("the module returns 2 values: a text, a text"), "{words}");
     let missing = refusal(trial.apply("named", "number", items));
-    assert_eq!(missing, "the module returns no `made` but `loud`, `mean`; ");
+    assert_eq!(missing, "the module does not return `made`, but `loud`, `mean`; ");
     let method = refusal(trial.apply("rate", "number", items));
     assert!(
         method.starts_with("the module cannot be called: Method 'rate' is not def"),
@@ -323,13 +323,20 @@ fn a_result_in_another_form_is_refused_in_words() {
 fn what_is_no_module_is_named_and_the_way_to_make_one_told() {
     let (items, outputs) = ([], [("outputs", map(&[("made", "number")]))]);
     for (bytes, what, help) in [
-        (file("state.pth"), "a checkpoint with weights alone", "torch.jit.script(model).save"),
+        (
+            file("state.pth"),
+            "a checkpoint that contains only weights",
+            "torch.jit.script(model).save",
+        ),
         (b"<!DOCTYPE html><html>".to_vec(), "an HTML page", "fetch the file again"),
         (Vec::new(), "an empty file", "torch.jit.script"),
         (vec![7; 300], "another file", "torch.jit.script"),
     ] {
         let error = refusal(Trial::with(&bytes).run(&APPLY, &outputs, &items));
-        assert!(error.contains(&format!("is no TorchScript module but {what}")), "{error}");
+        assert!(
+            error.contains(&format!("`module` is {what}, not a TorchScript module")),
+            "{error}"
+        );
         assert!(error.contains(help), "{error}");
     }
     let whole = file("module.pt");
@@ -339,7 +346,7 @@ fn what_is_no_module_is_named_and_the_way_to_make_one_told() {
     let mut two = Trial::new();
     two.module.push(("other.pt", whole));
     let error = refusal(two.run(&APPLY, &outputs, &items));
-    assert!(error.contains("`module` has 2 files, and a module is one"), "{error}");
+    assert!(error.contains("`module` has 2 files, expected one"), "{error}");
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub fn gathered(
 ) -> Result<GatherOutput, StageError> {
     let parameters = parameters(kind, written);
     let setup = Setup { parameters, device: "cpu".into(), ..Setup::default() };
-    let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("no gather") };
+    let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("not a gather") };
     let ports = ports.into_iter().map(|(port, input)| (port.to_owned(), vec![input])).collect();
     job.run(GatherInput { ports }, bench)
 }

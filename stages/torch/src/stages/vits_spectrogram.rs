@@ -42,7 +42,7 @@ fn shape_of(
 ) -> Result<MelShape, StageError> {
     if let Some((name, _)) = PUBLISHED.iter().find(|(name, _)| parameters.is_set(name)) {
         return Err(StageError::with_help(
-            format!("`{name}` is given, and a model on port `model` that says it too"),
+            format!("both `{name}` and a model on port `model` are given"),
             format!("leave out `{name}`, or the model"),
         ));
     }
@@ -90,7 +90,7 @@ impl SpectrogramJob {
         let margin = shape.margin();
         if samples.len() <= margin {
             let reason = format!(
-                "{} samples in whole frames, and what is mirrored at an end takes {margin}; leave \
+                "the audio has {} samples in whole frames, but the padding needs {margin}; leave \
                  such clips out with `audio.check` and `min_duration`",
                 samples.len()
             );

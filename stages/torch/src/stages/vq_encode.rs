@@ -246,12 +246,12 @@ mod tests {
         assert_eq!(frames(4), Err("too-long".into()));
         assert_eq!(
             results[1].as_ref().unwrap_err().reason,
-            "the audio has 22050 Hz, the codec 16000 Hz; put `audio.resample` with \
+            "the audio has 22050 Hz, but the codec needs 16000 Hz; put `audio.resample` with \
              `rate = 16000` before this stage"
         );
         assert_eq!(
             results[4].as_ref().unwrap_err().reason,
-            "the audio lasts 2.1 s, the codec takes at most 2.0 s; cut the recording into \
+            "the audio lasts 2.1 s, but the codec takes at most 2.0 s; cut the recording into \
              shorter clips"
         );
     }

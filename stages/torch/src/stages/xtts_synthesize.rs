@@ -155,7 +155,7 @@ impl ItemJob for SynthesizeJob {
         speak_batches(items, context, |items, weights, context| {
             // Loading needs the context, and so does synthesis.
             self.loaded.with(weights, || self.load(weights, context), |_| ())?;
-            let never = || Err(StageError::failed("the model is gone"));
+            let never = || Err(StageError::failed("the model is not loaded"));
             self.loaded.with(weights, never, |speaker| self.speak(speaker, items, context))?
         })
     }
@@ -227,8 +227,8 @@ impl SynthesizeJob {
         let text = item.fields.text("text").unwrap_or_default();
         let code = self.settings.language.as_deref().or_else(|| item.fields.text("language"));
         let Some(code) = code else {
-            let advice = "give the stage a `language`, or each sentence";
-            return Err(Reject::new("no-language", format!("its language is not known; {advice}")));
+            let advice = "set `language` of the stage or of each sentence";
+            return Err(Reject::new("no-language", format!("its language is unknown; {advice}")));
         };
         let language = Language::of(code);
         // Unknown characters are reported for the whole text.
@@ -251,7 +251,7 @@ impl SynthesizeJob {
 
     fn said(&self, item: &Item, spoken: Spoken, rate: u32) -> Result<SentenceResult, StageError> {
         if spoken.codes == 0 {
-            let reason = "the model ended before it spoke: it is not trained enough for this text";
+            let reason = "the model ended before it spoke: it needs more training for this text";
             return Ok(Err(Reject::new("silent", reason)));
         }
         let utterance = Utterance {

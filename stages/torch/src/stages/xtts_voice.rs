@@ -128,9 +128,9 @@ fn references(
     match waves.is_empty() {
         false => Ok(waves),
         true => Err(StageError::with_help(
-            "there is no reference to make a voice of",
-            "give `input` a data set of clips, `reference` a `dataset.item`, or `speaker` the name \
-             of a voice that came with the model",
+            "there is no reference for a voice",
+            "set `input` to a data set of clips, `reference` to a `dataset.item`, or `speaker` to \
+             the name of a voice of the model",
         )),
     }
 }
@@ -159,9 +159,9 @@ fn known(
     let Some(blob) = model.fields.blob(SPEAKERS_FILE) else {
         return Err(StageError::with_help(
             format!(
-                "the model came without `{SPEAKERS_FILE}`, so that it knows no speaker `{name}`"
+                "the model was imported without `{SPEAKERS_FILE}`, so it has no speaker `{name}`"
             ),
-            "import the model with that file beside it, or give references",
+            "import the model together with that file, or use references",
         ));
     };
     let file = WeightFile::read(context.open(blob)?).map_err(TorchError::from)?;
@@ -170,7 +170,7 @@ fn known(
         let known: Vec<&str> = speakers.names().collect();
         return Err(StageError::with_help(
             format!("there is no speaker `{name}`"),
-            format!("those that came with the model are {}", known.join(", ")),
+            format!("speakers of the model: {}", known.join(", ")),
         ));
     };
     let value = |(name, tensor): (&str, _)| -> Result<_, StageError> {

@@ -6,7 +6,7 @@ use tch::TchError;
 
 use crate::error::TorchError;
 
-/// What libtorch puts before the message of an exception in a module.
+/// The text that libtorch puts before the message of an exception in a module.
 const TRACEBACK: &str = "Traceback of TorchScript";
 /// The start of the name of Python's own exceptions.
 const BUILTIN: &str = "builtins.";

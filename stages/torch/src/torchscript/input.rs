@@ -23,7 +23,7 @@ pub fn array(
     let shape: Vec<i64> = shape.into_iter().map(|size| size as i64).collect();
     let wanted = dimensions.unwrap_or(shape.len());
     if shape.len() > wanted {
-        let reason = format!("the array has the shape {shape:?}, and `dimensions` is {wanted}");
+        let reason = format!("the array has the shape {shape:?}, but `dimensions` is {wanted}");
         return Ok(Err(Reject::new("array-shape", reason)));
     }
     shaped(&values, &shape, wanted).map(Ok)

@@ -74,8 +74,8 @@ fn file(fields: Option<&Fields>) -> Result<&Blob, StageError> {
     match files[..] {
         [file] => Ok(file),
         _ => Err(StageError::Unable {
-            message: format!("`module` has {} files, and a module is one", files.len()),
-            help: Some("let the path of the asset name the file".to_owned()),
+            message: format!("`module` has {} files, expected one", files.len()),
+            help: Some("set the path of the asset to the file of the module".to_owned()),
         }),
     }
 }
@@ -94,10 +94,12 @@ fn refused(bytes: &[u8], error: TchError) -> StageError {
             return StageError::Unable { message, help: None };
         }
         None if is_archive_with(bytes, EXPORTED) => ("a program of `torch.export`", HELP),
-        None if is_archive_with(bytes, b"data.pkl") => ("a checkpoint with weights alone", HELP),
+        None if is_archive_with(bytes, b"data.pkl") => {
+            ("a checkpoint that contains only weights", HELP)
+        }
         None => ("another file", HELP),
     };
-    let message = format!("`module` is no TorchScript module but {what}");
+    let message = format!("`module` is {what}, not a TorchScript module");
     StageError::Unable { message, help: Some(help.to_owned()) }
 }
 

@@ -83,11 +83,12 @@ impl Returned {
         if values.len() != self.order.len() {
             let several: Vec<String> = values.iter().map(describe).collect();
             let message = match several.as_slice() {
-                [one] => format!("the module returns {one}, and not {} values", self.outputs.len()),
+                [one] => {
+                    format!("the module returns {one} instead of {} values", self.outputs.len())
+                }
                 _ => format!("the module returns {} values: {}", several.len(), several.join(", ")),
             };
-            let help = "name the outputs in their order in `returns`, and `_` for values that are \
-                not needed";
+            let help = "list the outputs in order in `returns`, with `_` for unused values";
             return unable(message, help);
         }
         let named = self.order.iter().cloned().zip(values);
@@ -97,13 +98,13 @@ impl Returned {
     fn missing<T>(&self, name: &str, named: &[(String, IValue)]) -> Result<T, Unfit> {
         let names: Vec<String> = named.iter().map(|(own, _)| format!("`{own}`")).collect();
         let names = names.join(", ");
-        unable(format!("the module returns no `{name}` but {names}"), "")
+        unable(format!("the module does not return `{name}`, but {names}"), "")
     }
 }
 
 /// The value that stages with one output take: the only one, or that with this name or position.
 pub fn one(result: IValue, taken: Option<&str>) -> Result<IValue, Unfit> {
-    let help = "`output` names the one to take, by its position from 0 or its name";
+    let help = "select one with `output`, by its position from 0 or its name";
     match (result, taken) {
         (IValue::GenericDict(pairs), Some(name)) => {
             let entries = entries(pairs)?;
@@ -112,7 +113,7 @@ pub fn one(result: IValue, taken: Option<&str>) -> Result<IValue, Unfit> {
                 Some((_, value)) => Ok(value),
                 None => {
                     let names = names.join(", ");
-                    unable(format!("the module returns no `{name}` but {names}"), "")
+                    unable(format!("the module does not return `{name}`, but {names}"), "")
                 }
             }
         }
@@ -141,7 +142,7 @@ fn entries(pairs: Vec<(IValue, IValue)>) -> Result<Vec<(String, IValue)>, Unfit>
         IValue::String(name) => Ok((name, value)),
         other => unable(
             format!("the module returns a dictionary with {} as a key", describe(&other)),
-            "return a dictionary with texts as keys",
+            "return a dictionary with strings as keys",
         ),
     };
     pairs.into_iter().map(entry).collect()
@@ -270,15 +271,15 @@ fn describe(value: &IValue) -> String {
         IValue::None => "nothing".to_owned(),
         IValue::Tensor(tensor) => format!("a tensor of shape {:?}", tensor.size()),
         IValue::Double(_) | IValue::Int(_) => "a number".to_owned(),
-        IValue::Bool(_) => "a flag".to_owned(),
-        IValue::String(_) => "a text".to_owned(),
+        IValue::Bool(_) => "a boolean".to_owned(),
+        IValue::String(_) => "a string".to_owned(),
         IValue::Tuple(values) | IValue::GenericList(values) => format!("{} values", values.len()),
         IValue::GenericDict(pairs) => format!("a dictionary of {} values", pairs.len()),
         IValue::TensorList(values) => format!("{} tensors", values.len()),
         IValue::DoubleList(_) | IValue::IntList(_) | IValue::BoolList(_) => {
             "a list of numbers".to_owned()
         }
-        IValue::StringList(_) => "a list of texts".to_owned(),
+        IValue::StringList(_) => "a list of strings".to_owned(),
         _ => "an object".to_owned(),
     }
 }

@@ -107,7 +107,7 @@ impl<'a> Sides<'a> {
             };
             if !known.insert(clip.id().to_owned()) {
                 clips.left_out += 1;
-                clips.notes.add("clips that are there twice, left out", 1);
+                clips.notes.add("duplicate clips, left out", 1);
                 continue;
             }
             clips.clips.push(clip);
@@ -167,8 +167,8 @@ pub fn missing(item: &Item, field: &str) -> StageError {
     let message = format!("the clip `{}` has no `{field}`", item.id);
     let help = match field {
         "tokens" => {
-            "read the clips from the stage that makes their tokens: `vq.encode`, or \
-                     `vq.adopt` for those of another tool"
+            "read the clips from the stage that makes their tokens: `vq.encode`, or `vq.adopt` \
+             for tokens of another tool"
         }
         _ => "read the clips from a stage that has it; `throstle items STAGE` lists fields",
     };

@@ -29,7 +29,7 @@ pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
         None => Ok(()),
         Some(first) => Err(StageError::with_help(
             format!("{} frozen tensors moved in training, the first is `{first}`", moved.len()),
-            "nothing that was trained on them can be used; this is a defect: please report it",
+            "the result cannot be used; this is a bug: please report it",
         )),
     }
 }

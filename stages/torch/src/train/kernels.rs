@@ -44,8 +44,8 @@ impl Attention {
         let refuse = |needs: &str, advice: &str| {
             let name = &facts.name;
             Err(TorchError::Input(format!(
-                "this attention kernel needs {needs}, and the device is `{name}`: set \
-                 `attention = \"{advice}\"`"
+                "this attention kernel needs {needs}, but the device is `{name}`: set `attention \
+                 = \"{advice}\"`"
             )))
         };
         match (self, facts.compute_capability) {
@@ -135,7 +135,7 @@ mod tests {
     fn a_kernel_that_the_device_lacks_is_refused_with_one_that_it_has() {
         let (cpu, t4) = (device("cpu", None), device("Tesla T4", Some((7, 5))));
         let error = Attention::Efficient.check(&cpu).unwrap_err().to_string();
-        let expected = "this attention kernel needs a GPU, and the device is `cpu`: set \
+        let expected = "this attention kernel needs a GPU, but the device is `cpu`: set \
                         `attention = \"auto\"`";
         assert_eq!(error, expected);
         let error = Attention::Flash.check(&t4).unwrap_err().to_string();

@@ -24,10 +24,10 @@ impl Notes {
         self.add("steps", trained.steps);
         self.add("passes over the clips", trained.passes.round() as u64);
         if trained.stopped_early {
-            self.add("ended by its patience", 1);
+            self.add("ended early by `patience`", 1);
         }
         if trained.skipped > 0 {
-            self.add("steps skipped for gradients that are no numbers", trained.skipped);
+            self.add("steps skipped for gradients that are not finite", trained.skipped);
         }
         if trained.diverged.is_some() {
             self.add("the last state diverged: an earlier one is the result", 1);
@@ -41,7 +41,7 @@ impl Notes {
         if let Some(switch) = trained.switched {
             let from = switch.from.map_or("another precision", Precision::name);
             let (to, after) = (switch.to.name(), switch.after);
-            self.add(&format!("went on in {to} after step {after}, before in {from}"), 1);
+            self.add(&format!("switched from {from} to {to} after step {after}"), 1);
         }
         self.0
     }

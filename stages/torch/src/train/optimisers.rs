@@ -82,7 +82,7 @@ impl Optimisers {
     ) -> Result<(), E> {
         if updates.len() != self.0.len() {
             let (saved, own) = (updates.len(), self.0.len());
-            let text = format!("the checkpoint has {saved} optimisers, the training {own}");
+            let text = format!("the checkpoint has {saved} optimisers, but the training has {own}");
             return Err(TorchError::Input(text).into());
         }
         let mut pairs = self.0.iter_mut().zip(updates);

@@ -105,7 +105,7 @@ impl Order {
         }
         order.sort_by(|one, other| clips[*one].id.cmp(&clips[*other].id));
         if let Some(pair) = order.windows(2).find(|pair| clips[pair[0]].id == clips[pair[1]].id) {
-            return Err(TorchError::Input(format!("clip `{}` is there twice", clips[pair[0]].id)));
+            return Err(TorchError::Input(format!("clip `{}` occurs twice", clips[pair[0]].id)));
         }
         let ranked: Vec<(u64, usize)> =
             order.iter().map(|at| (hash("order", &clips[*at].id), *at)).collect();
@@ -347,6 +347,6 @@ mod tests {
                         raise the longest row";
         assert_eq!(error(std::slice::from_ref(&long)), expected);
         let twice = Clip { length: 5, ..long };
-        assert_eq!(error(&[twice.clone(), twice]), "clip `long` is there twice");
+        assert_eq!(error(&[twice.clone(), twice]), "clip `long` occurs twice");
     }
 }

@@ -56,10 +56,10 @@ impl TrainingPlan {
         if rows < devices.len() as u64 {
             return Err(StageError::with_help(
                 format!(
-                    "a step has {rows} rows for {} devices: some would have no work",
+                    "a step has {rows} rows for {} devices, so some devices would be idle",
                     devices.len()
                 ),
-                "more rows by `batch` or `accumulation`, or fewer `devices`",
+                "raise `batch` or `accumulation`, or use fewer `devices`",
             ));
         }
         let facts: Vec<DeviceFacts> = devices.iter().map(|device| facts(device)).collect();

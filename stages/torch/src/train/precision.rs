@@ -77,7 +77,7 @@ impl Precision {
 fn check_tf32(facts: &DeviceFacts) -> Result<(), TorchError> {
     match facts.compute_capability {
         None => Err(TorchError::Input(format!(
-            "tf32 needs a GPU, and the device is `{}`: use `f32` on it",
+            "tf32 needs a GPU, but the device is `{}`: use `f32` on it",
             facts.name
         ))),
         Some(_) => require(facts, "tf32", (8, 0), "`f32` or `fp16`"),
@@ -92,7 +92,7 @@ fn require(
 ) -> Result<(), TorchError> {
     match facts.compute_capability {
         Some(has) if has < needed => Err(TorchError::Input(format!(
-            "{what} needs compute capability {}.{}, and `{}` has {}.{}: use {advice} on it",
+            "{what} needs compute capability {}.{}, but `{}` has {}.{}: use {advice} on it",
             needed.0, needed.1, facts.name, has.0, has.1
         ))),
         _ => Ok(()),
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn a_precision_without_hardware_is_refused_with_the_reason() {
         let error = Precision::Bf16.check(&gpu("Tesla T4", 7, 5)).unwrap_err();
-        let expected = "bf16 needs compute capability 8.0, and `Tesla T4` has 7.5: use `fp16` or \
-                        `f32` on it";
+        let expected =
+            "bf16 needs compute capability 8.0, but `Tesla T4` has 7.5: use `fp16` or `f32` on it";
         assert_eq!(error.to_string(), expected);
         assert!(Precision::Fp16.check(&gpu("Tesla T4", 7, 5)).is_ok());
         assert!(Precision::Fp16.check(&gpu("Tesla P40", 6, 1)).is_err());

@@ -159,7 +159,7 @@ pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
         return Err(TorchError::Input(message));
     }
     if let Some(phase) = (0..T::PHASES.len()).find(|phase| of_phase(first, *phase).is_empty()) {
-        let message = format!("nothing is left to train in the phase `{}`", T::PHASES[phase]);
+        let message = format!("the phase `{}` has no parameters to train", T::PHASES[phase]);
         return Err(TorchError::Input(message));
     }
     match others.iter().all(|other| describe(other) == expected) {

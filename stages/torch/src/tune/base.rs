@@ -13,7 +13,7 @@ use crate::stored;
 use crate::weights::Weights;
 
 /// A network that lists its tensors.
-pub trait Net: Adaptable {
+pub trait BaseNetwork: Adaptable {
     /// The tensors without those of adapters, sorted by name; they share their memory.
     fn tensors(&self) -> Vec<(String, Tensor)>;
 }
@@ -31,7 +31,7 @@ pub struct Kinds {
 
 /// A model on a port; its tensors are still in the store.
 pub trait Base: Sized {
-    type Net: Net;
+    type Network: BaseNetwork;
 
     /// The prefix of the tensors of the network. All others stay as they are.
     const PREFIX: &'static str = "";
@@ -50,7 +50,7 @@ pub trait Base: Sized {
     fn fields(&self) -> &Fields;
 
     /// The network with these weights.
-    fn net(&self, weights: Weights) -> Result<Self::Net, TorchError>;
+    fn net(&self, weights: Weights) -> Result<Self::Network, TorchError>;
 
     fn is_own(name: &str) -> bool {
         name.starts_with(Self::PREFIX)
@@ -74,7 +74,7 @@ pub trait Base: Sized {
         device: Device,
         kind: tch::Kind,
         context: &mut dyn Context,
-    ) -> Result<Self::Net, StageError> {
+    ) -> Result<Self::Network, StageError> {
         let mut weights = Weights::default();
         for (name, blob) in self.own() {
             let tensor = stored::recall(blob, context)?;
@@ -85,7 +85,7 @@ pub trait Base: Sized {
     }
 
     /// The network without the values of its weights, which would fill the memory.
-    fn shell(&self, context: &mut dyn Context) -> Result<Self::Net, StageError> {
+    fn shell(&self, context: &mut dyn Context) -> Result<Self::Network, StageError> {
         Ok(self.net(stored::shapes(self.own(), context)?)?)
     }
 
@@ -102,7 +102,7 @@ pub trait Base: Sized {
     /// If they were trained on another model.
     fn adapt(
         &self,
-        net: &mut Self::Net,
+        net: &mut Self::Network,
         adapters: &Fields,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {

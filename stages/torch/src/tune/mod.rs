@@ -11,7 +11,7 @@ use stage_core::course::Course;
 use stage_core::{Blob, Context, GatherInput, Output, Parameters, StageError};
 use tch::Device;
 
-pub use self::base::{Base, Kinds, Net};
+pub use self::base::{Base, BaseNetwork, Kinds};
 pub use self::source::Source;
 use self::start::Start;
 use crate::device::Machine;
@@ -36,12 +36,12 @@ pub enum Method {
 }
 
 /// A network in training.
-pub trait NetTrainee: Trainee {
-    type Net: Net;
+pub trait NetworkTrainee: Trainee {
+    type Network: BaseNetwork;
 
-    fn model(&self) -> &Self::Net;
+    fn model(&self) -> &Self::Network;
 
-    fn model_mut(&mut self) -> &mut Self::Net;
+    fn model_mut(&mut self) -> &mut Self::Network;
 }
 
 /// The inputs of a training.
@@ -56,7 +56,7 @@ pub struct Request<'a> {
 /// The part of a family in its trainings.
 pub trait Tuning: Sized {
     type Base: Base;
-    type Trainee: NetTrainee<Net = <Self::Base as Base>::Net>;
+    type Trainee: NetworkTrainee<Network = <Self::Base as Base>::Network>;
     type Clip: Trainable + Clone;
     type Data<'a>: Data<<Self::Trainee as Trainee>::Batch>
     where
@@ -94,7 +94,7 @@ pub trait Tuning: Sized {
     /// Converts clips to batches.
     fn data<'a>(&'a self, clips: &'a Clips<Self::Clip>) -> Result<Self::Data<'a>, TorchError>;
 
-    fn trainee(&self, net: <Self::Base as Base>::Net) -> Result<Self::Trainee, TorchError>;
+    fn trainee(&self, net: <Self::Base as Base>::Network) -> Result<Self::Trainee, TorchError>;
 
     /// Patterns of tensors that stay as they are.
     fn frozen(&self) -> &[String] {
@@ -120,7 +120,7 @@ pub trait Tuning: Sized {
     ) -> Result<(), StageError>;
 
     /// Synthesises a little; a part of the preflight.
-    fn speak(&self, _net: &<Self::Base as Base>::Net) -> Result<(), StageError> {
+    fn speak(&self, _net: &<Self::Base as Base>::Network) -> Result<(), StageError> {
         Ok(())
     }
 

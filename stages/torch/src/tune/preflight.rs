@@ -4,7 +4,7 @@ use cache::Digest;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Fields, StageError};
 
-use super::{Net, NetTrainee, Request};
+use super::{BaseNetwork, NetworkTrainee, Request};
 use crate::lineage;
 use crate::train::clips::{Clips, Trainable};
 use crate::train::frozen::{check_frozen, frozen};
@@ -53,14 +53,14 @@ pub fn check_adapters(without: &Means, with: &Means) -> Result<(), StageError> {
                 without.total(),
                 with.total()
             ),
-            "the base was changed when they were attached; this is a defect: please report it",
+            "attaching them changed the base; this is a bug: please report it",
         )),
     }
 }
 
 /// Makes two steps, and again with a stop, a save and a reload between them; then everything is as
 /// before.
-pub fn rehearse<T: NetTrainee>(
+pub fn rehearse<T: NetworkTrainee>(
     replicas: &mut [T],
     data: &impl Data<T::Batch>,
     clips: &Clips<impl Trainable>,

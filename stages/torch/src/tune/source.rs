@@ -42,7 +42,7 @@ impl Source {
         &self,
         weights: Option<&Blob>,
         context: &mut dyn Context,
-    ) -> Result<(B, B::Net), StageError> {
+    ) -> Result<(B, B::Network), StageError> {
         let own = brought(weights, context)?;
         let family = own.as_ref().and_then(|own| own.text(artifact::FAMILY));
         let (port, model, adapters) = match &own {
@@ -70,8 +70,8 @@ impl Source {
         match self.adapters {
             None => Ok(adapters),
             Some(_) => Err(StageError::with_help(
-                "the sentences bring adapters, and others arrived on `adapters`",
-                "leave out `adapters`, or give `input` sentences without checkpoints",
+                "both the sentences and port `adapters` have adapters",
+                "leave out `adapters`, or set `input` to sentences without checkpoints",
             )),
         }
     }
@@ -79,8 +79,8 @@ impl Source {
 
 fn no_model() -> StageError {
     StageError::with_help(
-        "no model arrived on port `model`, and the sentences bring none, or only adapters",
-        "give `model` the base of the adapters, or `input` a `model.audition` stage over the \
-         checkpoints of a model",
+        "no model arrived on port `model`, and the sentences have none or only adapters",
+        "set `model` to the base of the adapters, or `input` to a `model.audition` stage with \
+         checkpoints of a whole model",
     )
 }

@@ -5,7 +5,7 @@ use stage_formats::pattern::is_match;
 use tch::Device;
 
 use super::preflight::{check_adapters, losses};
-use super::{Base, Method, Net, NetTrainee, Tuning};
+use super::{Base, BaseNetwork, Method, NetworkTrainee, Tuning};
 use crate::device::Machine;
 use crate::lora;
 use crate::patterns::{Match, matches};
@@ -115,7 +115,7 @@ impl<'a, T: Tuning> Start<'a, T> {
     }
 
     /// Every tensor learns, except the frozen ones.
-    fn train_all(&self, net: &<T::Base as Base>::Net) -> Result<Vec<Match>, StageError> {
+    fn train_all(&self, net: &<T::Base as Base>::Network) -> Result<Vec<Match>, StageError> {
         let (tensors, patterns) = (net.tensors(), self.tuning.frozen());
         let names: Vec<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
         let found = matches(patterns, "tensor", &names)?;

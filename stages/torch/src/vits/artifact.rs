@@ -22,7 +22,7 @@ const CARRIED: [&str; 3] = [artifact::VOCABULARY, artifact::TOKENIZER_CONFIG, ar
 const FAMILY: Family = Family {
     name: artifact::VITS,
     title: "VITS model",
-    advice: "give it a stage of the kind `model.import`, `vits.init` or `vits.finetune`",
+    advice: "read from a `model.import`, `vits.init` or `vits.finetune` stage",
 };
 
 /// A model that arrived on a port; its tensors are still in the store.
@@ -51,7 +51,8 @@ impl Model {
         let tokenizer = Tokenizer::read(&vocabulary, &settings)?;
         if tokenizer.size() > config.vocab_size {
             let (tokens, rows) = (tokenizer.size(), config.vocab_size);
-            let why = format!("its tokenizer has {tokens} tokens, and its embeddings {rows} rows");
+            let why =
+                format!("its tokenizer has {tokens} tokens, but its embeddings have {rows} rows");
             return Err(arrived.refused(&why));
         }
         Ok(Model {
@@ -113,11 +114,13 @@ impl Model {
         let tokens = self.tokenizer.encode(&Tokenizer::prepare(text));
         if tokens.needs_uroman {
             let reason =
-                format!("the model speaks romanised text, and this one is not; {ROMANISE}");
+                format!("the model needs romanised text, but this text is not; {ROMANISE}");
             return Err(Reject::new("uroman", reason));
         }
         match tokens.ids.is_empty() {
-            true => Err(Reject::new("unknown", "the model knows none of the text's characters")),
+            true => {
+                Err(Reject::new("unknown", "the model knows none of the characters of the text"))
+            }
             false => Ok(tokens),
         }
     }
@@ -137,13 +140,15 @@ impl Model {
             let place = known.iter().position(|own| own == name).map(|place| place as i64);
             place.or_else(|| name.parse().ok().filter(|number| (0..count).contains(number)))
         });
-        let asked = name.map_or("nobody is named".to_owned(), |name| format!("`{name}` is none"));
+        let asked = name.map_or("no speaker is given".to_owned(), |name| {
+            format!("the model has no speaker `{name}`")
+        });
         number.map(Some).ok_or_else(|| {
             let names = match known {
                 [] => format!("0 to {}", count - 1),
                 known => known.join(", "),
             };
-            TorchError::Input(format!("the model has the speakers {names}, and {asked} of them"))
+            TorchError::Input(format!("{asked}; speakers of the model: {names}"))
         })
     }
 }

@@ -34,8 +34,8 @@ pub fn spread_out(durations: &Tensor, most: i64) -> Result<(Tensor, Vec<i64>), T
         let total: f64 = row.iter().sum();
         if total.is_nan() || total > most as f64 {
             return Err(TorchError::Input(format!(
-                "a text would last {total} frames, more than {most}; shorten it, or teach the \
-                 model durations"
+                "a text would last {total} frames, more than {most}; shorten it, or train the \
+                 durations of the model"
             )));
         }
         let tokens = row.iter().enumerate();

@@ -103,7 +103,8 @@ impl Recording {
         match own == frames {
             true => Ok(Some(linear)),
             false => Err(TorchError::Input(format!(
-                "a spectrogram of {own} frames beside a clip of {frames}: it is of other audio"
+                "the spectrogram has {own} frames, but the clip has {frames}: it belongs to other \
+                 audio"
             ))),
         }
     }
@@ -195,7 +196,7 @@ impl Sounds {
         let (frames, part) = (self.frames[row], model.config.segment_frames());
         if frames < part {
             return Err(TorchError::Input(format!(
-                "a clip of {frames} frames, and training needs {part} at least"
+                "the clip has {frames} frames, but training needs at least {part}"
             )));
         }
         let whole = self.waves.f_narrow(0, row as i64, 1)?;

@@ -77,7 +77,7 @@ impl DurationPredictor {
             }
             (DurationPredictor::Stochastic(flow), Some(noise)) => flow.predict(conditioning, noise),
             (DurationPredictor::Stochastic(_), None) => {
-                Err(TorchError::Input("durations are drawn, and there is no noise".into()))
+                Err(TorchError::Input("no noise is given to sample durations".into()))
             }
         }
     }
@@ -101,7 +101,7 @@ impl DurationPredictor {
                 flow.loss(conditioning, durations, noise, pass)
             }
             (DurationPredictor::Stochastic(_), None) => {
-                Err(TorchError::Input("durations are filled up, and there is no noise".into()))
+                Err(TorchError::Input("no noise is given to dequantise durations".into()))
             }
         }
     }

@@ -58,7 +58,7 @@ impl Analysis {
         let (length, margin) = (waves.size()[1], self.margin());
         if length <= margin {
             return Err(TorchError::Input(format!(
-                "a wave of {length} samples, and the spectrogram needs more than {margin}"
+                "the wave has {length} samples, but the spectrogram needs more than {margin}"
             )));
         }
         let mirrored =
@@ -92,8 +92,8 @@ pub fn read(bytes: &[u8], config: &Config) -> Result<Tensor, TorchError> {
             Ok(Tensor::f_from_slice(&array.values)?.f_view([bins, frames as i64])?)
         }
         _ => Err(TorchError::Input(format!(
-            "the spectrogram has the shape {:?}, not {bins} bins by frames; give `vits.spectrogram` \
-             the model that is trained",
+            "the spectrogram has the shape {:?}, not {bins} bins by frames; set `model` of \
+             `vits.spectrogram` to the model to train",
             array.shape
         ))),
     }

@@ -264,11 +264,13 @@ impl Vits {
         let lengths: Vec<i64> = texts.iter().map(|text| text.len() as i64).collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         if lengths.contains(&0) || lengths.is_empty() {
-            return Err(TorchError::Input("a text without any known character".into()));
+            return Err(TorchError::Input("the text has no known character".into()));
         }
         let rows = self.config.vocab_size;
         if let Some(id) = texts.iter().flatten().find(|id| !(0..rows).contains(*id)) {
-            return Err(TorchError::Input(format!("a token {id}, and the model has {rows}")));
+            return Err(TorchError::Input(format!(
+                "token {id} is out of range: the model has {rows}"
+            )));
         }
         let mut ids = Vec::with_capacity(lengths.len() * longest as usize);
         for text in texts {
@@ -288,8 +290,9 @@ impl Vits {
         texts: usize,
     ) -> Result<Option<Tensor>, TorchError> {
         let known = self.config.num_speakers;
-        let unsaid =
-            || TorchError::Input(format!("the model has {known} speakers: say who speaks"));
+        let unsaid = || {
+            TorchError::Input(format!("the model has {known} speakers: choose one with `speaker`"))
+        };
         let numbers = match (numbers, &self.embed_speaker) {
             (None, None) => return Ok(None),
             (None, Some(_)) => return Err(unsaid()),
@@ -301,7 +304,7 @@ impl Vits {
         }
         if let Some(number) = numbers.iter().find(|number| !(0..known).contains(*number)) {
             return Err(TorchError::Input(format!(
-                "a speaker {number}, and the model has {known}"
+                "speaker {number} is out of range: the model has {known}"
             )));
         }
         let Some(table) = &self.embed_speaker else { return Ok(None) };

@@ -18,8 +18,7 @@ pub fn align(
 ) -> Result<Vec<u32>, TorchError> {
     if tokens == 0 || frames < tokens {
         return Err(TorchError::Input(format!(
-            "{frames} frames cannot be shared out among {tokens} tokens: the clip is too short \
-             for its text"
+            "{frames} frames are too few for {tokens} tokens: the clip is too short for its text"
         )));
     }
     if stride < tokens || scores.len() < (frames - 1) * stride + tokens {
@@ -73,7 +72,7 @@ pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tens
     let count = values.len();
     host.f_contiguous()?.f_copy_data(&mut values, count)?;
     if rows as usize != frames.len().min(tokens.len()) {
-        return Err(TorchError::Input(format!("{rows} clips, and the lengths of others")));
+        return Err(TorchError::Input(format!("{rows} clips do not match the number of lengths")));
     }
     let clips = values.par_chunks((length * width) as usize).zip(frames.par_iter().zip(tokens));
     let durations = clips.map(|(scores, (frames, tokens))| {

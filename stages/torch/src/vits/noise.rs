@@ -102,7 +102,7 @@ impl NormalNoise for Recorded {
         match noise.size() == shape {
             true => Ok(noise.f_to_device(device)?),
             false => Err(TorchError::Input(format!(
-                "the noise is {:?}, and {shape:?} is asked for",
+                "the noise has the shape {:?}, expected {shape:?}",
                 noise.size()
             ))),
         }

@@ -66,7 +66,7 @@ impl Networks {
     ) -> Result<Networks, TorchError> {
         let Prepared { generator, discriminator } = prepared;
         let discriminator = discriminator.ok_or_else(|| {
-            let advice = "take a file that has one, as those for further training do";
+            let advice = "use a file that has one, such as a training checkpoint";
             TorchError::Model(format!("it has no discriminator; {advice}"))
         })?;
         let parameters = [learning(&generator), learning(&discriminator)];
@@ -303,7 +303,7 @@ impl Vits {
         match frames.len() == starts.len() && frames.iter().zip(starts).all(fits) {
             true => Ok(()),
             false => Err(TorchError::Input(format!(
-                "parts of {part} frames from {starts:?} do not lie in clips of {frames:?}"
+                "parts of {part} frames from {starts:?} exceed clips of {frames:?}"
             ))),
         }
     }

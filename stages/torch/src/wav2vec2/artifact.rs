@@ -12,7 +12,7 @@ use crate::stored;
 const FAMILY: Family = Family {
     name: artifact::WAV2VEC2,
     title: "speech recogniser",
-    advice: "give it a stage of the kind `model.import` with a checkpoint of Wav2Vec2ForCTC",
+    advice: "read from a `model.import` stage with a checkpoint of Wav2Vec2ForCTC",
 };
 
 /// A model that arrived on a port; its tensors are still in the store.

@@ -17,13 +17,13 @@ use super::speaker_encoder::SpeakerEncoder;
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::stored;
-use crate::tune::{Base, Kinds, Net};
+use crate::tune::{Base, BaseNetwork, Kinds};
 use crate::weights::Weights;
 
 const FAMILY: Family = Family {
     name: artifact::XTTS,
     title: "XTTS model",
-    advice: "give it a stage of the kind `model.import`, `xtts.init`, `xtts.finetune` or `xtts.merge`",
+    advice: "read from a `model.import`, `xtts.init`, `xtts.finetune` or `xtts.merge` stage",
 };
 
 #[derive(Debug)]
@@ -32,14 +32,14 @@ pub struct Model {
     pub config: Config,
 }
 
-impl Net for Gpt {
+impl BaseNetwork for Gpt {
     fn tensors(&self) -> Vec<(String, Tensor)> {
         Gpt::tensors(self)
     }
 }
 
 impl Base for Model {
-    type Net = Gpt;
+    type Network = Gpt;
 
     const PREFIX: &'static str = GPT_PREFIX;
     const CARRIED: &'static [&'static str] = &[
@@ -92,8 +92,9 @@ impl Model {
         match tokens > rows {
             false => Ok(tokenizer),
             true => {
-                let why =
-                    format!("its vocabulary has {tokens} tokens, and its embedding {rows} rows");
+                let why = format!(
+                    "its vocabulary has {tokens} tokens, but its embedding has {rows} rows"
+                );
                 Err(arrived.refused(&why))
             }
         }
@@ -167,7 +168,8 @@ impl Model {
         if !self.has_dvae() {
             return Err(StageError::with_help(
                 "the model on port `codec` has no DVAE",
-                "put `dvae.pth` and `mel_stats.pth` beside the model before it is imported",
+                "put `dvae.pth` and `mel_stats.pth` into the folder of the model, then import it \
+                 again",
             ));
         }
         let weights = self.part(DVAE_PREFIX, context)?;

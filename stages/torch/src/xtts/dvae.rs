@@ -166,7 +166,8 @@ impl Dvae {
         match is_finite(&distances)? {
             true => Ok(distances.f_argmin(2, false)?),
             false => Err(TorchError::Model(
-                "its DVAE or its `mel_stats` give what is not a number for a clip".into(),
+                "the output of its DVAE for a clip is not finite: check the DVAE and `mel_stats`"
+                    .into(),
             )),
         }
     }

@@ -32,7 +32,7 @@ pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
         let direction = format!("{}{DIRECTION}", name.trim_end_matches(LENGTH));
         let direction = weights.get(&direction);
         let direction = direction
-            .ok_or_else(|| TorchError::Model(format!("`{name}` has no direction beside it")))?;
+            .ok_or_else(|| TorchError::Model(format!("`{name}` has no matching direction")))?;
         // Then the weight is the direction itself.
         let length = direction.f_norm_scalaropt_dim(2.0, [1, 2], true)?;
         weights.insert(name, length);

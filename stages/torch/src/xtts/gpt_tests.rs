@@ -12,7 +12,7 @@ use crate::layers::Pass;
 use crate::lora::{self, LoraSettings};
 use crate::random::Random;
 use crate::train::{Means, Phase, Totals, Trainee};
-use crate::tune::NetTrainee;
+use crate::tune::NetworkTrainee;
 use crate::weights::Weights;
 use stage_families::xtts::{Config, GptConfig};
 

@@ -75,7 +75,7 @@ impl MelSpectrogram {
         let (length, margin) = (waves.size2()?.1, n_fft / 2);
         if length <= margin {
             return Err(TorchError::Input(format!(
-                "a wave of {length} samples, and its spectrogram needs more than {margin}"
+                "the wave has {length} samples, but its spectrogram needs more than {margin}"
             )));
         }
         let mirrored = waves.f_unsqueeze(1)?.f_reflection_pad1d([margin, margin])?;
@@ -152,6 +152,6 @@ mod tests {
         let mel = LogMel::dvae(22_050, &stats).unwrap();
         let waves = Tensor::zeros([1, 512], (Kind::Float, Device::Cpu));
         let error = mel.forward(&waves).unwrap_err().to_string();
-        assert_eq!(error, "a wave of 512 samples, and its spectrogram needs more than 512");
+        assert_eq!(error, "the wave has 512 samples, but its spectrogram needs more than 512");
     }
 }

@@ -250,7 +250,9 @@ impl SpeakerEncoder {
     fn emphasised(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
         let length = waves.size2()?.1;
         if length < 2 {
-            return Err(TorchError::Input(format!("a wave of {length} samples has no speaker")));
+            return Err(TorchError::Input(format!(
+                "a wave of {length} samples is too short for a speaker embedding"
+            )));
         }
         // The sample before the first one is the second one: the wave is reflected.
         let second = waves.f_narrow(1, 1, 1)?;

@@ -13,7 +13,7 @@ use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::{Losses, Means, Phase, Totals, Trainee};
-use crate::tune::NetTrainee;
+use crate::tune::NetworkTrainee;
 
 /// The loss of the text and the loss of the codes, both before their weights.
 pub const TEXT: &str = "text";
@@ -143,8 +143,8 @@ struct Head<'a> {
     logits: Box<Logits<'a>>,
 }
 
-impl NetTrainee for GptTrainee {
-    type Net = Gpt;
+impl NetworkTrainee for GptTrainee {
+    type Network = Gpt;
 
     fn model(&self) -> &Gpt {
         &self.model

@@ -26,7 +26,7 @@ const LEAST_SECONDS: f64 = 0.33;
 const FAMILY: Family = Family {
     name: artifact::XTTS_VOICE,
     title: "voice of an XTTS model",
-    advice: "give it a stage of the kind `xtts.voice`",
+    advice: "read from an `xtts.voice` stage",
 };
 
 #[derive(Debug)]
@@ -162,9 +162,7 @@ impl VoiceEncoder {
         let voice = Voice { latents: mean(&latents)?, vector: mean(&vectors)?.f_unsqueeze(2)? };
         match is_finite(&voice.latents)? && is_finite(&voice.vector)? {
             true => Ok(voice),
-            false => {
-                Err(TorchError::Model("it gives what is not a number for these references".into()))
-            }
+            false => Err(TorchError::Model("its output for these references is not finite".into())),
         }
     }
 }

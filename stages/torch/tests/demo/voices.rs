@@ -125,7 +125,7 @@ fn places_without_a_voice_are_refused_with_advice() {
     for (arguments, told) in [
         (&["say", "nowhere", "Hei."][..], "there is no `nowhere`"),
         (&["say", ".:nobody", "Hei."], "has no stage `nobody`"),
-        (&["say", ".:clips", "Hei."], "no stage of `.` speaks with `clips`"),
+        (&["say", ".:clips", "Hei."], "no stage of `.` speaks with the model of `clips`"),
         (&["say", "data/wavs", "Hei."], "`data/wavs`"),
         (&["serve", ".", "--listen", "0.0.0.0:0", "--token", ""], "needs a token"),
     ] {
@@ -285,7 +285,7 @@ fn a_server_speaks_lists_streams_and_refuses() {
         (status, body["error"]["message"].as_str().unwrap().to_owned())
     };
     let (status, why) = refused(json!({"model": voice, "input": "?!"}));
-    assert!(status == 400 && why.contains("none of the text's characters"), "{why}");
+    assert!(status == 400 && why.contains("none of the characters of the text"), "{why}");
     let (status, why) = refused(json!({"model": "nobody", "input": "Hei."}));
     assert!(status == 400 && why.contains("spoken_sentences, two"), "{why}");
     assert_eq!(server.ask("GET", "/v1/../etc", None).0, 400);
@@ -572,7 +572,7 @@ fn a_stage_that_cannot_change_a_single_text_is_named() {
     with_stage_before(&demo, whole);
     demo.replace("pipeline.toml", "input = \"changed\"", "input = \"changed.items\"");
     let error = refused(&demo, &["say", ".", "Hei."]);
-    assert!(error.contains("`changed` makes the field `text`"), "{error}");
+    assert!(error.contains("`changed` cannot make the field `text`"), "{error}");
     assert!(error.contains("works on all items together"), "{error}");
     assert!(error.contains("`command` or `python`"), "{error}");
     let named = "use = \"command\"\nfields = [\"text\", \"id\"]\n\
@@ -581,7 +581,7 @@ fn a_stage_that_cannot_change_a_single_text_is_named() {
     let demo = trained();
     with_stage_before(&demo, named);
     let error = refused(&demo, &["serve", ".", "--port", "0"]);
-    assert!(error.contains("`changed` makes the field `text`"), "{error}");
+    assert!(error.contains("`changed` cannot make the field `text`"), "{error}");
     assert!(error.contains("reads the id"), "{error}");
 }
 

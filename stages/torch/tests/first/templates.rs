@@ -148,7 +148,7 @@ fn fish_speech_speaks_finnish() {
     let tokens = journey.project.read("voice/out/tokens/eero/eero_01.npy");
     assert!(String::from_utf8_lossy(&tokens[..64]).contains("'descr': '<i8'"));
     journey.assert_compares(&["base", "finnish", "merged"]);
-    journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models beside base, 4 sentences"]);
+    journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models compared with base on 4 sentences"]);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn mms_speaks_gujarati() {
     journey.assert_report_shows(&[
         "CC-BY-NC-4.0",
         "Held-out loss",
-        "models beside base, 4 sentences",
+        "models compared with base on 4 sentences",
     ]);
 }
 
@@ -202,7 +202,7 @@ fn xtts_speaks_amharic() {
     journey.arrive();
     assert_eq!(journey.project.names("voice/out/heard"), ["001.wav"]);
     journey.assert_compares(&["base", "rows", "trained"]);
-    journey.assert_report_shows(&["CPML", "models beside base, 4 sentences"]);
+    journey.assert_report_shows(&["CPML", "models compared with base on 4 sentences"]);
 }
 
 #[test]

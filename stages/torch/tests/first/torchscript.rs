@@ -92,7 +92,7 @@ fn a_module_that_fails_on_everything_fails_the_stage_once() {
     let output = project.output(&["run", ".", "rated"]);
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let message = "the first 20 items failed alike: the module failed; it said: RuntimeError: \
-        AssertionError: a batch of channels of samples is needed";
+    let message = "the first 20 items failed in the same way: the module failed; it said: \
+                   RuntimeError: AssertionError: a batch of channels of samples is needed";
     assert_eq!(said.matches(message).count(), 1, "{said}");
 }

@@ -100,18 +100,18 @@ fn each_training_in_vain_is_refused_for_its_own_reason() {
     let expected = [
         (
             "lost_adapted",
-            "the base knows nothing: its loss is ",
+            "the base seems untrained: its loss is ",
             "import the published files again",
         ),
         (
             "unscaled_adapted",
-            "`config.json` does not say whether the embeddings of codebooks are scaled",
+            "`config.json` does not say if the embeddings of codebooks are scaled",
             "add `\"scale_codebook_embeddings\": true`",
         ),
         (
             "renumbered_adapted",
             "the tokenizer does not belong to the model: `<|semantic:3|>` is token ",
-            "take `tokenizer.tiktoken` and `special_tokens.json` from the folder",
+            "use `tokenizer.tiktoken` and `special_tokens.json` from the folder",
         ),
         (
             "tokens_trained",
@@ -120,7 +120,7 @@ fn each_training_in_vain_is_refused_for_its_own_reason() {
         ),
         (
             "codec_spoken",
-            "the codec has 3 codebooks of up to 16 entries, the model 2 of 16",
+            "the codec has 3 codebooks of up to 16 entries, but the model has 2 of 16",
             "codec",
         ),
     ];

@@ -26,7 +26,7 @@ fn product_by(
         let end = outputs.min((at + 1) * piece);
         for first in (at * piece..end).step_by(GROUP) {
             let count = GROUP.min(end - first);
-            // Where fewer are left, the last one takes the other places.
+            // If fewer are left, the last one fills the other places.
             let weights: [&[f32]; GROUP] =
                 std::array::from_fn(|at| &weight[(first + at.min(count - 1)) * inputs..][..inputs]);
             rows.dots(weights, |row, sums| {

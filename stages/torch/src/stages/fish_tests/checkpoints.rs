@@ -130,5 +130,8 @@ fn adapters_without_their_base_end_the_stage_with_advice() {
     assert!(error.help().unwrap().contains("the base of the adapters"));
     let artifacts = [("model", &base), ("codec", &codec), ("adapters", &ports["adapters"])];
     let error = spoken(&artifacts, &items, &mut bench).unwrap_err();
-    assert!(error.to_string().contains("others arrived on `adapters`"), "{error}");
+    assert!(
+        error.to_string().contains("both the sentences and port `adapters` have adapters"),
+        "{error}"
+    );
 }

@@ -8,7 +8,7 @@ fn adapters_on_weights_that_were_lost_are_refused() {
     let mut lost = base(&mut bench);
     lost.remove(artifact::LINEAGE);
     let (message, help) = refusal(tune(&fish::LORA, &[], &lost, &mut bench));
-    assert!(message.starts_with("the base knows nothing: its loss is "), "{message}");
+    assert!(message.starts_with("the base seems untrained: its loss is "), "{message}");
     assert!(help.contains("import the published files again"), "{help}");
 }
 
@@ -49,11 +49,11 @@ fn clips_and_codecs_of_another_shape_are_refused() {
     let base = base(&mut bench);
     let input = vec![("input", clips(&mut bench, 2)), ("base", artifact_of(&base))];
     let (message, help) = refusal(gather(&fish::FINETUNE, &quick(), input, &mut bench));
-    assert!(message.ends_with("its tokens are of 2 codebooks, the model has 3"), "{message}");
+    assert!(message.ends_with("its tokens have 2 codebooks, but the model has 3"), "{message}");
     assert!(help.contains("codec that the model was made for"), "{help}");
     let codec = codec(3, 32, &mut bench);
     let error = speak(&base, &codec, &["Hei."], &mut bench).unwrap_err();
-    let expected = "the codec has 3 codebooks of up to 32 entries, the model 3 of 24";
+    let expected = "the codec has 3 codebooks of up to 32 entries, but the model has 3 of 24";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -65,7 +65,7 @@ fn a_configuration_that_lost_the_scaling_of_codebooks_is_refused() {
         config.replace("\"scale_codebook_embeddings\": true,", "")
     });
     let (message, help) = refusal(tune(&fish::FINETUNE, &[], &unscaled, &mut bench));
-    assert!(message.starts_with("`config.json` does not say whether"), "{message}");
+    assert!(message.starts_with("`config.json` does not say if"), "{message}");
     assert!(help.contains("\"scale_codebook_embeddings\": true"), "{help}");
 }
 
@@ -75,7 +75,7 @@ fn a_codec_is_no_text_model() {
     let mut other = base(&mut bench);
     other.set(artifact::FAMILY, Value::text(artifact::DAC));
     let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
-    let expected = "what arrived on `base` is no text model of Fish Speech: it is a codec";
+    let expected = "the artifact on port `base` is no text model of Fish Speech: it is a codec";
     assert_eq!(message, expected);
 }
 
@@ -111,7 +111,7 @@ fn a_training_of_which_every_step_was_skipped_is_no_result() {
         let expected = "all 4 steps were skipped, since losses or gradients were not finite in fp16: \
                         nothing was learned, and the weights are the initial ones";
         assert_eq!(message, expected);
-        assert!(help.contains("`precision = \"bf16\"` or `\"f32\"`"), "{help}");
+        assert!(help.contains("`precision` to `\"bf16\"` or `\"f32\"`"), "{help}");
     }
 }
 
@@ -121,9 +121,9 @@ fn a_schedule_that_cannot_act_is_refused_before_the_first_step() {
     let base = base(&mut bench);
     let idle = [("warm_up", whole(4)), ("patience", whole(3))];
     let (message, help) = refusal(tune(&fish::FINETUNE, &idle, &base, &mut bench));
-    let expected = "`warm_up` takes 4 steps and the training has 4 steps: the learning rate never \
-                    reaches `learning_rate`; `patience` needs 3 validations of 2 steps each, and the \
-                    training has 4 steps: it never ends early";
+    let expected = "`warm_up` takes 4 steps, but the training has 4 steps: the learning rate \
+                    never reaches `learning_rate`; `patience` needs 3 validations of 2 steps \
+                    each, but the training has 4 steps: it never ends early";
     assert_eq!(message, expected);
     assert!(help.contains("`warm_up = \"5%\"`"), "{help}");
     assert!(bench.metrics.is_empty() && bench.checkpoints.is_empty());

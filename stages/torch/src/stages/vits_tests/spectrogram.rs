@@ -55,7 +55,7 @@ fn figures_stand_in_for_a_model_and_not_beside_one() {
     assert_eq!(made.number("frames"), Some(31.0));
     let fields = model(&[], &mut bench);
     let both = job(&vits::SPECTROGRAM, &written, &[("model", &fields)], &mut bench);
-    assert!(both.err().unwrap().to_string().contains("`rate` is given, and a model"));
+    assert!(both.err().unwrap().to_string().contains("both `rate` and a model"));
 }
 
 #[test]

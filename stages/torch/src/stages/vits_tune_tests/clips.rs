@@ -24,8 +24,8 @@ fn clips_that_cannot_be_learnt_from_are_set_aside_with_their_reasons() {
     items.push(items[0].clone());
     let notes = notes(items, &[], &base, &mut bench);
     for (what, count) in [
-        ("marks in texts that the model has no symbol for, dropped", 3),
-        ("clips that are there twice, left out", 1),
+        ("marks without a symbol in the model, dropped from texts", 3),
+        ("duplicate clips, left out", 1),
     ] {
         assert_eq!(notes.of(what), count, "{what}: {notes:?}");
     }
@@ -95,8 +95,9 @@ fn audio_at_another_rate_is_refused_with_advice() {
     let base = model(&[], &mut bench);
     let items = vec![with_text(wave_item(&mut bench, 0, 22_050, &wave(0)), "hei")];
     let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
-    let expected = "the clip with the text `hei` does not fit the model: its audio has 22050 Hz, the \
-                    model 16000 Hz; put `audio.resample` with `rate = 16000` before this stage";
+    let expected = "the clip with the text `hei` does not fit the model: its audio has 22050 Hz, \
+                    but the model needs 16000 Hz; put `audio.resample` with `rate = 16000` before \
+                    this stage";
     assert_eq!(message, expected);
 }
 
@@ -123,5 +124,5 @@ fn spectrograms_that_were_computed_before_change_nothing_and_others_are_refused(
     let other = items[5].fields.get("spectrogram").unwrap().clone();
     items[0].fields.set("spectrogram", other);
     let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
-    assert!(message.ends_with("it is of other audio"), "{message}");
+    assert!(message.ends_with("it belongs to other audio"), "{message}");
 }

@@ -47,7 +47,7 @@ fn one_that_is_asked_for_and_not_there_is_refused() {
     let asked = [("discriminator", text("base"))];
     let (message, help) = refusal(begun(&asked, &[("base", &bare)], &mut bench));
     assert_eq!(message, "the model has no discriminator, which training needs");
-    assert!(help.contains("on the port `judge`"), "{help}");
+    assert!(help.contains("on port `judge`"), "{help}");
     let ports = [("base", &bare), ("judge", &bare)];
     assert_eq!(refusal(begun(&[], &ports, &mut bench)).0, message);
 }

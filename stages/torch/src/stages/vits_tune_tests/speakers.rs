@@ -46,7 +46,7 @@ fn a_continued_training_keeps_the_numbers_of_its_parent() {
 fn speakers_are_optional_where_the_model_knows_one() {
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
-    let mixed = "speakers, whom the model takes for one";
+    let mixed = "speakers, treated as one by the model";
     let mut items = clips(&mut bench);
     assert_eq!(notes(items.clone(), &[], &base, &mut bench).of(mixed), 0);
     items[0].fields.set("speaker", Value::text("aino"));
@@ -78,8 +78,7 @@ fn speakers_whom_a_model_does_not_name_are_refused_unless_they_may_join() {
     let base = named(&mut bench);
     let items = spoken_by(&["eino", "veikko", "anni"], &mut bench);
     let (message, help) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
-    let expected = "the model has the speakers aino, veikko, and `anni`, `eino` of the clips is none \
-                    of them";
+    let expected = "the model has the speakers aino, veikko, but the clips have `anni`, `eino`";
     assert_eq!(message, expected);
     assert!(help.contains("`new_speakers = \"add\"`"), "{help}");
 }
@@ -108,7 +107,7 @@ fn whoever_joins_stands_behind_the_others_who_stay_as_they_are() {
     let alone = begun(&[], &items, &mut bench);
     assert_eq!(rows(&alone["model"], &mut bench)[2], after[3], "a row follows from the name");
     let notes = notes(items, &[joining()], &base, &mut bench);
-    assert_eq!(notes.of("speaker `eino`, who joined the model"), 1);
+    assert_eq!(notes.of("speaker `eino` added to the model"), 1);
 }
 
 #[test]

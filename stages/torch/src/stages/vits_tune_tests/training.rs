@@ -170,10 +170,7 @@ fn a_base_that_was_trained_and_is_silent_is_refused() {
     let silent = crate::stored::keep(&weight.zeros_like(), &mut bench).unwrap();
     base.set(name, Value::Blob(silent.into()));
     let (message, help) = refusal(tune(&[PREFLIGHT], &base, &mut bench));
-    assert!(
-        message.starts_with("the base speaks nothing: its sound has a level of 0"),
-        "{message}"
-    );
+    assert!(message.starts_with("the base is silent: its audio has a level of 0"), "{message}");
     assert!(help.contains("import the published files again"), "{help}");
 }
 
@@ -183,7 +180,7 @@ fn a_model_of_another_family_is_refused() {
     let mut base = model(&[], &mut bench);
     base.set(artifact::FAMILY, Value::text(artifact::DAC));
     let (message, _) = refusal(tune(&[], &base, &mut bench));
-    assert!(message.contains("what arrived on `base` is no VITS model"), "{message}");
+    assert!(message.contains("the artifact on port `base` is no VITS model"), "{message}");
 }
 
 #[test]
@@ -220,7 +217,7 @@ fn a_schedule_that_cannot_act_is_refused_and_one_that_can_is_told() {
     let base = model(&[], &mut bench);
     let none = [("validation_fraction", ParameterValue::Number(0.0)), ("patience", whole(1))];
     let (message, _) = refusal(tune(&none, &base, &mut bench));
-    assert_eq!(message, "`patience` needs held-out losses, and no clips are held out");
+    assert_eq!(message, "`patience` needs held-out losses, but no clips are held out");
     assert!(bench.courses.is_empty() && bench.metrics.is_empty());
     tune(&[("max_seconds", ParameterValue::Seconds(20.0))], &base, &mut bench).unwrap();
     let course = &bench.courses[0];

@@ -132,8 +132,13 @@ fn a_model_or_a_voice_of_no_numbers_and_wrong_settings_blame_no_sentence() {
     let no_voice = spoilt(&voice, "speaker_embedding", f64::NAN, &mut bench);
     let wrong = [("top_p", ParameterValue::Number(0.0))];
     let cases: [(Written, _, _, &str); 3] = [
-        (&[], no_model, voice.clone(), "`gpt.gpt.h.0.mlp.c_fc.weight` holds what is not a number"),
-        (&[], model.clone(), no_voice, "`speaker_embedding` holds what is not a number"),
+        (
+            &[],
+            no_model,
+            voice.clone(),
+            "`gpt.gpt.h.0.mlp.c_fc.weight` has values that are not finite",
+        ),
+        (&[], model.clone(), no_voice, "`speaker_embedding` has values that are not finite"),
         (&wrong, model, voice, "`top_p` is 0, expected more than 0"),
     ];
     for (written, model, voice, words) in cases {

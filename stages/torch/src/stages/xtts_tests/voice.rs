@@ -72,7 +72,7 @@ fn references_that_cannot_be_read_are_set_aside_and_none_is_an_error() {
     let alone = voice_of(&[], &model, &clips[1..], &mut bench).unwrap();
     assert_eq!(digests(&voice), digests(&alone));
     let error = voice_of(&[], &model, &clips[..1], &mut bench).unwrap_err();
-    assert_eq!(error.to_string(), "there is no reference to make a voice of");
+    assert_eq!(error.to_string(), "there is no reference for a voice");
     let error = voice_of(&[], &model, &[(RATE, noise(0.3, 1))], &mut bench).unwrap_err();
     assert!(error.to_string().contains("references of 0.30 s are too short"), "{error}");
 }
@@ -84,7 +84,7 @@ fn a_voice_that_came_with_the_model_is_taken_by_its_name() {
     let named = |name: &str| vec![("speaker", text(name))];
     let ports = |model: &Fields| vec![("model", artifact_of(model))];
     let error = gather(&spoken::VOICE, &named("Aino A."), ports(&model), &mut bench).unwrap_err();
-    assert!(error.to_string().contains("came without `speakers_xtts.pth`"), "{error}");
+    assert!(error.to_string().contains("without `speakers_xtts.pth`"), "{error}");
 
     let floats = |shape: [usize; 3], value: f32| {
         let values = vec![value; shape.iter().product()];
@@ -99,7 +99,7 @@ fn a_voice_that_came_with_the_model_is_taken_by_its_name() {
     model.set(SPEAKERS_FILE, Value::Blob(damaged.into()));
     let error = gather(&spoken::VOICE, &named("Aino A."), ports(&model), &mut bench).unwrap_err();
     assert!(error.to_string().contains("`Aino A..speaker_embedding`"), "{error}");
-    assert!(error.to_string().contains("holds what is not a number"), "{error}");
+    assert!(error.to_string().contains("has values that are not finite"), "{error}");
     model.set(SPEAKERS_FILE, Value::Blob(file.into()));
     let voice = gather(&spoken::VOICE, &named("Aino A."), ports(&model), &mut bench).unwrap();
     let voice = &voice["voice"];
@@ -119,9 +119,13 @@ fn weights_that_are_no_numbers_give_no_voice() {
     let encoder = "hifigan_decoder.speaker_encoder.";
     let cases = [
         ("mel_stats".to_owned(), 0.0, "holds 0e0, which is too small to divide by"),
-        ("gpt.conditioning_encoder.init.weight".to_owned(), f64::NAN, "holds what is not a number"),
+        (
+            "gpt.conditioning_encoder.init.weight".to_owned(),
+            f64::NAN,
+            "has values that are not finite",
+        ),
         (format!("{encoder}bn1.running_var"), -1.0, "`bn1.running_var` holds a negative variance"),
-        ("gpt.conditioning_encoder.init.weight".to_owned(), 3e38, "not a number for these refer"),
+        ("gpt.conditioning_encoder.init.weight".to_owned(), 3e38, "these references is not finite"),
     ];
     for (name, value, words) in cases {
         let spoilt = spoilt(&model, &name, value, &mut bench);

@@ -76,7 +76,7 @@ fn adapters_fit_their_own_base_alone() {
     let error = merge(&other, &adapters, &mut bench).unwrap_err().to_string();
     assert!(error.starts_with("the adapters were trained on the model "), "{error}");
     let error = merge(&base, &base, &mut bench).unwrap_err();
-    assert_eq!(error.help(), Some("give `adapters` a `xtts.lora` stage"));
+    assert_eq!(error.help(), Some("set `adapters` to a `xtts.lora` stage"));
     // And they continue from there.
     let weights = stored::weights(&adapters, &mut bench).unwrap();
     assert!(weights.iter().any(|(_, tensor)| tensor.abs().max().double_value(&[]) > 0.0));
@@ -120,11 +120,11 @@ fn adapters_that_a_sentence_brings_speak_with_their_base() {
     assert_eq!(spoken(&[("model", &base), ("adapters", &adapters)], None).unwrap(), expected);
     let error = spoken(&[], Some(&adapters)).unwrap_err();
     assert!(
-        error.help().unwrap().starts_with("give `model` the base of the adapters"),
+        error.help().unwrap().starts_with("set `model` to the base of the adapters"),
         "{error:?}"
     );
     let error = spoken(&[("model", &merged)], Some(&adapters)).unwrap_err().to_string();
     assert!(error.starts_with("the adapters were trained on the model "), "{error}");
     let error = spoken(&[("model", &base)], Some(&voice)).unwrap_err().to_string();
-    assert!(error.starts_with("what arrived on `input` is no XTTS model: "), "{error}");
+    assert!(error.starts_with("the artifact on port `input` is no XTTS model: "), "{error}");
 }

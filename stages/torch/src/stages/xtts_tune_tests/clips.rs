@@ -59,7 +59,7 @@ fn a_clip_without_a_language_takes_that_of_the_stage_or_stops_the_training() {
         item.fields = fields.map(|(name, value)| (name.to_string(), value.clone())).collect();
     }
     let error = tune_on(&FINETUNE, items.clone(), &[], &base, &mut bench).unwrap_err();
-    assert_eq!(error.to_string(), "a clip does not name its language");
+    assert_eq!(error.to_string(), "a clip has no language");
     let notes = notes(items, &[("language", text("en-GB"))], &base, &mut bench);
     assert_eq!(notes.of("clips in `en`"), 6);
 }
@@ -73,14 +73,14 @@ fn tokens_of_other_audio_or_of_another_codec_are_refused() {
     items[0].fields.set("tokens", other);
     let error = tune_on(&FINETUNE, items, &[], &base, &mut bench).unwrap_err().to_string();
     let expected = "the clip with the text `sana` does not fit the model: its tokens have 1 \
-                    codebooks of 18 codes, and its audio takes one of 12";
+                    codebooks of 18 codes, but its audio needs one of 12";
     assert_eq!(error, expected);
     let mut items = clips(&mut bench);
     let codes = Codes { codebooks: 1, frames: 12, values: vec![32; 12] };
     let tokens = bench.keep(npy::KIND, &npy::write(&codes).unwrap());
     items[0].fields.set("tokens", Value::Blob(tokens.into()));
     let error = tune_on(&FINETUNE, items, &[], &base, &mut bench).unwrap_err().to_string();
-    assert!(error.ends_with("code 32 in its tokens, the model has 32 codes"), "{error}");
+    assert!(error.ends_with("its tokens have the code 32, but the model has 32 codes"), "{error}");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn codes_of_another_dvae_are_refused_before_training() {
     for kind in [&FINETUNE, &LORA] {
         let error = tune_on(kind, items.clone(), &[PREFLIGHT], &base, &mut bench).unwrap_err();
         let message = error.to_string();
-        assert!(message.starts_with("the tokens are of another model: "), "{message}");
+        assert!(message.starts_with("the tokens are from another model: "), "{message}");
         assert!(error.help().unwrap().contains("`codec` of `vq.encode`"), "{error:?}");
     }
     let without = base.iter().filter(|(name, _)| !name.starts_with("tensor/dvae."));
@@ -247,7 +247,7 @@ fn the_text_embedding_and_its_head_learn_first() {
     assert!(moved_at["step-3"].len() > 20, "{moved_at:?}");
     let whole_of_it = [("train_first", whole(3))];
     let error = tune(&whole_of_it, &base, &mut bench).unwrap_err().to_string();
-    assert_eq!(error, "`train_first` takes 3 of 3 steps: the GPT never learns");
+    assert_eq!(error, "`train_first` takes 3 of 3 steps: the GPT is never trained");
 }
 
 #[test]

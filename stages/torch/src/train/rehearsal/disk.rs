@@ -81,7 +81,7 @@ impl Host for Disk {
         let bytes = RealFs.map(&self.path(kept)).map_err(unread)?;
         match Digest::of(&bytes) == *kept {
             true => Ok(stored::decode(bytes)?),
-            false => Err(not_resumed("a file is not read as it was written")),
+            false => Err(not_resumed("a file does not read back as it was written")),
         }
     }
 

@@ -101,14 +101,14 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         match self.run(disk) {
             Err(StageError::Stopped) => disk.stop_after = None,
             Err(error) => return Err(error),
-            Ok(()) => return Err(not_resumed("it did not stop when it was told to")),
+            Ok(()) => return Err(not_resumed("it did not stop on request")),
         }
         go_on(context)?;
         // Other weights, so that those of the checkpoint have to be restored.
         self.put_back(start, disk)?;
         let saved = disk.saved()?;
         let again = taken_up(self.job(), disk)?;
-        check_same(&saved, &again, "is not what it was when it was saved")?;
+        check_same(&saved, &again, "changed between saving and loading")?;
         go_on(context)?;
         // Only compared tensors are needed from here on.
         disk.keeps = if self.is_exact { Keeps::Digest } else { Keeps::Nothing };
@@ -122,7 +122,7 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         if !self.is_exact {
             return check_same_loss(straight.loss, disk.loss);
         }
-        check_same(&straight.saved()?, &disk.saved()?, "differs from that of a run without a stop")
+        check_same(&straight.saved()?, &disk.saved()?, "differs from a run without a stop")
     }
 
     fn check_finite(&self) -> Result<(), StageError> {
@@ -131,7 +131,7 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
             // memory as the tensor.
             let sum = tensor.f_sum(Kind::Float).and_then(|sum| sum.f_double_value(&[]));
             if !sum.map_err(TorchError::from)?.is_finite() {
-                return Err(not_finite("weights that are no numbers"));
+                return Err(not_finite("weights that are not finite"));
             }
         }
         Ok(())
@@ -180,39 +180,39 @@ fn check_same(
     }
     match one.tensors.len() == other.tensors.len() && one.state == other.state {
         true => Ok(()),
-        false => Err(not_resumed(&format!("its place in the data {how}"))),
+        false => Err(not_resumed(&format!("its position in the data {how}"))),
     }
 }
 
 fn check_same_loss(one: f64, other: f64) -> Result<(), StageError> {
     if !(one.is_finite() && other.is_finite()) {
-        return Err(not_finite("a loss that is no number"));
+        return Err(not_finite("a loss that is not finite"));
     }
     match (one - other).abs() <= SAME_LOSS * one.abs() {
         true => Ok(()),
         false => Err(not_resumed(&format!(
-            "the loss of its second step is {other}, and {one} without a stop"
+            "the loss of its second step is {other}, but {one} without a stop"
         ))),
     }
 }
 
 fn not_finite(what: &str) -> StageError {
     StageError::with_help(
-        format!("a step of training gave {what}"),
+        format!("a training step produced {what}"),
         "a lower `learning_rate` or `precision = \"f32\"` may help",
     )
 }
 
 fn not_resumed(why: &str) -> StageError {
     StageError::with_help(
-        format!("a training that is stopped would not go on as it should: {why}"),
-        "this is a defect: please report it, with the device and the parameters",
+        format!("a stopped training would not resume correctly: {why}"),
+        "this is a bug: please report it, with the device and the parameters",
     )
 }
 
 fn not_kept(error: FsError) -> StageError {
-    let message = format!("a checkpoint cannot be kept: {error}: {}", error.source);
-    let advice = "a training needs room for three of them where the cache is";
+    let message = format!("a checkpoint cannot be saved: {error}: {}", error.source);
+    let advice = "a training needs space for three checkpoints on the disk of the cache";
     match error.machine_fault() {
         Some(_) => StageError::of_io(format!("{message}; {advice}"), &error.source),
         None => StageError::with_help(message, advice),

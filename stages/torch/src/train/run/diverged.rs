@@ -25,14 +25,14 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             skipped => format!("; {skipped} of {step} steps were skipped"),
         };
         let way_out = match self.state.ranking.places().first() {
-            Some(best) => format!("; `take = \"best\"` takes the state of step {}", best.step),
+            Some(best) => format!("; `take = \"best\"` uses the state of step {}", best.step),
             None => String::new(),
         };
         Some(StageError::with_help(
             format!("the training diverged: after step {step}, {what}{skips}"),
             format!(
-                "train with a smaller `learning_rate` or a longer `warm_up`, or look at the clips \
-                 of the steps after which the loss was lost{way_out}"
+                "lower `learning_rate`, raise `warm_up`, or check the clips of the steps before \
+                 the loss became non-finite{way_out}"
             ),
         ))
     }
@@ -48,7 +48,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             0 => "before the first step".to_owned(),
             step => format!("after step {step}"),
         };
-        Some(format!("the loss on held-out clips is {}, and it was {loss:.4} {when}", last.loss))
+        Some(format!("the loss on held-out clips is {}, but was {loss:.4} {when}", last.loss))
     }
 
     fn no_clip_is_finite(&mut self) -> bool {

@@ -20,12 +20,12 @@ pub(super) struct Wanted {
     pub purpose: Purpose,
 }
 
-type Made<B> = Result<Vec<B>, TorchError>;
+type Loaded<B> = Result<Vec<B>, TorchError>;
 
 pub(super) struct Loader<'a, B, D> {
     data: &'a D,
     is_for_gpu: bool,
-    thread: Option<(Sender<Wanted>, Receiver<Made<B>>)>,
+    thread: Option<(Sender<Wanted>, Receiver<Loaded<B>>)>,
     /// The request that the thread works on.
     ahead: Option<Wanted>,
 }
@@ -75,7 +75,7 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
     }
 
     /// The batches, made ahead or now.
-    pub fn take(&mut self, wanted: &Wanted) -> Made<B> {
+    pub fn take(&mut self, wanted: &Wanted) -> Loaded<B> {
         if let (Some(ahead), Some((_, made))) = (self.ahead.take(), &self.thread) {
             // Waits for the thread even if its batches are not wanted, so that it is one step ahead
             // at most.
@@ -88,12 +88,12 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
     }
 
     /// The batches, made now.
-    pub fn make(&self, wanted: &Wanted) -> Made<B> {
+    pub fn make(&self, wanted: &Wanted) -> Loaded<B> {
         make(self.data, wanted, self.is_for_gpu)
     }
 }
 
-fn make<B, D: Data<B>>(data: &D, wanted: &Wanted, is_for_gpu: bool) -> Made<B> {
+fn make<B, D: Data<B>>(data: &D, wanted: &Wanted, is_for_gpu: bool) -> Loaded<B> {
     let batch = |rows: &[Row]| data.stage(data.batch(rows, wanted.purpose)?, is_for_gpu);
     wanted.rows.chunks(wanted.most.max(1)).map(batch).collect()
 }

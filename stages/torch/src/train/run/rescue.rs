@@ -89,13 +89,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let precision = self.job.settings.precision;
         let help = match precision {
             Precision::Fp16 => {
-                "the loss scale of fp16 is halved at every skipped step until gradients fit: train \
-                 for more steps, with `precision = \"bf16\"` or `\"f32\"`, or with a lower \
-                 `learning_rate`"
+                "fp16 halves its loss scale at every skipped step until gradients fit: train for \
+                 more steps, set `precision` to `\"bf16\"` or `\"f32\"`, or lower `learning_rate`"
             }
             Precision::F32 | Precision::Tf32 | Precision::Bf16 => {
-                "look at the clips and at the losses in `log`; a lower `learning_rate` or a \
-                 smaller `clip` may help, and so may another base"
+                "check the clips and the losses in `log`; a lower `learning_rate`, a smaller \
+                 `clip` or another base may help"
             }
         };
         let all = match self.state.step {
@@ -116,12 +115,13 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let step = self.state.step + 1;
         let before = match self.state.went_back {
             Some(back) => format!(
-                "training went back to step {} after step {}, and it was the same again",
+                "training had already returned to step {} after step {}",
                 back.to, back.after
             ),
-            None => "there is no earlier state to go back to, since none was kept by its loss on \
-                     held-out clips"
-                .to_owned(),
+            None => {
+                "there is no earlier state to return to, since none was kept by its held-out loss"
+                    .to_owned()
+            }
         };
         let bad = self.state.bad;
         StageError::with_help(
@@ -130,8 +130,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
                  {step}; {before}; {}",
                 self.accused(rows)
             ),
-            "look at these clips; a lower learning rate, more warm-up or `precision = \"f32\"` may \
-             help; the last checkpoint is from before",
+            "check these clips; a lower `learning_rate`, more `warm_up` or `precision = \"f32\"` \
+             may help; the last checkpoint is older than these steps",
         )
     }
 
@@ -142,16 +142,13 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             clips.iter().copied().filter(|clip| self.is_finite(*clip) == Some(false)).collect();
         match bad.len() {
             0 => format!(
-                "each clip of the last step has a finite loss by itself; these were {}",
+                "each clip of the last step has a finite loss by itself: {}",
                 self.names(&clips)
             ),
             count if count == clips.len() => {
-                format!(
-                    "no clip of the last step has a finite loss; these were {}",
-                    self.names(&bad)
-                )
+                format!("no clip of the last step has a finite loss: {}", self.names(&bad))
             }
-            _ => format!("of the last step these have no finite loss: {}", self.names(&bad)),
+            _ => format!("clips of the last step without a finite loss: {}", self.names(&bad)),
         }
     }
 

@@ -50,7 +50,7 @@ fn a_training_without_a_finite_loss_after_its_first_step_is_no_result() {
         assert!(message.contains("before the first step; "), "{message}");
         assert!(message.ends_with("of 12 steps were skipped"), "{message}");
         let help = error.help().unwrap();
-        assert!(help.contains("a smaller `learning_rate` or a longer `warm_up`"), "{help}");
+        assert!(help.contains("lower `learning_rate`, raise `warm_up`"), "{help}");
         assert!(!help.contains("`take"), "{help}");
     }
 }
@@ -67,7 +67,7 @@ fn the_best_finite_state_of_a_training_that_diverged_can_be_taken() {
         .all(|(_, values)| values.iter().all(|value| value.is_finite() && value.abs() < 1e3));
     assert!(finite);
     let error = refusal(&trained, false);
-    assert!(error.help().unwrap().ends_with("; `take = \"best\"` takes the state of step 1"));
+    assert!(error.help().unwrap().ends_with("; `take = \"best\"` uses the state of step 1"));
 }
 
 #[test]

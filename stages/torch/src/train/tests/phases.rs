@@ -241,5 +241,5 @@ impl Trainee for Lame {
 fn a_phase_with_nothing_to_train_is_refused() {
     let mut host = Memory::default();
     let error = run(&mut [Lame(two())], &Corpus::new(30), &settings(), &mut host).unwrap_err();
-    assert_eq!(error.to_string(), "nothing is left to train in the phase `second`");
+    assert_eq!(error.to_string(), "the phase `second` has no parameters to train");
 }

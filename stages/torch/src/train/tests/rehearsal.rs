@@ -112,8 +112,8 @@ fn found(is_exact: bool, from: u64) -> Option<String> {
 fn a_state_that_no_checkpoint_has_is_found() {
     assert_eq!((found(true, 0), found(true, 4)), (None, None));
     for from in [2, 3] {
-        let expected = "a training that is stopped would not go on as it should: \
-                        `master/embeddings.weight` differs from that of a run without a stop";
+        let expected = "a stopped training would not resume correctly: `master/embeddings.weight` \
+                        differs from a run without a stop";
         assert_eq!(found(true, from).as_deref(), Some(expected));
     }
 }
@@ -122,8 +122,7 @@ fn a_state_that_no_checkpoint_has_is_found() {
 fn where_sums_are_not_the_same_each_time_the_loss_tells() {
     assert_eq!((found(false, 0), found(false, 4)), (None, None));
     let told = found(false, 2).unwrap();
-    let expected = "a training that is stopped would not go on as it should: the loss of its \
-                    second step is ";
+    let expected = "a stopped training would not resume correctly: the loss of its second step is ";
     assert!(told.starts_with(expected), "{told}");
 }
 
@@ -134,7 +133,7 @@ fn a_loss_that_is_no_number_is_not_taken_for_a_defect() {
     let mut replicas = [Tiny::new(Kind::Float, 0.0)];
     let result = rehearsed_on(&corpus, false, &mut replicas, &settings(), &mut Bench::default());
     let error = result.unwrap_err();
-    assert_eq!(error.to_string(), "a step of training gave a loss that is no number");
+    assert_eq!(error.to_string(), "a training step produced a loss that is not finite");
     assert!(error.help().unwrap().contains("a lower `learning_rate`"));
 }
 

@@ -119,8 +119,8 @@ fn when_it_is_the_same_again_training_fails_and_names_the_clips() {
         assert!(!message.contains(&format!("`clip {}`", row[1])), "{message}");
     }
     let begin = "the loss or its gradients were not finite for 3 steps in a row, up to step 12; \
-                 training went back to step ";
+                 training had already returned to step ";
     assert!(message.starts_with(begin), "{message}");
-    assert!(message.contains("after step 9, and it was the same again; of the last step these"));
-    assert!(error.help().unwrap().contains("a lower learning rate"));
+    assert!(message.contains("after step 9; clips of the last step without a finite loss: "));
+    assert!(error.help().unwrap().contains("a lower `learning_rate`"));
 }

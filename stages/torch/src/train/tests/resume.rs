@@ -256,7 +256,7 @@ fn a_training_that_goes_on_in_another_precision_begins_its_loss_scale_anew_and_s
     assert_eq!(trained.switched, Some(Switch { after: 3, from, to: Precision::Fp16 }));
     assert_eq!(host.values("precision_changed"), [1.0]);
     let notes = Notes::default().close(&trained);
-    let told = ("went on in fp16 after step 3, before in bf16".to_owned(), 1);
+    let told = ("switched from bf16 to fp16 after step 3".to_owned(), 1);
     assert!(notes.contains(&told), "{notes:?}");
 
     let (_, state, _) = continued(Precision::Fp16, Precision::Bf16);

@@ -155,8 +155,8 @@ fn bad_steps_in_a_row_end_the_training_with_advice() {
     let (result, _) = train(&mut tiny, &corpus, &settings());
     let message = result.unwrap_err().to_string();
     let expected = "the loss or its gradients were not finite for 3 steps in a row, up to step 3; \
-                    there is no earlier state to go back to, since none was kept by its loss on \
-                    held-out clips; no clip of the last step has a finite loss; these were `clip ";
+                    there is no earlier state to return to, since none was kept by its held-out \
+                    loss; no clip of the last step has a finite loss: `clip ";
     assert!(message.starts_with(expected), "{message}");
     assert_eq!(bits(&tiny.parameters()), before);
 }
@@ -193,7 +193,7 @@ fn a_training_without_one_step_that_could_be_used_fails_and_says_what_to_do() {
     let expected = "all 2 steps were skipped, since losses or gradients were not finite in fp16: \
                     nothing was learned, and the weights are the initial ones";
     assert_eq!(error.to_string(), expected);
-    assert!(error.help().unwrap().contains("`precision = \"bf16\"`"));
+    assert!(error.help().unwrap().contains("`precision` to `\"bf16\"`"));
     assert!(overflowing(1).0.unwrap_err().to_string().starts_with("the only step was skipped"));
 }
 

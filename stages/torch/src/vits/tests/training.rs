@@ -102,7 +102,7 @@ fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
     nothing.freeze(&["*".into()]).unwrap();
     let replicas = &mut [VitsTrainee::new(nothing)];
     let error = run(replicas, &Tones::new(7), &settings(), &mut Memory::default()).unwrap_err();
-    assert_eq!(error.to_string(), "nothing is left to train in the phase `generator`");
+    assert_eq!(error.to_string(), "the phase `generator` has no parameters to train");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_spectrogram_that_was_computed_before_gives_the_same_losses() {
     assert_eq!(losses(&tones).unwrap(), computed);
     tones.0[0].wave.truncate(140);
     let error = losses(&tones).unwrap_err().to_string();
-    assert!(error.ends_with("it is of other audio"), "{error}");
+    assert!(error.ends_with("it belongs to other audio"), "{error}");
 }
 
 #[test]
@@ -179,5 +179,8 @@ fn a_clip_with_a_loss_that_is_no_number_is_named() {
     let settings = Settings { keep_best: 0, ..settings };
     let error = run(&mut [trainee()], &tones, &settings, &mut Memory::default()).unwrap_err();
     let message = error.to_string();
-    assert!(message.ends_with("of the last step these have no finite loss: `clip 2`"), "{message}");
+    assert!(
+        message.ends_with("clips of the last step without a finite loss: `clip 2`"),
+        "{message}"
+    );
 }

@@ -106,15 +106,15 @@ impl Reading<'_> {
         let unknown: Vec<String> = unknown.map(|character| format!("`{character}`")).collect();
         if !unknown.is_empty() {
             let reason = format!(
-                "the model has no symbol for {} of the text: write it with others, with \
-                 `text.normalize` for example",
+                "the model has no symbol for {} of the text: replace it, for example with \
+                 `text.normalize`",
                 unknown.join(", ")
             );
             return Err(Reject::new("unknown-letters", reason));
         }
         let marks: usize = tokens.unknown.values().sum();
         if marks > 0 {
-            notes.add("marks in texts that the model has no symbol for, dropped", marks as u64);
+            notes.add("marks without a symbol in the model, dropped from texts", marks as u64);
         }
         Ok(tokens.ids)
     }
@@ -125,7 +125,8 @@ impl Reading<'_> {
         let rate = config.sampling_rate;
         if i64::from(wave.rate) != rate {
             let advice = format!("put `audio.resample` with `rate = {rate}` before this stage");
-            let reason = format!("its audio has {} Hz, the model {rate} Hz; {advice}", wave.rate);
+            let reason =
+                format!("its audio has {} Hz, but the model needs {rate} Hz; {advice}", wave.rate);
             return Err(Reject::new("rate", reason));
         }
         Ok(wave.samples.len() / config.hop() as usize)
@@ -149,8 +150,8 @@ impl Reading<'_> {
         }
         (frames < tokens).then(|| {
             let reason = format!(
-                "the text has {tokens} symbols and the recording only {frames} frames: one of the \
-                    two is not whole"
+                "the text has {tokens} symbols, but the recording has only {frames} frames: one \
+                 of them is incomplete"
             );
             Reject::new("too-much-text", reason)
         })
@@ -161,7 +162,8 @@ impl Reading<'_> {
         match own == frames as i64 {
             true => Ok(()),
             false => Err(TorchError::Input(format!(
-                "its spectrogram has {own} frames and its audio {frames}: it is of other audio"
+                "its spectrogram has {own} frames, but its audio has {frames}: it belongs to \
+                 other audio"
             ))),
         }
     }
@@ -178,9 +180,7 @@ fn unfit(text: &str, why: &str) -> StageError {
 fn nothing_left(clips: &Clips) -> StageError {
     let held = clips.held_out.len();
     StageError::with_help(
-        format!(
-            "there are no clips to train on: {held} are held out, and none is left beside them"
-        ),
+        format!("there are no clips to train on: {held} are held out, and none is left"),
         "check the quarantined clips; at least one clip must stay for training",
     )
 }

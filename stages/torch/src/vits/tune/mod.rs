@@ -59,11 +59,11 @@ impl Tuning<'_> {
         let (course, settings) = plan.settings(&clips, &base.config)?;
         context.begins(&course);
         if let Some(count) = voices::mixed(&base, &sides) {
-            clips.notes.add("speakers, whom the model takes for one", count);
+            clips.notes.add("speakers, treated as one by the model", count);
         }
 
         for name in &joined {
-            clips.notes.add(&format!("speaker `{name}`, who joined the model"), 1);
+            clips.notes.add(&format!("speaker `{name}` added to the model"), 1);
         }
         let is_new = context.last_checkpoint()?.is_none();
         let other = input.artifact("judge");

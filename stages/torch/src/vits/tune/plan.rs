@@ -89,7 +89,8 @@ impl Plan {
                     config.segment_size
                 ),
                 format!(
-                    "it needs more than {least} samples; the model's own has about half a second"
+                    "it needs more than {least} samples; the default of the model is about half a \
+                     second"
                 ),
             )),
         }

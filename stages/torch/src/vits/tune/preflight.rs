@@ -41,7 +41,7 @@ impl<'a> Preflight<'a> {
             None => Ok(()),
             Some((name, mean)) => Err(StageError::with_help(
                 format!("before training `{name}` is {mean}"),
-                "the base is damaged, or its numbers are too large for the precision: try \
+                "the base is damaged, or its values are too large for the precision: try \
                  `precision = \"f32\"`",
             )),
         }
@@ -82,8 +82,8 @@ impl<'a> Preflight<'a> {
         match self.base.lineage.random || square.sqrt() > SILENCE {
             true => Ok(()),
             false => Err(StageError::with_help(
-                format!("the base speaks nothing: its sound has a level of {}", square.sqrt()),
-                "the weights of its decoder were lost on the way: import the published files again",
+                format!("the base is silent: its audio has a level of {}", square.sqrt()),
+                "the weights of its decoder are lost: import the published files again",
             )),
         }
     }

@@ -59,8 +59,8 @@ impl Start<'_> {
         if judge.is_empty() {
             return Err(StageError::with_help(
                 "the model has no discriminator, which training needs",
-                "leave `discriminator` at `auto` for a fresh one, or give a model that has one on \
-                 the port `judge`",
+                "set `discriminator` to `auto` for a fresh one, or pass a model with one on port \
+                 `judge`",
             ));
         }
         judge.into_iter().for_each(|(name, tensor)| weights.insert(name, tensor));

@@ -35,8 +35,8 @@ pub fn name(
     }
     if names.len() as i64 > places {
         return Err(StageError::with_help(
-            format!("the clips have {} speakers, and the model has room for {places}", names.len()),
-            "train on fewer of them, with `dataset.filter`, or begin from a model with more",
+            format!("the clips have {} speakers, but the model has room for {places}", names.len()),
+            "train on fewer speakers with `dataset.filter`, or begin from a model with more",
         ));
     }
     let mut table: Vec<String> = names.into_iter().collect();
@@ -64,11 +64,11 @@ pub fn join(
         (false, false) => {
             return Err(StageError::with_help(
                 format!(
-                    "the model has the speakers {}, and {} of the clips is none of them",
+                    "the model has the speakers {}, but the clips have {}",
                     known.join(", "),
                     listed(new.iter().map(String::as_str))
                 ),
-                "let them join the model with `new_speakers = \"add\"`, correct the names, or leave \
+                "add them to the model with `new_speakers = \"add\"`, correct the names, or leave \
                  these clips out with `dataset.filter`",
             ));
         }

@@ -133,7 +133,8 @@ impl Reading<'_> {
         if i64::from(wave.rate) != gpt.sample_rate {
             let rate = gpt.sample_rate;
             let advice = format!("put `audio.resample` with `rate = {rate}` before `vq.encode`");
-            let reason = format!("the audio has {} Hz, the model {rate} Hz; {advice}", wave.rate);
+            let reason =
+                format!("the audio has {} Hz, but the model needs {rate} Hz; {advice}", wave.rate);
             return Err(Reject::new("rate", reason));
         }
         let samples = wave.samples.len();
@@ -152,7 +153,7 @@ impl Reading<'_> {
         match codes as i64 > most {
             true => Err(Reject::new(
                 "too-long",
-                format!("{seconds:.2} s take {codes} codes, and the model has room for {most}"),
+                format!("{seconds:.2} s need {codes} codes, but the model has room for {most}"),
             )),
             false => Ok(samples),
         }
@@ -162,7 +163,7 @@ impl Reading<'_> {
         let wanted = samples.div_ceil(self.gpt.code_stride as usize);
         if codes.codebooks != 1 || codes.frames != wanted {
             return Err(TorchError::Input(format!(
-                "its tokens have {} codebooks of {} codes, and its audio takes one of {wanted}",
+                "its tokens have {} codebooks of {} codes, but its audio needs one of {wanted}",
                 codes.codebooks, codes.frames
             )));
         }
@@ -171,7 +172,7 @@ impl Reading<'_> {
         match values.iter().find(|code| **code >= entries) {
             None => Ok(values),
             Some(code) => Err(TorchError::Input(format!(
-                "code {code} in its tokens, the model has {entries} codes"
+                "its tokens have the code {code}, but the model has {entries} codes"
             ))),
         }
     }
@@ -184,26 +185,24 @@ fn columns(gpt: &GptConfig, text: usize, codes: usize) -> usize {
 
 fn no_language() -> StageError {
     StageError::with_help(
-        "a clip does not name its language",
-        "set `language` of this stage where all clips have the same, or give clips a field \
-         `language`",
+        "a clip has no language",
+        "set `language` of this stage if all clips have the same one, or add a field `language` \
+         to the clips",
     )
 }
 
 fn unfit(text: &str, why: &str) -> StageError {
     StageError::with_help(
         format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
-        "encode the same audio that this stage gets, with the DVAE of this model",
+        "encode the audio that this stage reads with the DVAE of this model",
     )
 }
 
 fn nothing_left(clips: &Clips) -> StageError {
     let held = clips.held_out.len();
     StageError::with_help(
-        format!(
-            "there are no clips to train on: {held} are held out, and none is left beside them"
-        ),
-        "see the list of quarantined clips; at least one clip must stay for training",
+        format!("there are no clips to train on: {held} are held out, and none is left"),
+        "check the quarantined clips; at least one clip must stay for training",
     )
 }
 

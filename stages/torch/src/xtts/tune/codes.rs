@@ -34,11 +34,11 @@ pub fn check(model: &Model, clips: &Clips, context: &mut dyn Context) -> Result<
         true => Ok(()),
         false => Err(StageError::with_help(
             format!(
-                "the tokens are of another model: {equal} of {all} codes are those that the DVAE of \
-                 `base` has for the same audio"
+                "the tokens are from another model: {equal} of {all} codes equal those of the \
+                 DVAE of `base` for the same audio"
             ),
-            "encode the clips with the DVAE of this model: set `codec` of `vq.encode` to the model \
-             that is `base` here",
+            "encode the clips with the DVAE of this model: set `codec` of `vq.encode` to the \
+             model on `base` of this stage",
         )),
     }
 }

@@ -113,12 +113,12 @@ impl Tuning for GptTuning {
             true => Ok(()),
             false => Err(StageError::with_help(
                 format!(
-                    "the base knows nothing: its loss over codes is {audio:.2} before training, and \
+                    "the base seems untrained: its loss over codes is {audio:.2} before training; \
                      guessing has {guessing:.2}"
                 ),
-                "its weights were lost, or the tokens are of another DVAE: import the published files \
-                 again, and encode the clips with the DVAE of the same model; if it is meant to know \
-                 nothing, set `preflight = false`",
+                "its weights are lost, or the tokens are from another DVAE: import the published \
+                 files again, and encode the clips with the DVAE of the same model; if the base \
+                 is untrained on purpose, set `preflight = false`",
             )),
         }
     }

@@ -92,7 +92,7 @@ impl Plan {
         };
         if alone > 0 && alone >= steps {
             return Err(StageError::with_help(
-                format!("`train_first` takes {alone} of {steps} steps: the GPT never learns"),
+                format!("`train_first` takes {alone} of {steps} steps: the GPT is never trained"),
                 "lower it, or train for more steps",
             ));
         }
