@@ -65,7 +65,7 @@ pub enum CacheError {
     #[error("the index `{path}` cannot be used: {reason}")]
     Index { path: Utf8PathBuf, reason: String },
 
-    #[error("a record of {size} bytes is too large: {limit} are allowed")]
+    #[error("a record of {size} bytes is larger than the limit of {limit}")]
     RecordTooLarge { size: u64, limit: u64 },
 
     /// A folder that does not fit the arguments.
@@ -85,7 +85,7 @@ pub enum CacheError {
 /// The bytes needed, the place, and advice.
 fn no_space(path: &Utf8Path, needed: u64, source: &FsError) -> String {
     let (what, advice) = match source.kind() {
-        ErrorKind::FileTooLarge => ("the limit on the size of files leaves no space", "raise it"),
+        ErrorKind::FileTooLarge => ("the limit on file sizes leaves no space", "raise it"),
         ErrorKind::QuotaExceeded => ("the disk quota leaves no space", "free some"),
         _ => ("no space", "free some"),
     };
@@ -167,8 +167,8 @@ mod tests {
         );
         assert_eq!(
             while_writing(EFBIG),
-            "the limit on the size of files leaves no space for 7 bytes more at `/c`: raise it, \
-             then run again"
+            "the limit on file sizes leaves no space for 7 bytes more at `/c`: raise it, then run \
+             again"
         );
         assert_eq!(
             CacheError::from(failed(ENOSPC)).whole(),

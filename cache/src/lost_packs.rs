@@ -60,8 +60,13 @@ pub(crate) fn held_by(
 
 pub(crate) fn describe(is_gone: bool, held: &Held) -> String {
     let Held { objects, records } = held;
-    let what = if is_gone { "gone" } else { "cut off" };
-    format!("the pack is {what}: {objects} objects and {records} records of it are lost")
+    let what = if is_gone { "missing" } else { "truncated" };
+    let counted = |count: &u64, noun| match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    };
+    let (objects, records) = (counted(objects, "object"), counted(records, "record"));
+    format!("the pack is {what}: lost {objects} and {records}")
 }
 
 impl Shared {
@@ -76,7 +81,7 @@ impl Shared {
                 }
                 // Until they can be recorded they count as too short.
                 Err(error) => self.tell(vec![format!(
-                    "packs of the cache are missing or truncated, which cannot be recorded: {}",
+                    "packs of the cache are missing or truncated, but this cannot be recorded: {}",
                     error.whole()
                 )]),
             }
@@ -144,7 +149,7 @@ fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, CacheError> {
     let told = held.iter().filter(|(_, held)| !held.is_nothing()).map(|(pack, held)| {
         let path = shared.layout.pack(*pack);
         let what = describe(missing.gone.contains(pack), held);
-        format!("`{path}`: {what}; needed content is made again")
+        format!("`{path}`: {what}; results that are needed are made again")
     });
     Ok(Forgotten { told: told.collect(), packs: reach.keys().copied().collect() })
 }

@@ -44,7 +44,7 @@ fn wrong(fs: &dyn Fs, kind: FileKind, path: &Utf8Path) -> Option<&'static str> {
         FileKind::Symlink => match fs.metadata(path) {
             Ok(there) if there.kind == FileKind::Other => Some("link to a pipe, socket or device"),
             Ok(there) if there.is_dir() => Some("link to a folder"),
-            Err(error) if leads_nowhere(&error) => Some("link that leads nowhere"),
+            Err(error) if leads_nowhere(&error) => Some("broken link"),
             Ok(_) | Err(_) => None,
         },
         FileKind::File | FileKind::Unnameable => None,
@@ -83,7 +83,7 @@ fn move_aside(
     fs.create_dir_in_place(&layout.damaged())?;
     match fs.rename(&path, &place) {
         Ok(()) => Ok(Some(format!(
-            "`{path}` was not a regular file: it was moved to `{place}`, and the file is made again"
+            "moved `{path}`, which was not a regular file, to `{place}`; the file is made again"
         ))),
         // Another process may have been faster.
         Err(error) if error.is_not_found() => Ok(None),

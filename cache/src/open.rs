@@ -43,7 +43,9 @@ impl Cache {
         }
         let mut missing = recover(&ledger, writable)?;
         told.extend(missing.full.take().map(|why| {
-            format!("the last writes of the previous run are indexed once there is space: {why}")
+            format!(
+                "the last writes of the previous run are indexed when space is available: {why}"
+            )
         }));
         let claims = open_claims(&*fs, &layout, writable)?;
         let notes = notes(&ledger, writable, told);

@@ -82,7 +82,7 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String
         Ok(told) => told,
         Err(error) => {
             let (staging, cause) = (&layout.staging, error.whole());
-            vec![format!("remains of dead processes in `{staging}` cannot be removed: {cause}")]
+            vec![format!("files of ended processes in `{staging}` cannot be removed: {cause}")]
         }
     }
 }
@@ -167,7 +167,7 @@ pub(crate) fn remove_stuck(fs: &dyn Fs, layout: &Layout) -> FsResult<(u64, Vec<S
         });
         match removed {
             Ok(()) => won += bytes,
-            Err(error) => told.push(format!("`{folder}` stays: {}", error.whole())),
+            Err(error) => told.push(format!("`{folder}` was kept: {}", error.whole())),
         }
     }
     Ok((won, told))

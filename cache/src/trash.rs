@@ -109,7 +109,7 @@ impl Cache {
             match self.restore_folder(&folder, &mut report) {
                 Err(error) if error.is_no_space() => return Err(error),
                 Err(error) => {
-                    report.stays.push(format!("`{folder}` stays: {}", error.whole()));
+                    report.stays.push(format!("`{folder}` was kept: {}", error.whole()));
                 }
                 Ok(()) => {}
             }
@@ -167,7 +167,7 @@ impl Emptied {
         match removed {
             Ok(()) => self.bytes += bytes,
             Err(error) if error.is_not_found() => {}
-            Err(error) => self.stays.push(format!("`{path}` stays: {}", error.whole())),
+            Err(error) => self.stays.push(format!("`{path}` was kept: {}", error.whole())),
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ impl Cache {
             check.damage(
                 &path,
                 None,
-                "a file of the cache should be here, and this is not a regular file",
+                "it is not a regular file, but a file of the cache belongs here",
             );
         }
         let (objects, records) = self.0.ledger().rows()?;

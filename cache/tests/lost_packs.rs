@@ -51,7 +51,7 @@ fn a_lost_pack_is_told_as_one_and_leaves_no_damage_behind() {
         let found = reader.verify(options, &|_, _| {}).unwrap();
         let [damage] = &found.damages[..] else { panic!("{:?}", found.damages) };
         assert_eq!(damage.path, pack(1));
-        assert_eq!(damage.what, "the pack is gone: 50 objects and 100 records of it are lost");
+        assert_eq!(damage.what, "the pack is missing: lost 50 objects and 100 records");
 
         let cache = open(&fs);
         let notes = cache.notes();

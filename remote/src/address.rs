@@ -17,11 +17,11 @@ pub struct Address {
 pub enum AddressError {
     #[error("it should begin with {}", SCHEMES.map(|scheme| format!("`{scheme}://`")).join(", "))]
     Scheme,
-    #[error("a path behind `file://` begins with `/`, such as `file:///shared/cache`")]
+    #[error("the path after `file://` must begin with `/`, such as `file:///shared/cache`")]
     RelativePath,
-    #[error("it names the root of the file system: name a folder in it")]
+    #[error("it is the root of the file system: use a folder inside it")]
     Root,
-    #[error("it names no bucket or server")]
+    #[error("it has no bucket or server")]
     NoHost,
     #[error("`..` is not allowed in it")]
     Upwards,
@@ -30,7 +30,7 @@ pub enum AddressError {
         "it contains a user name, a password or a query: credentials belong in the environment"
     )]
     Credentials,
-    #[error("it contains a blank or a control character")]
+    #[error("it contains a space or a control character")]
     Blank,
 }
 

@@ -48,7 +48,7 @@ impl Remote {
         let index = found.and_then(PackIndex::decode).filter(|index| index.id == *id);
         let is_sane = |index: &PackIndex| index.volumes().all(|(_, size)| size <= MOST_VOLUME);
         let Some(index) = index.filter(is_sane) else {
-            self.tell_wrong(&name, "it is missing, damaged, or of another pack");
+            self.tell_wrong(&name, "it is missing, damaged, or belongs to another pack");
             return Ok(None);
         };
         let mut records = Vec::new();

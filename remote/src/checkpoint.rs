@@ -53,7 +53,7 @@ impl Written {
         [&MARK[..], check.as_bytes(), &body].concat().into()
     }
 
-    /// None if it is damaged, or of another training or number.
+    /// None if it is damaged or belongs to another training or number.
     fn decode(bytes: &[u8], key: &Digest, number: u64) -> Option<Written> {
         let (check, body) = bytes.strip_prefix(MARK)?.split_at_checked(DIGEST)?;
         if Digest::of(body).as_bytes() != check {
@@ -89,13 +89,13 @@ impl Remote {
         let highest = numbers.last().copied().unwrap_or(0);
         for number in numbers.into_iter().rev().take(TRIED) {
             let name = layout::checkpoint(key, number);
-            // Without an answer, an older one would be taken for the newest.
+            // Without an answer, an older one would count as the newest.
             let Some(found) = self.answer(self.place.get(&name, MOST_BYTES))? else {
                 return Ok(None);
             };
             let written = found.and_then(|bytes| Written::decode(&bytes, key, number));
             let Some(written) = written else {
-                self.tell_wrong(&name, "it is missing, damaged, or of another training");
+                self.tell_wrong(&name, "it is missing, damaged, or belongs to another training");
                 continue;
             };
             self.learn(&written.packs)?;
@@ -125,7 +125,7 @@ impl Remote {
             Ok(digests.iter().map(|digest| Some(known.find(digest)?.0)).collect())
         })?;
         let Some(packs) = packs else {
-            return Err(self.refused("an object of the checkpoint is damaged or gone"));
+            return Err(self.refused("an object of the checkpoint is damaged or missing"));
         };
         let written = Written {
             key: *key,
@@ -168,7 +168,7 @@ impl Remote {
         let Some((key, number)) = layout::checkpoint_of(name) else { return Ok(None) };
         let found = self.place.get(name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
         let written = found.and_then(|bytes| Written::decode(&bytes, &key, number));
-        Ok(written.is_none().then(|| "it is damaged, or of another training".to_owned()))
+        Ok(written.is_none().then(|| "it is damaged or belongs to another training".to_owned()))
     }
 }
 

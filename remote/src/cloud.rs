@@ -85,7 +85,7 @@ impl Cloud {
                 other => other.map_err(refusal)?,
             };
             let too_long = || match is_part {
-                true => Err(Refusal(format!("`{shown}` has more than the {most} bytes of a part"))),
+                true => Err(Refusal(format!("`{shown}` is larger than the limit of {most} bytes"))),
                 false => Ok(Some(Bytes::new())),
             };
             let expected = found.range.end.saturating_sub(found.range.start);

@@ -9,7 +9,7 @@ pub enum Trouble {
     #[error("the remote `{url}` cannot be used: {why}")]
     Away { url: String, why: String },
     /// A file in it is damaged, and is not used.
-    #[error("the remote `{url}` has a wrong `{name}`: {why}")]
+    #[error("the remote `{url}` has an unusable file `{name}`: {why}")]
     Wrong { url: String, name: String, why: String },
     #[error("the remote `{url}` needs a program that was built with `--features cloud`")]
     NotBuilt { url: String },

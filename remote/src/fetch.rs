@@ -79,7 +79,7 @@ impl Remote {
         }
         if !is_here {
             let object = place.digest.short();
-            self.tell_wrong(&name, &format!("it lacks object {object} or has it damaged"));
+            self.tell_wrong(&name, &format!("object {object} in it is missing or damaged"));
         }
         self.commit_if_much()?;
         Ok(is_here)
@@ -120,7 +120,7 @@ impl Remote {
                 let Some(read) = self.answer(read)? else { return Ok(false) };
                 let bytes = read.unwrap_or_default();
                 if bytes.len() as u64 != length {
-                    self.discard(&path, &name, "it is missing or shorter than it should be");
+                    self.discard(&path, &name, "it is missing or too short");
                     return Ok(false);
                 }
                 let failed = |error| CacheError::while_writing(error, &path, size - start);

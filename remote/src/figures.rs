@@ -24,7 +24,7 @@ impl Remote {
     /// not ours.
     pub(crate) fn everything(&self) -> Result<Vec<Listed>, Trouble> {
         if !self.place.place().can_list() {
-            return Err(self.refused("it cannot list what it has"));
+            return Err(self.refused("it cannot list its files"));
         }
         let all = self.place.list("").map_err(|refusal| self.give_up(refusal))?;
         let is_file_of_others = |listed: &Listed| !layout::is_unfinished(&listed.name);

@@ -61,7 +61,7 @@ impl Folder {
         let is_inside = RealFs.resolve(there)?.starts_with(RealFs.resolve(&self.root)?);
         match is_inside {
             true => Ok(()),
-            false => Err(Refusal(format!("`{there}` is a link out of it"))),
+            false => Err(Refusal(format!("the link `{there}` leads outside it"))),
         }
     }
 

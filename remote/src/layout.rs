@@ -81,7 +81,7 @@ pub fn is_folder(name: &str) -> bool {
     }
 }
 
-/// What an odd entry of this name is not.
+/// The problem of an entry with the wrong type.
 pub fn expected(name: &str) -> &'static str {
     if is_folder(name) { "not a folder" } else { "not a file" }
 }

@@ -80,7 +80,7 @@ impl Remote {
             return Ok(pushed);
         }
         if !self.is_writable() {
-            return Err(self.refused("it can only be read"));
+            return Err(self.refused("it is read-only"));
         }
         self.begin()?;
         // An outcome must not refer to what somebody has removed meanwhile.
@@ -160,7 +160,7 @@ impl Remote {
             self.everything()?;
         }
         if !self.is_usable() {
-            return Err(self.refused("it does not answer, or is not a remote"));
+            return Err(self.refused("it does not answer or is not a remote"));
         }
         self.write(layout::MARK, layout::FORMAT.into())?;
         self.set_begun();
@@ -184,7 +184,7 @@ impl Remote {
             let refused = |refusal| self.give_up(refusal);
             let found = self.place.size(&name).map_err(refused)?;
             if found.is_some_and(|found| found != size) {
-                self.tell_wrong(&name, "it has another length; it is written again");
+                self.tell_wrong(&name, "it has the wrong size; it is written again");
                 self.place.remove(&name).map_err(refused)?;
             }
             if found != Some(size) {
@@ -311,7 +311,7 @@ impl Remote {
             }
             Some(_) => Ok(Written::Conflict(fresh.name.clone())),
             None => {
-                self.tell_wrong(name, "it is damaged, or of another key");
+                self.tell_wrong(name, "it is damaged or belongs to another key");
                 Ok(Written::Same)
             }
         }

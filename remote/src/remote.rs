@@ -22,7 +22,7 @@ use crate::place::{Place, Refusal};
 use crate::timed::Timed;
 use crate::workers::each;
 
-/// When results are written to the remote.
+/// The times at which results are written to the remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushing {
     /// During the run, and at its end.
@@ -212,7 +212,7 @@ impl Remote {
         }
         let mut state = self.state();
         if !std::mem::replace(&mut state.away, true) {
-            state.notes.push(format!("{trouble}; this command does not use it"));
+            state.notes.push(format!("{trouble}; this command continues without it"));
         }
         Ok(None)
     }
@@ -226,7 +226,7 @@ impl Remote {
     /// Reports a damaged file, which is not used.
     pub(crate) fn tell_wrong(&self, name: &str, why: &str) {
         let (url, name, why) = (self.address.to_string(), name.to_owned(), why.to_owned());
-        let told = format!("{}; it is not used", Trouble::Wrong { url, name, why });
+        let told = format!("{}; the file is ignored", Trouble::Wrong { url, name, why });
         let mut state = self.state();
         if !state.notes.contains(&told) {
             state.notes.push(told);
@@ -260,7 +260,7 @@ impl Remote {
         let mark = self.answer(self.place.get(layout::MARK, 64))?.flatten();
         let begun = mark.as_ref().is_some_and(|mark| mark == layout::FORMAT);
         if mark.is_some() && !begun {
-            let why = "it is not the mark of a remote, or of a newer one".to_owned();
+            let why = "it does not mark a remote, or marks one of a newer version".to_owned();
             self.answer::<()>(Err(Refusal(format!("`{}`: {why}", layout::MARK))))?;
         }
         self.state().begun = Some(begun);
@@ -281,7 +281,7 @@ impl Remote {
         let found = self.answer(self.place.get(&name, outcome::MOST_BYTES))?.flatten();
         let Some(bytes) = found else { return Ok(None) };
         let Some(outcome) = Outcome::decode(&bytes, key) else {
-            self.tell_wrong(&name, "it is damaged, or of another key");
+            self.tell_wrong(&name, "it is damaged or belongs to another key");
             return Ok(None);
         };
         if known::is_ignored(&self.cache, Table(outcome.table), key)? {
@@ -304,7 +304,7 @@ impl Remote {
         let found = self.answer(self.place.get(&name, outcome::MOST_BYTES))?.flatten();
         let Some(bytes) = found else { return Ok(None) };
         let Some(outcome) = Outcome::decode(&bytes, key) else {
-            self.tell_wrong(&name, "it is damaged, or of another key");
+            self.tell_wrong(&name, "it is damaged or belongs to another key");
             return Ok(None);
         };
         self.learn(&outcome.packs)?;

@@ -16,7 +16,7 @@ use crate::place::{Listed, Refusal};
 use crate::remote::Remote;
 use crate::verify::Verified;
 
-/// What a push has to write again.
+/// The removed files, which a push has to write again.
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
     /// The names of removed files.
@@ -36,7 +36,7 @@ impl Remote {
             return Ok(repaired);
         }
         if !self.is_writable() {
-            return Err(self.refused("it can only be read"));
+            return Err(self.refused("it is read-only"));
         }
         let all = self.everything()?;
         let indexes = self.indexes(&all)?;
@@ -72,7 +72,7 @@ impl Remote {
                 // Such as a folder with contents, which are not ours.
                 Err(Refusal(why)) => why,
                 // A name that is not UTF-8 is no path.
-                Ok(()) if left.contains(&name) => "remove it by hand".to_owned(),
+                Ok(()) if left.contains(&name) => "remove it manually".to_owned(),
                 Ok(()) => {
                     repaired.removed.push(name);
                     continue;

@@ -66,7 +66,7 @@ impl Timed {
         receiver.recv_timeout(limit).unwrap_or_else(|error| {
             Err(Refusal(match error {
                 RecvTimeoutError::Timeout => format!("no answer within {} s", limit.as_secs_f32()),
-                RecvTimeoutError::Disconnected => "the request broke off".to_owned(),
+                RecvTimeoutError::Disconnected => "the request ended without an answer".to_owned(),
             }))
         })
     }

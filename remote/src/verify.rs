@@ -93,7 +93,7 @@ impl Remote {
             let Some(key) = layout::digest_of(name) else { return Ok(None) };
             let found = self.place.get(name, outcome::MOST_BYTES).map_err(refused)?;
             let Some(outcome) = found.and_then(|bytes| Outcome::decode(&bytes, &key)) else {
-                return Ok(Some("it is damaged, or of another key".to_owned()));
+                return Ok(Some("it is damaged or belongs to another key".to_owned()));
             };
             let lacks = outcome.packs.iter().find(|id| !indexes.contains_key(id));
             return Ok(lacks.map(|id| format!("pack {} is missing or damaged", id.short())));
@@ -117,7 +117,7 @@ impl Remote {
         let volume = index.volumes().find(|(number, _)| layout::volume(&index.id, *number) == name);
         let Some((number, expected)) = volume else { return Ok(None) };
         if size != expected {
-            return Ok(Some(format!("it has {size} bytes, its index says {expected}")));
+            return Ok(Some(format!("it has {size} bytes instead of the {expected} in its index")));
         }
         let Some(bytes) =
             self.whole_part(&index.id, number, FIRST_ENTRY, expected.saturating_sub(FIRST_ENTRY))?

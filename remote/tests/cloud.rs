@@ -442,7 +442,7 @@ fn a_plain_web_server_serves_a_copy_of_a_folder_and_is_not_written_to() {
     let (records, outcomes, logs) = (Vec::new(), Vec::new(), Vec::new());
     let push = Push { objects, records, outcomes, logs, progress: &|_, _| {} };
     let refused = writer.remote.push(push).unwrap_err().to_string();
-    assert!(refused.contains("it can only be read"), "{refused}");
+    assert!(refused.contains("it is read-only"), "{refused}");
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn a_server_that_answers_anything_with_a_page_is_no_remote() {
     let machine = machine(&format!("http://127.0.0.1:{}", server.port));
     assert_eq!(machine.remote.outcome(&key()).unwrap(), None);
     let notes = machine.remote.take_notes();
-    assert!(notes.len() == 1 && notes[0].contains("not the mark of a remote"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].contains("does not mark a remote"), "{notes:?}");
     assert_eq!(server.requests.load(Ordering::SeqCst), 1);
 }
 

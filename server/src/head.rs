@@ -54,13 +54,16 @@ impl Head {
     /// reading it.
     pub fn body_length(&self) -> Result<Option<usize>, Refusal> {
         if self.one("transfer-encoding")?.is_some() {
-            return Err(Refusal::new(411, "send the body whole, with `Content-Length`"));
+            return Err(Refusal::new(
+                411,
+                "chunked bodies are not supported: send `Content-Length`",
+            ));
         }
         let Some(length) = self.one("content-length")? else { return Ok(None) };
         // `parse` also takes a sign.
         let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
         let length = length.parse().ok().filter(|_| is_number);
-        length.map(Some).ok_or_else(|| Refusal::new(400, "`Content-Length` is no length"))
+        length.map(Some).ok_or_else(|| Refusal::new(400, "`Content-Length` is not a number"))
     }
 }
 
@@ -75,7 +78,7 @@ fn path(target: &str) -> Result<String, Refusal> {
         && parts.is_some_and(|parts| parts.is_empty() || parts.split('/').all(is_part));
     match is_good {
         true => Ok(path.to_owned()),
-        false => Err(Refusal::new(400, "the path is not a plain path")),
+        false => Err(Refusal::new(400, "the path has encoded or unusual characters")),
     }
 }
 

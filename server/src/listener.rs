@@ -112,7 +112,7 @@ impl Drop for Place {
 
 /// Tells a client that there are too many, whatever it asks.
 fn turn_away(mut peer: Peer) {
-    let refusal = Refusal::new(503, "there are too many connections");
+    let refusal = Refusal::new(503, "too many connections");
     // If the client is gone, nobody has to know.
     let _ = peer.send(&Refusal { retry_after: Some(1), ..refusal }.response());
     peer.close();
@@ -161,7 +161,7 @@ fn admitted(head: &Head, rules: &Rules, service: &dyn Service) -> Result<(Method
     match head.method.as_str() {
         "GET" => match head.body_length()? {
             None | Some(0) => Ok((Method::Get, 0)),
-            Some(_) => Err(Refusal::new(400, "a GET request has no body")),
+            Some(_) => Err(Refusal::new(400, "a GET request must not have a body")),
         },
         "POST" => {
             // A form of another page cannot send this type without asking first, which nobody
@@ -169,11 +169,12 @@ fn admitted(head: &Head, rules: &Rules, service: &dyn Service) -> Result<(Method
             let given = head.one("content-type")?.unwrap_or_default();
             let media_type = given.split(';').next().unwrap_or_default().trim();
             if !media_type.eq_ignore_ascii_case("application/json") {
-                return Err(Refusal::new(415, "the body has to be `application/json`"));
+                return Err(Refusal::new(415, "the body must be `application/json`"));
             }
-            let missing = || Refusal::new(411, "send the body whole, with `Content-Length`");
+            let missing =
+                || Refusal::new(411, "chunked bodies are not supported: send `Content-Length`");
             Ok((Method::Post, head.body_length()?.ok_or_else(missing)?))
         }
-        _ => Err(Refusal::new(405, "only GET and POST are answered")),
+        _ => Err(Refusal::new(405, "only GET and POST are supported")),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Begun {
     pub head: Head,
     /// The part of the body that came along.
     pub rest: Vec<u8>,
-    /// When the rest has to be there.
+    /// The deadline for the rest.
     pub end: Instant,
 }
 
@@ -73,7 +73,7 @@ impl Peer {
             }
             match self.read_more(&mut bytes, head::MOST, end)? {
                 Some(0) if bytes.is_empty() => return Ok(None),
-                Some(0) => return Ok(Some(Err(Refusal::new(400, "the request is cut off")))),
+                Some(0) => return Ok(Some(Err(Refusal::new(400, "the request is incomplete")))),
                 Some(_) => {}
                 None => return Ok(Some(Err(late()))),
             }
@@ -89,11 +89,11 @@ impl Peer {
     ) -> io::Result<Result<Vec<u8>, Refusal>> {
         if length > self.limits.body {
             let most = self.limits.body;
-            return Ok(Err(Refusal::new(413, format!("the body may have {most} bytes"))));
+            return Ok(Err(Refusal::new(413, format!("the body is larger than {most} bytes"))));
         }
         while bytes.len() < length {
             match self.read_more(&mut bytes, length, end)? {
-                Some(0) => return Ok(Err(Refusal::new(400, "the request is cut off"))),
+                Some(0) => return Ok(Err(Refusal::new(400, "the request is incomplete"))),
                 Some(_) => {}
                 None => return Ok(Err(late())),
             }
@@ -222,7 +222,7 @@ impl Peer {
 }
 
 fn late() -> Refusal {
-    Refusal::new(408, "the request takes too long to arrive")
+    Refusal::new(408, "the request took too long to arrive")
 }
 
 fn is_late(error: &io::Error) -> bool {

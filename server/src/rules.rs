@@ -1,4 +1,4 @@
-//! Who may ask: rules against other web pages, and against other machines.
+//! Access rules against other web pages and other machines.
 
 use std::net::SocketAddr;
 
@@ -31,9 +31,10 @@ impl Rules {
         }
     }
 
-    /// Whether a request is allowed; `is_public` tells that its path needs no token.
+    /// Tests if a request is allowed; with `is_public` its path needs no token.
     pub(crate) fn check(&self, head: &Head, is_public: bool) -> Result<(), Refusal> {
-        let host = head.one("host")?.ok_or_else(|| Refusal::new(400, "there is no `Host`"))?;
+        let host =
+            head.one("host")?.ok_or_else(|| Refusal::new(400, "the header `Host` is missing"))?;
         if self.token.is_none() && !self.is_own(host) {
             let reason = format!("`{host}` is not a name of this server");
             return Err(Refusal::new(403, reason));
@@ -41,12 +42,12 @@ impl Rules {
         if let Some(origin) = head.one("origin")?
             && origin.strip_prefix("http://") != Some(host)
         {
-            return Err(Refusal::new(403, "requests from pages of other sites are refused"));
+            return Err(Refusal::new(403, "requests from other sites are refused"));
         }
         match &self.token {
             Some(token) if !is_public => match bearer(head)? {
                 Some(given) if is_same(given, token) => Ok(()),
-                _ => Err(Refusal::new(401, "give the token of this server as the API key")),
+                _ => Err(Refusal::new(401, "pass the token of this server as the API key")),
             },
             _ => Ok(()),
         }

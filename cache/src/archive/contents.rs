@@ -40,7 +40,7 @@ impl Contents {
     ) -> Result<(), CacheError> {
         let path = volume_path(folder, number);
         let file = fs.open(&path, Open::Read)?;
-        let advice = "name another `--base`, or pack without it";
+        let advice = "choose another `--base`, or pack without it";
         if file.len()? != length {
             return Err(CacheError::DamagedArchive { path, advice });
         }

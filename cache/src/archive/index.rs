@@ -54,7 +54,7 @@ impl Index {
     /// The index of the archive in a folder.
     pub fn read(fs: &dyn Fs, folder: &Utf8Path) -> Result<Index, CacheError> {
         let path = folder.join(NAME);
-        let advice = "copy it once more";
+        let advice = "copy it again";
         let damaged = || CacheError::DamagedArchive { path: path.clone(), advice };
         let unusable = |reason| CacheError::Archive { folder: folder.to_owned(), reason };
         match fs.metadata(&path) {

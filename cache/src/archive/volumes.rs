@@ -43,7 +43,7 @@ impl<'a> Volumes<'a> {
         let lock = lock::take(fs, folder)?;
         let unusable = |reason| Err(CacheError::Archive { folder: folder.to_owned(), reason });
         if Index::is_there(fs, folder)? {
-            return unusable("it has an archive already: name another folder".to_owned());
+            return unusable("it already has an archive: choose another folder".to_owned());
         }
         let entries = fs.read_dir(folder)?;
         let left: Vec<Utf8PathBuf> = entries
@@ -54,7 +54,7 @@ impl<'a> Volumes<'a> {
         for path in &left {
             if !is_ours(fs, path)? {
                 let name = path.file_name().unwrap_or_default();
-                return unusable(format!("`{name}` in it is not a volume: name another folder"));
+                return unusable(format!("`{name}` in it is not a volume: choose another folder"));
             }
         }
         left.iter().try_for_each(|path| fs.remove_file(path))?;

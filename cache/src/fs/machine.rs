@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_program_that_says_that_it_has_no_memory_is_not_to_blame() {
         for text in [
-            "the worker ended (exit status: 75): it closed the pipe; its last words: \
+            "the worker ended (exit status: 75): it closed its output; last output: \
              throstle-torch: the system has no memory left",
             "throstle-torch: error while loading shared libraries: libtorch_cpu.so: failed to map \
              segment from shared object",

@@ -36,7 +36,7 @@ pub fn target(path: &Utf8Path) -> io::Result<Target> {
             return Err(Errno::ISDIR.into());
         }
         if kind.is_block_device() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a disk"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device"));
         }
         if !kind.is_symlink() || is_open_file(&path) {
             return Ok(Target::Stream(path));
@@ -85,7 +85,7 @@ mod tests {
     fn a_regular_file_is_replaced_and_a_link_to_it_stays() {
         let (_folder, base) = folder();
         symlink("old", base.join("link")).unwrap();
-        // Where the link leads there is nothing at first.
+        // At first the link is broken.
         for text in ["new", "newer"] {
             RealFs.write_named(&base.join("link"), text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(base.join("old")).unwrap(), text);
@@ -134,7 +134,7 @@ mod tests {
         let written = RealFs.write_named(&base.join("null"), b"page");
         assert!(written.is_ok() || written.unwrap_err().is_denied());
         let refused = RealFs.write_named(&base.join("disk"), b"page").unwrap_err();
-        assert_eq!(refused.whole(), format!("cannot open `{base}/disk`: it is a disk"));
+        assert_eq!(refused.whole(), format!("cannot open `{base}/disk`: it is a block device"));
         assert!(fs::symlink_metadata(base.join("null")).unwrap().file_type().is_char_device());
         assert!(fs::symlink_metadata(base.join("disk")).unwrap().file_type().is_block_device());
         assert_eq!(fs::read_dir(&base).unwrap().count(), 2);
