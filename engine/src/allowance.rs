@@ -12,7 +12,7 @@ use stage_core::event::Event;
 use crate::gpu_hours::{Usage, UsageRecord, WEEK, seconds, why_stopped};
 use crate::pipeline::Pipeline;
 use crate::record::{SPENT, USAGE, decode, encode};
-use crate::spending::{Purse, Spent};
+use crate::spending::{MoneyBudget, Spent};
 
 /// The shortest and the longest interval between writes of a used time: a kill loses at most that
 /// time. In between, the interval is a tenth of the time written.
@@ -71,7 +71,7 @@ impl Interval {
 struct Money {
     /// None without a price per hour.
     record: Option<Spent>,
-    purse: Option<Purse>,
+    purse: Option<MoneyBudget>,
     price_per_hour: Option<f64>,
     interval: Interval,
 }
@@ -224,7 +224,7 @@ impl Money {
             seconds: 0.0,
             price_per_hour,
         });
-        let purse = Purse::read(cache, pipeline)?;
+        let purse = MoneyBudget::read(cache, pipeline)?;
         Ok(Money { record, purse, price_per_hour, interval: Interval::since(began) })
     }
 
@@ -253,7 +253,7 @@ impl Money {
     fn why_stopped(&self) -> Option<String> {
         let purse = self.purse?;
         let now = self.interval.seconds() / 3600.0 * purse.price_per_hour;
-        let purse = Purse { spent: purse.spent + now, ..purse };
+        let purse = MoneyBudget { spent: purse.spent + now, ..purse };
         Some(format!("{purse}; raise `budget` to continue"))
     }
 }

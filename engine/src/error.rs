@@ -15,8 +15,8 @@ pub enum EngineError {
     #[error(transparent)]
     Cache(#[from] CacheError),
     #[error(
-        "`{path}` was removed or moved during the run: finished work is kept; run again at the new \
-         place of the project"
+        "`{path}` was removed or moved during the run: finished work is kept; run again from the \
+         new location of the project"
     )]
     Moved { path: Utf8PathBuf },
     #[error("stage `{stage}`: {error}")]

@@ -23,7 +23,7 @@ use crate::gpu_hours::Budget;
 use crate::machine::{Device, Machine};
 use crate::pipeline::{Pipeline, Place, Price, StageId, StageSpec};
 use crate::plan::Plan;
-use crate::spending::Purse;
+use crate::spending::MoneyBudget;
 use assumptions::Assumptions;
 use flow::Flows;
 pub use outcome::{RunOutcome, StageOutcome};
@@ -168,7 +168,7 @@ impl Estimator<'_> {
         let (cache, session) = (self.flows.store.cache(), &self.pipeline.session);
         let hours = session.gpu_hours_per_week.map(|hours| Budget::read(cache, hours * 3600.0));
         let gpu_seconds = hours.transpose()?.map(|budget| budget.left_seconds());
-        let purse = Purse::read(cache, self.pipeline)?;
+        let purse = MoneyBudget::read(cache, self.pipeline)?;
         let room = Room { seconds: session.stop_after_seconds, gpu_seconds, price_per_hour };
         Ok(room.with_seconds(purse.map(|purse| purse.left_seconds())))
     }
@@ -210,8 +210,8 @@ impl Estimator<'_> {
 
     fn tell_gpu(&self, chosen: Option<&Price>) {
         self.assumed.add(match chosen {
-            Some(price) => format!("times of GPUs are for `{}` of `[prices]`", price.name),
-            None => "times of GPUs are for an A100, which has speed 1: list available GPUs under `[prices]`"
+            Some(price) => format!("GPU times are for `{}` in `[prices]`", price.name),
+            None => "GPU times are for an A100 (speed 1): list available GPUs under `[prices]`"
                 .to_owned(),
         });
     }

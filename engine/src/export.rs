@@ -524,7 +524,7 @@ impl One<'_> {
 /// The reason why the value of a field cannot be exported.
 fn no_file(field: &str, value: &Value) -> String {
     let kind = if matches!(value, Value::Number(_)) { "a number" } else { "a text" };
-    format!("`{field}` is {kind}, and only files can be exported; `throstle items` lists it")
+    format!("`{field}` is {kind}, but only files can be exported; `throstle items` prints it")
 }
 
 /// A pipe, a socket or a device, which a renamed file would replace. A link to one is replaced.

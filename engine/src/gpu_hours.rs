@@ -130,9 +130,9 @@ pub fn why_stopped(usage: &Usage, now: f64, limit: f64) -> String {
     let free = match usage.comes_free(now, limit) {
         Some((at, amount)) => {
             let (amount, date) = (units::seconds(amount), units::date(at.ceil() as i64));
-            format!("{amount} become free in the day from {date} on")
+            format!("{amount} more available within a day from {date}")
         }
-        None => "raise `gpu_hours_per_week` to use GPUs at all".to_owned(),
+        None => "raise `gpu_hours_per_week` to use GPUs".to_owned(),
     };
     format!("GPUs used {used} of their {limit_text} weekly limit: {free}")
 }
@@ -172,14 +172,14 @@ mod tests {
         let told = why_stopped(&usage, NOW, 30.0 * HOUR);
         assert_eq!(
             told,
-            "GPUs used 32h00m of their 30h00m weekly limit: \
-             10h00m become free in the day from 2023-11-17 20:13 UTC on"
+            "GPUs used 32h00m of their 30h00m weekly limit: 10h00m more available within a day \
+             from 2023-11-17 20:13 UTC"
         );
     }
 
     #[test]
     fn a_limit_of_nothing_needs_no_usage() {
         let told = why_stopped(&Usage::default(), NOW, 0.0);
-        assert!(told.ends_with("raise `gpu_hours_per_week` to use GPUs at all"), "{told}");
+        assert!(told.ends_with("raise `gpu_hours_per_week` to use GPUs"), "{told}");
     }
 }

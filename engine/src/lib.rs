@@ -48,7 +48,7 @@ pub use ::manifest::{pipeline, sweep};
 /// (`tests/simulation`).
 pub mod protocol {
     pub use crate::run::away::{open_batches, taken_up};
-    pub use crate::run::crew::{Crew, Inputs, Sent, Stuck};
+    pub use crate::run::batch_thread::{BatchThread, Inputs, Sent, Stuck};
     pub use crate::run::message::{Failure, ItemOutcome, Message, Outcome};
     pub use crate::work::{Entered, Heard, Worker};
 }

@@ -249,7 +249,7 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
     if !is_written || cache.is_read_only() || !remote.is_usable() {
         return Ok(());
     }
-    let what = format!("the results to be written to `{}`", remote.address());
+    let what = format!("results to be pushed to `{}`", remote.address());
     sink(Event::Waiting { what });
     let pushed = push(cache, remote, &|_, _| {});
     let pushed = match pushed.and_then(|pushed| Ok((pushed, push_checkpoints(cache, remote)?))) {
@@ -276,16 +276,14 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
 
 /// The counts of a push, for people.
 pub fn summary(pushed: &Pushed, checkpoints: u64) -> String {
-    let (objects, outcomes) = (units::count(pushed.objects), units::count(pushed.outcomes));
+    let objects = units::counted(pushed.objects, "object");
+    let outcomes = units::counted(pushed.outcomes, "stage outcome");
     let bytes = units::bytes(pushed.bytes);
     match checkpoints {
-        0 => format!("{objects} objects, {bytes}, and {outcomes} outcomes of stages"),
+        0 => format!("{objects}, {bytes}, and {outcomes}"),
         _ => {
-            let checkpoints = units::count(checkpoints);
-            format!(
-                "{objects} objects, {bytes}, {outcomes} outcomes of stages, and {checkpoints} \
-                 checkpoints"
-            )
+            let checkpoints = units::counted(checkpoints, "checkpoint");
+            format!("{objects}, {bytes}, {outcomes}, and {checkpoints}")
         }
     }
 }
@@ -306,8 +304,7 @@ pub fn conflicts(pushed: &Pushed) -> Vec<String> {
     names.extend(pushed.conflicts.iter().map(|name| (name.as_str(), ())));
     let told = |name: &str| {
         format!(
-            "stage `{name}` is not reproducible: the remote has another result under the same key, \
-             and keeps it"
+            "stage `{name}` is not reproducible: the remote keeps another result under the same key"
         )
     };
     let retried: BTreeSet<&str> = pushed.retried.iter().map(String::as_str).collect();

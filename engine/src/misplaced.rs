@@ -21,14 +21,14 @@ pub fn misplaced(pipeline: &Pipeline, cache: &Utf8Path, address: &Address) -> Op
             if remote == folder || (meets(&folder) && folder != resolved(&pipeline.base)) {
                 let name = &spec.name;
                 return Some(format!(
-                    "it contains the folder `{folder}` of the exports of `{name}`, or is inside it"
+                    "it contains the folder `{folder}` with exports of `{name}`, or is inside it"
                 ));
             }
         }
     }
     let read = pipeline.paths().into_iter().map(|path| resolved(&path));
     let data = read.into_iter().find(|path| remote.starts_with(path));
-    data.map(|path| format!("it is in the data `{path}`"))
+    data.map(|path| format!("it is inside the data `{path}`"))
 }
 
 /// The reason why an address cannot be the remote of a cache in this folder.

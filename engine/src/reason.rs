@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reason {
     /// No run of this pipeline has reached the stage.
@@ -163,9 +165,11 @@ impl fmt::Display for Reason {
             }
             SourceFileChanged { path, old, new } => write_file(formatter, path, old, new),
             InputRenamed { port, old, new } => {
-                write!(formatter, "the stage on `{port}` was called `{old}`, now `{new}`")
+                write!(formatter, "the stage on `{port}` changed its name from `{old}` to `{new}`")
             }
-            MoreSourceFiles { count } => write!(formatter, "and {count} more files"),
+            MoreSourceFiles { count } => {
+                write!(formatter, "and {}", units::counted(*count, "more file"))
+            }
             ItemAdded { port, item } => write!(formatter, "item `{item}` is new on `{port}`"),
             ItemRemoved { port, item } => write!(formatter, "item `{item}` is gone from `{port}`"),
             ItemChanged { port, item, field, old, new } => {
@@ -186,10 +190,17 @@ impl fmt::Display for Reason {
                 )
             }
             MoreFields { port, count } => {
-                write!(formatter, "and {count} more fields of the artifact on `{port}`")
+                write!(
+                    formatter,
+                    "and {} of the artifact on `{port}`",
+                    units::counted(*count, "more field")
+                )
             }
             InputsChanged { port, old, new } => {
-                write!(formatter, "`{port}` had {old} references and has {new}")
+                write!(
+                    formatter,
+                    "the number of references on `{port}` changed from {old} to {new}"
+                )
             }
             RejectsChanged { port } => {
                 write!(formatter, "the quarantined items upstream of `{port}` changed")
@@ -199,7 +210,7 @@ impl fmt::Display for Reason {
             }
             ParentChanged { old, new: None } => {
                 let old = old.as_deref().unwrap_or("nothing");
-                write!(formatter, "starts from scratch; before, it continued from {old}")
+                write!(formatter, "starts from scratch instead of continuing from {old}")
             }
             Resumes { run } => write!(formatter, "resumes from the checkpoint of run {run}"),
             LeavesCheckpoint { run, changed } => {
@@ -211,11 +222,11 @@ impl fmt::Display for Reason {
                 write!(formatter, "does not use the checkpoint of run {run}: {why}")
             }
             Unfinished { items } => {
-                write!(formatter, "{items} items were left undone by an earlier run")
+                write!(formatter, "an earlier run did not finish {}", units::items(*items))
             }
             ObjectLost { digest } => write!(formatter, "object {digest} was damaged or lost"),
             FilesChanged => {
-                write!(formatter, "its files changed; which of them did is no longer known")
+                write!(formatter, "its files changed; the record of the earlier files is gone")
             }
             AwaitsRung { sweep, rung } => {
                 write!(formatter, "waits for scores of rung {rung} of sweep `{sweep}`")
@@ -244,6 +255,6 @@ fn write_file(
         (Some(old), Some(new)) => write!(formatter, "file `{path}` changed from {old} to {new}"),
         (None, Some(new)) => write!(formatter, "file `{path}` is new ({new})"),
         (Some(old), None) => write!(formatter, "file `{path}` is gone (was {old})"),
-        (None, None) => write!(formatter, "file `{path}` is looked for"),
+        (None, None) => write!(formatter, "file `{path}` is read"),
     }
 }

@@ -43,24 +43,24 @@ pub fn spent(cache: &Cache, pipeline: &str) -> Result<f64, CacheError> {
 
 /// A budget, and the used part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Purse {
+pub struct MoneyBudget {
     pub spent: f64,
     pub budget: f64,
     pub price_per_hour: f64,
 }
 
-impl Purse {
+impl MoneyBudget {
     /// The budget of a pipeline with a budget and a price.
     pub fn read(
         cache: &Cache,
         pipeline: &crate::pipeline::Pipeline,
-    ) -> Result<Option<Purse>, CacheError> {
+    ) -> Result<Option<MoneyBudget>, CacheError> {
         let session = &pipeline.session;
         let (Some(budget), Some(price_per_hour)) = (session.budget, session.price_per_hour) else {
             return Ok(None);
         };
         let spent = spent(cache, &pipeline.name)?;
-        Ok(Some(Purse { spent, budget, price_per_hour }))
+        Ok(Some(MoneyBudget { spent, budget, price_per_hour }))
     }
 
     pub fn left(&self) -> f64 {
@@ -76,9 +76,9 @@ impl Purse {
     }
 }
 
-impl std::fmt::Display for Purse {
+impl std::fmt::Display for MoneyBudget {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Purse { spent, budget, price_per_hour } = self;
+        let MoneyBudget { spent, budget, price_per_hour } = self;
         let left = self.left();
         write!(
             formatter,
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn what_is_left_lasts_as_long_as_the_price_says() {
-        let purse = Purse { spent: 4.0, budget: 5.0, price_per_hour: 2.0 };
+        let purse = MoneyBudget { spent: 4.0, budget: 5.0, price_per_hour: 2.0 };
         assert_eq!((purse.left(), purse.left_seconds()), (1.0, 1800.0));
-        assert_eq!(Purse { spent: 6.0, ..purse }.left_seconds(), 0.0);
-        assert_eq!(Purse { price_per_hour: 0.0, ..purse }.left_seconds(), f64::INFINITY);
+        assert_eq!(MoneyBudget { spent: 6.0, ..purse }.left_seconds(), 0.0);
+        assert_eq!(MoneyBudget { price_per_hour: 0.0, ..purse }.left_seconds(), f64::INFINITY);
     }
 }

@@ -236,7 +236,7 @@ impl Store {
         let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
         let digest = digest.short();
         let message =
-            format!("object {digest} could not be fetched from the remote, and is made again");
+            format!("object {digest} could not be fetched from the remote and is made again");
         Event::Note { stage, message }
     }
 

@@ -73,9 +73,15 @@ pub fn percent(text: &str) -> String {
     }
 }
 
+/// A number with its noun: `1 object`, `2 objects`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
 /// `1 item`, `2 items`.
 pub fn items(number: u64) -> String {
-    format!("{} {}", count(number), if number == 1 { "item" } else { "items" })
+    counted(number, "item")
 }
 
 /// Seconds since 1970 as a date and time in UTC.

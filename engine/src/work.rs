@@ -129,7 +129,7 @@ impl Worker<'_> {
     /// Reads the batch, and begins an attempt if there is something to do.
     pub fn enter(&self, remote: &Remote) -> Result<Entered, EngineError> {
         let Some(batch) = self.read_batch(remote)? else {
-            return Err(internal("the remote has no such batch, or one of another version"));
+            return Err(internal("the batch is not in the remote, or has an unsupported version"));
         };
         if self.shard >= batch.shards() {
             return Err(internal("the batch has no such shard"));
@@ -187,7 +187,7 @@ impl Worker<'_> {
         match why {
             None => Ok(()),
             Some(message) => {
-                let help = "name another folder with `--cache`".to_owned();
+                let help = "choose another folder with `--cache`".to_owned();
                 Err(EngineError::Unready { message, help })
             }
         }
@@ -265,7 +265,7 @@ impl Worker<'_> {
             manifest::load(&batch.manifest, file, catalogue, &options, &|_| FileKind::File);
         let mut pipeline = match loaded {
             Ok(loaded) => loaded.pipeline,
-            Err(_) => return Err(internal("this program does not understand the manifest")),
+            Err(_) => return Err(internal("this program cannot load the manifest of the batch")),
         };
         pipeline.stages.iter_mut().for_each(|stage| stage.exports.clear());
         pipeline.session = Session::default();
@@ -376,8 +376,8 @@ fn targets(pipeline: &Pipeline, batch: &Batch) -> Result<Vec<StageId>, EngineErr
     match stage.filter(fits) {
         Some(stage) => Ok(vec![stage.id]),
         None => Err(internal(
-            "this worker has another version of the stage: use the same version of \
-             throstle everywhere",
+            "this program has another version of the stage: use the same version of throstle \
+             everywhere",
         )),
     }
 }

@@ -285,7 +285,8 @@ impl<'a> Watch<'a> {
             .filter(|(_, size)| *size > LARGE_BYTES)
             .map(|(path, size)| format!(" (`{}` with {})", path.as_ref(), units::bytes(*size)));
         let (count, large) = (sizes.len(), large.unwrap_or_default());
-        (self.waiting)(format!("hashing {count} files{large}"));
+        let files = units::counted(count as u64, "file");
+        (self.waiting)(format!("the hashes of {files}{large}"));
     }
 }
 
@@ -338,7 +339,7 @@ impl World for Watch<'_> {
             return Ok(Err(reject));
         }
         let Some(seen) = self.seen.last_mut() else {
-            return Err(StageError::failed(format!("`{path}` was not looked at")));
+            return Err(StageError::failed(format!("`{path}` was not examined")));
         };
         seen.by_digest = false;
         let entry = seen.clone();

@@ -196,10 +196,10 @@ impl Reader<'_> {
         let KnownFields { fields, open, brings } = arriving.fields;
         let (message, help) = if !fields.contains_key(field) && !open {
             let help = "name the model, or read sentences of `model.audition`".to_owned();
-            (format!("stage `{stage}` has no `{name}`, and items of `{above}` bring none"), help)
+            (format!("stage `{stage}` has no `{name}`, and the items of `{above}` have none"), help)
         } else if !brings.is_empty() && !brings.iter().any(is_known) {
             let message = format!(
-                "stage `{stage}` has no `{name}`, and items of `{above}` bring only {}",
+                "stage `{stage}` has no `{name}`, and the items of `{above}` have only {}",
                 list(brings.iter().copied())
             );
             (message, "name the base of these adapters".to_owned())

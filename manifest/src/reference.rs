@@ -47,7 +47,7 @@ pub fn read(entry: &Entry, port: &InputPort, problems: &mut Collector) -> Vec<Wr
         }
     }
     if nodes.is_empty() && !port.optional {
-        let message = format!("`{}` names no stage", port.name);
+        let message = format!("`{}` does not name a stage", port.name);
         problems.add(Problem::new("missing_port", entry.node.span, message).label("an empty list"));
     }
     written

@@ -128,7 +128,7 @@ fn assets(
         };
         let hub = HubModel::parse(&path);
         if is_hub && hub.is_none() {
-            let message = format!("`{path}` names no model");
+            let message = format!("`{path}` is not the address of a model");
             let help = "write `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`";
             problems.add(Problem::new("bad_name", node.span, message).help(help));
         }

@@ -61,7 +61,7 @@ pub fn apply(
         // A stage that could not be read has been reported.
         let Some(draft) = drafts.get_mut(at).and_then(Option::as_mut) else { continue };
         if draft.axes.iter().any(|axis| axis.parameter == TRIAL) {
-            let message = format!("two sweeps change stage `{name}`");
+            let message = format!("two sweeps change the parameters of stage `{name}`");
             problems.add(
                 Problem::new("duplicate_value", node.span, message)
                     .help("put all of its parameters into one"),

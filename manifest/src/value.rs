@@ -305,7 +305,7 @@ impl<'a> Checks<'a> {
             FileKind::Special => {
                 let message = format!("`{path}` is a named pipe, a socket or a device, not a file");
                 let problem = Problem::new("missing_file", node.span, message);
-                problems.add(problem.label("no file").help("save its contents in a file first"));
+                problems.add(problem.label("not a file").help("save its contents in a file first"));
             }
             FileKind::File | FileKind::Folder => {}
         }

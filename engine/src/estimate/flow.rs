@@ -304,8 +304,8 @@ impl<'a> Flows<'a> {
         let name = &spec.name;
         let is_guess = expected.clips.is_none() || expected.sound_seconds.is_none();
         let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
-            true => "as `[expect]` says".to_owned(),
-            false => "until `[expect]` gives numbers or they exist".to_owned(),
+            true => "from `[expect]`".to_owned(),
+            false => "a guess until `[expect]` has numbers or the clips exist".to_owned(),
         };
         assumed.add_count(format!(
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",

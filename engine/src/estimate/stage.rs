@@ -261,7 +261,7 @@ impl Estimator<'_> {
         model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
     }
 
-    /// What a stage keeps of the items of a batch beside the weights of its model.
+    /// The memory of a stage for the items of a batch, without the weights of its model.
     fn working_bytes(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
         self.with_model(spec, flow, is_gpu, |model, working| model.working_bytes(working))
     }
@@ -285,7 +285,7 @@ impl Estimator<'_> {
         match device {
             Device::Here | Device::Gpu(_) => 1.0,
             Device::Cpu => {
-                self.assumed.add("a processor core has a hundredth of the speed of an A100");
+                self.assumed.add("a CPU core is 100 times slower than an A100");
                 CORE_SLOWNESS / self.threads as f64
             }
         }

@@ -255,7 +255,7 @@ impl Estimator<'_> {
                     (false, false) => F32_SPEED,
                 };
                 self.assumed.add(match is_cpu {
-                    true => "training runs at 20 GFLOP/s on a core of the processor",
+                    true => "training runs at 20 GFLOP/s on a CPU core",
                     false => SPEED_ORIGIN,
                 });
                 operations / speed
@@ -293,7 +293,7 @@ impl Estimator<'_> {
         let of = |price: &crate::pipeline::Price| {
             if let Some(precision) = spec.newer_precision().filter(|_| !price.may_have_bf16()) {
                 return format!(
-                    "{}: it has no {precision}: use `precision = \"auto\"`",
+                    "{} does not support {precision}: use `precision = \"auto\"`",
                     price.name
                 );
             }

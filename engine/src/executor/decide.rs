@@ -22,7 +22,7 @@ pub enum Seen {
     NoAnswer,
 }
 
-/// What this engine has done about a shard.
+/// The attempts of this engine at a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// The number of jobs since the last progress.

@@ -197,7 +197,7 @@ impl ShardState {
             self.output = Some(file.into_string());
             if has_ended && self.state == State::Pending {
                 self.state = State::Failed;
-                self.why = Some("no job began to work".to_owned());
+                self.why = Some("no job started work".to_owned());
             }
         }
     }

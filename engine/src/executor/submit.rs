@@ -105,7 +105,7 @@ impl Unattended {
                 None => SubmissionState::Ended,
             },
             (true, Some(Err(why))) => SubmissionState::Unknown { why: why.to_owned() },
-            (true, None) => SubmissionState::Unknown { why: "Slurm was not asked".to_owned() },
+            (true, None) => SubmissionState::Unknown { why: "Slurm was not queried".to_owned() },
         }
     }
 
@@ -121,7 +121,7 @@ impl Unattended {
         command: &[String],
         begun: i64,
     ) -> Result<Submitted, String> {
-        let failed = |error: FsError| format!("cannot start a run: {}", error.whole());
+        let failed = |error: FsError| format!("cannot start the run: {}", error.whole());
         RealFs.create_dir_all(&self.folder).map_err(failed)?;
         let (job, is_slurm) = match &spec.adapter {
             Adapter::Slurm(slurm) => {
@@ -160,7 +160,7 @@ impl Unattended {
 
     /// A process in a session of its own: the end of a terminal does not end it.
     fn detach(&self, script: &str, command: &[String]) -> Result<String, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("cannot start a run: {error}");
+        let failed = |error: &dyn std::fmt::Display| format!("cannot start the run: {error}");
         let mark = self.mark();
         let log = RealFs.open(&self.log(), Open::Create).map(drop);
         log.and_then(|()| mark.make()).map_err(|error| failed(&error.whole()))?;

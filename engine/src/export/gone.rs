@@ -174,7 +174,8 @@ pub fn remove(
                 if passes(&error) {
                     return Err(error);
                 }
-                let problem = format!("cannot take back the export `{path}`: {}", error.whole());
+                let problem =
+                    format!("cannot remove the outdated export `{path}`: {}", error.whole());
                 done.problems.push(problem);
             }
         }

@@ -32,9 +32,9 @@ impl<'a> Ground<'a> {
     pub fn refusal(&self, folder: &Utf8Path) -> FsResult<Option<&'static str>> {
         let real = real(self.fs, &self.base.join(folder))?;
         Ok(if !real.starts_with(&self.real_base) {
-            Some("a symbolic link on the way leads out of the manifest's folder")
+            Some("a symbolic link on its path leads outside the folder of the manifest")
         } else if real.starts_with(&self.real_cache) {
-            Some("it leads into the cache")
+            Some("it is inside the cache")
         } else {
             None
         })
@@ -98,9 +98,10 @@ pub fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
     let path = Utf8PathBuf::from(path);
     match is_inside(&path) {
         true => Ok(path),
-        false => {
-            Err(format!("its export path `{}` leaves the folder", path.as_str().escape_debug()))
-        }
+        false => Err(format!(
+            "its export path `{}` leads outside the folder",
+            path.as_str().escape_debug()
+        )),
     }
 }
 

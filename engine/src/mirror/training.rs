@@ -89,7 +89,7 @@ pub fn adopt(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<u64>
     Ok(adopted)
 }
 
-/// The same for a training that may go on from shorter ones, whose keys come longest first.
+/// The same for a training that may continue shorter ones; their keys come longest first.
 pub fn adopt_any(
     cache: &Cache,
     remote: &Remote,

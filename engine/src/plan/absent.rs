@@ -16,7 +16,7 @@ impl Planner<'_> {
 impl StagePlan {
     /// The plan of a stage with a missing input file.
     pub fn without_file(path: &Utf8PathBuf) -> StagePlan {
-        let stages = vec![format!("`{path}`, which is not there")];
+        let stages = vec![format!("the missing file `{path}`")];
         StagePlan {
             pending: 1,
             reasons: vec![Reason::WaitsFor { stages }],

@@ -1,5 +1,5 @@
-//! What the parts of a data set come to. Each value is kept as long as its part, so that a change
-//! of one item reads the items of one part.
+//! The sums over the parts of a data set. Each sum is kept as long as its part, so a change of one
+//! item reads the items of one part.
 
 use bytes::Bytes;
 use cache::{CacheError, Digest};

@@ -68,7 +68,7 @@ pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
     if cache.is_read_only() {
         return Ok(());
     }
-    let what = "the whole cache to be read, since several of its objects are damaged".to_owned();
+    let what = "a check of the whole cache, since several objects are damaged".to_owned();
     sink(Event::Waiting { what });
     let options = VerifyOptions { repair: true, read_data: true };
     cache.verify(options, &|_, _| {}).map(drop)

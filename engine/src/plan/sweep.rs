@@ -184,7 +184,7 @@ impl Planner<'_> {
 
 fn told(lacks: &Lacks) -> String {
     match lacks {
-        Lacks::Sentences => "nothing was measured".to_owned(),
+        Lacks::Sentences => "there are no measurements".to_owned(),
         other => format!("an item has {other}"),
     }
 }

@@ -16,7 +16,7 @@ use stage_core::key::{HashSink, Sink as _};
 use super::arrived::{artifacts, gather_sources};
 use super::board::State;
 
-use super::crew::{Crew, Inputs, Sent, objects};
+use super::batch_thread::{BatchThread, Inputs, Sent, objects};
 use super::queue::Queued;
 use super::schedule::{InFlight, Schedule};
 use crate::engine::{Engine, EngineError};
@@ -268,7 +268,7 @@ impl Schedule<'_> {
         worker.extend(["--remote".to_owned(), url]);
         worker.extend(spec.cache.iter().flat_map(|dir| ["--cache".to_owned(), dir.clone()]));
         let order = Order { batch: id, shards: batch.shards(), worker, logs: logs.clone() };
-        let crew = Crew {
+        let batch_thread = BatchThread {
             store: self.store.clone(),
             messages: self.hands.messages(),
             stops: [self.options.stop.clone(), self.away.clone()],
@@ -285,17 +285,17 @@ impl Schedule<'_> {
             inputs,
             told: BTreeSet::new(),
         };
-        let thread = Builder::new().name("executor".into()).spawn(move || crew.work());
-        self.crews.push(thread.map_err(EngineError::Thread)?);
+        let thread = Builder::new().name("executor".into()).spawn(move || batch_thread.work());
+        self.batch_threads.push(thread.map_err(EngineError::Thread)?);
         Ok(())
     }
 
     /// Waits for the threads of batches: when their last task has ended, they still close the record
     /// of the batch.
     pub fn end_crews(&mut self) {
-        for crew in std::mem::take(&mut self.crews) {
+        for batch_thread in std::mem::take(&mut self.batch_threads) {
             // A panic of the thread has been reported.
-            let _ = crew.join();
+            let _ = batch_thread.join();
         }
     }
 

@@ -125,7 +125,11 @@ fn chain<'a>(
                 read_texts(pipeline, spec).is_some_and(|reads| reads.contains(name))
             };
             match stages.iter().find(reads) {
-                Some(spec) => Err(apart(spec, TEXT, format!("reads `{name}`, which no text has"))),
+                Some(spec) => Err(apart(
+                    spec,
+                    TEXT,
+                    format!("reads `{name}`, which a sentence does not have"),
+                )),
                 None => Ok(stages),
             }
         }
@@ -190,7 +194,7 @@ fn reason_against(spec: &StageSpec, made: &[&(String, FieldType)]) -> Option<Str
         return Some("runs a model".to_owned());
     }
     if made.iter().any(|(_, kind)| *kind == FieldType::Blob) {
-        return Some("makes a file of it: list the output in `texts`".to_owned());
+        return Some("writes it to a file: list the output in `texts`".to_owned());
     }
-    reads_id.then(|| "reads the id, which no text has".to_owned())
+    reads_id.then(|| "reads the id, which a sentence does not have".to_owned())
 }

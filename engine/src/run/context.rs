@@ -55,7 +55,7 @@ pub struct EngineContext {
     pub opened: Vec<(Digest, Arc<Unchanged>)>,
     /// The size of the objects that the job has made.
     pub written: u64,
-    /// When a thread took the task.
+    /// The time at which a thread took the task.
     pub begun: Instant,
 }
 
@@ -159,7 +159,7 @@ impl EngineContext {
     pub fn keep_file(&mut self, kind: &str, path: &Utf8Path) -> Result<Blob, StageError> {
         let is_ours = |staging: &StagingDir| path.parent() == Some(staging.path());
         if !self.staging.as_ref().is_some_and(is_ours) {
-            return Err(StageError::failed(format!("`{path}` is no file in the making")));
+            return Err(StageError::failed(format!("`{path}` is not an open output file")));
         }
         let kept = self.store.cache().put_file(path);
         let (digest, size) = kept.map_err(|error| self.cannot_keep(&error))?;
@@ -174,7 +174,7 @@ impl EngineContext {
         {
             Some(_) => Ok(()),
             None => {
-                let message = "an object that was stored a moment ago is gone".to_owned();
+                let message = "an object that was just stored is gone".to_owned();
                 Err(StageError::Transient { message })
             }
         }
@@ -218,7 +218,7 @@ impl Context for EngineContext {
             results
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        // Where a thread panicked this one does the work.
+        // If a thread panicked, this one does the work.
         let results =
             in_shares(blobs.len(), SHARE, threads, share).unwrap_or_else(|| share(0..blobs.len()));
         self.lost.extend(results.iter().filter_map(|result| result.as_ref().err()?.0));
@@ -309,7 +309,9 @@ impl Context for EngineContext {
 
     fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError> {
         let Some(aside) = &mut self.aside else {
-            return Err(StageError::failed("only stages that work on all items set some aside so"));
+            return Err(StageError::failed(
+                "only stages that work on all items may quarantine items this way",
+            ));
         };
         let new = aside.add(&self.store, port, rejects).map_err(|error| {
             if let PlanError::Read(ReadError::Lost(digest)) = &error {

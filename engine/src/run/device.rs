@@ -276,7 +276,7 @@ impl Host {
             Reply::Ready { protocol, program, .. } => {
                 self.end();
                 Err(Failure::Open(StageError::with_help(
-                    format!("{program} speaks protocol {protocol}, this program {PROTOCOL}"),
+                    format!("{program} uses protocol {protocol}, but this program uses {PROTOCOL}"),
                     "build the worker from the same source as `throstle`",
                 )))
             }
@@ -293,7 +293,7 @@ impl Host {
                 return Err(self.died("its task took too long"));
             }
             let Some(worker) = &mut self.worker else {
-                return Err(Failure::Died { message: "there is no worker".to_owned() });
+                return Err(Failure::Died { message: "the worker is not running".to_owned() });
             };
             if let Err(error) = send(&mut worker.input, &message) {
                 return Err(self.died(&error.to_string()));
@@ -317,7 +317,7 @@ impl Host {
                         self.last_said = Some(format!("step {step}"));
                     }
                     Ok(Some(reply)) => return Ok(reply),
-                    Ok(None) => return Err(self.died("it closed the pipe")),
+                    Ok(None) => return Err(self.died("it closed its output")),
                     Err(error) if error.kind() == ErrorKind::InvalidData => {
                         return Err(self.noisy(&error));
                     }
@@ -332,8 +332,8 @@ impl Host {
         self.gone(|worker| {
             let words = worker.end().1;
             format!(
-                "the standard output of the worker has something else than its messages \
-                 ({error}), so it was ended: nothing else may print there{words}"
+                "stopped the worker, since something other than its messages is on its standard \
+                 output ({error}): print to standard error instead{words}"
             )
         })
     }
@@ -348,10 +348,10 @@ impl Host {
             self.end();
             return Failure::Stage(StageError::Stopped);
         }
-        let gone = "there is no worker".to_owned();
+        let gone = "the worker is not running".to_owned();
         let mut message = self.worker.take().map_or(gone, tell);
         if let Some(said) = self.last_said.take() {
-            message.push_str(&format!("; it had come to {said}"));
+            message.push_str(&format!("; its last progress: {said}"));
         }
         self.handle.set_process(None);
         self.tell(Event::WorkerDied { device: self.device.clone(), message: message.clone() });
@@ -360,7 +360,7 @@ impl Host {
 
     fn out_of_turn(&mut self) -> Failure {
         self.end();
-        Failure::Died { message: "unexpected answer of the worker".to_owned() }
+        Failure::Died { message: "unexpected answer from the worker".to_owned() }
     }
 
     fn end(&mut self) {

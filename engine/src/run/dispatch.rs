@@ -316,7 +316,7 @@ impl Schedule<'_> {
                 None => history::others_at_work(self.store.cache(), self.run)?,
             };
             let more = if others.is_empty() { String::new() } else { format!(": {others}") };
-            let what = format!("another run that works on the same items{more}");
+            let what = format!("another run working on the same items{more}");
             self.others = Some(others);
             self.tell(Event::Waiting { what });
         }

@@ -72,7 +72,7 @@ fn port_input(
     input.map_err(|error| lost(context, error))
 }
 
-/// What each part of a data set comes to. Without a key of the job nothing is remembered.
+/// The sum over each part of a data set. Without a key of the job nothing is remembered.
 fn sums(
     context: &EngineContext,
     root: &Digest,
@@ -137,7 +137,9 @@ pub fn keep(
     let mut outputs = BTreeMap::new();
     for (name, output) in output.ports {
         if !ports.iter().any(|port| port.name == name) {
-            return Err(StageError::failed(format!("the stage gave an unknown output `{name}`")));
+            return Err(StageError::failed(format!(
+                "the stage returned an unknown output `{name}`"
+            )));
         }
         let value = match output {
             PortOutput::Artifact(values) => PortValue::Artifact(fields(context, values)?),
@@ -146,7 +148,10 @@ pub fn keep(
         outputs.insert(name, value);
     }
     if let Some(missing) = ports.iter().find(|port| !outputs.contains_key(port.name)) {
-        return Err(StageError::failed(format!("the stage gave no output `{}`", missing.name)));
+        return Err(StageError::failed(format!(
+            "the stage did not return the output `{}`",
+            missing.name
+        )));
     }
     let (rejects, aside) = context.aside.take().map(Asides::close).unwrap_or_default();
     Ok(StageRecord {

@@ -22,7 +22,8 @@ pub enum Message {
         lost: Vec<Digest>,
         /// The size of the objects that were made.
         written: u64,
-        /// When the work began, after the wait for a thread; None: when the task was handed out.
+        /// The start of the work, after the wait for a thread. None stands for the time at which the
+        /// task was handed out.
         begun: Option<Instant>,
     },
     /// A report of a running task.
@@ -194,7 +195,7 @@ impl JobHandle {
         }
         let now = engine.open(self.kind, self.setup.clone(), context).and_then(|job| match job {
             Job::Item(job) => Ok(Arc::<dyn ItemJob>::from(job)),
-            _ => Err(StageError::failed(format!("`{}` is no item stage", self.kind.name))),
+            _ => Err(StageError::failed(format!("`{}` is not an item stage", self.kind.name))),
         });
         // The machine may have recovered for the next item.
         if !now.as_ref().is_err_and(StageError::is_of_machine) {
@@ -210,7 +211,7 @@ impl JobHandle {
     ) -> Result<Box<dyn GatherJob>, StageError> {
         match engine.open(self.kind, self.setup.clone(), context)? {
             Job::Gather(job) => Ok(job),
-            _ => Err(StageError::failed(format!("`{}` is no gather", self.kind.name))),
+            _ => Err(StageError::failed(format!("`{}` is not a gather", self.kind.name))),
         }
     }
 }

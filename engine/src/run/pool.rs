@@ -76,7 +76,7 @@ pub fn outcomes(
     let results = match results {
         Ok(results) if results.len() == count => results,
         Ok(results) => {
-            let message = format!("the stage gave {} results for {count} items", results.len());
+            let message = format!("the stage returned {} results for {count} items", results.len());
             return vec![ItemOutcome::Failed(Failure::Stage(StageError::failed(message))); count];
         }
         Err(StageError::Died { message }) => {

@@ -62,7 +62,7 @@ impl ProgramCheck {
         let (_, what, last) = told.unwrap_or_default();
         let said = if last.is_empty() { String::new() } else { format!("; it said: {last}") };
         StageError::with_help(
-            format!("the first {ALIKE} items failed alike: {what}{said}"),
+            format!("the first {ALIKE} items failed in the same way: {what}{said}"),
             format!(
                 "fix the command or its environment, and run again: none of these items is \
                     quarantined. If the items are to blame, write `{}`",

@@ -30,20 +30,20 @@ pub use super::message::{Failure, GatherSource, GatherSources, ItemOutcome};
 
 /// The inputs, the result, and the result of a run for the same inputs.
 pub struct Replay {
-    pub given: Given,
-    pub made: Made,
+    pub given: ReplayInput,
+    pub made: ReplayResult,
     pub seconds: f64,
     pub store: Store,
 }
 
-pub enum Given {
+pub enum ReplayInput {
     Item(Item),
     Whole(GatherSources),
 }
 
 /// There is one at a time.
 #[allow(clippy::large_enum_variant)]
-pub enum Made {
+pub enum ReplayResult {
     Item { outcome: ItemOutcome, known: Option<ItemRecord> },
     Whole { outcome: Result<StageRecord, Failure>, known: Option<StageRecord> },
 }
@@ -55,9 +55,9 @@ pub enum ReplayError {
     Engine(#[from] EngineError),
     #[error("{0}")]
     Read(#[from] ReadError),
-    #[error("what arrives at `{0}` is unknown until its upstream stages have run")]
+    #[error("the items of `{0}` are unknown until its upstream stages have run")]
     Early(String),
-    #[error("no item `{item}` has arrived at `{stage}` yet: its upstream stages are not finished")]
+    #[error("no item `{item}` arrives at `{stage}` yet: its upstream stages are not finished")]
     NotYet { stage: String, item: String },
     #[error("no item `{item}` arrives at `{stage}`")]
     NoItem { stage: String, item: String },
@@ -67,7 +67,7 @@ pub enum ReplayError {
     NoItems(String),
     #[error("`{stage}` {why}")]
     Unfit { stage: String, why: &'static str },
-    #[error("`{stage}` makes the field `{field}`, and cannot do so for a single text: it {why}")]
+    #[error("`{stage}` cannot make the field `{field}` for a single sentence: it {why}")]
     Apart { stage: String, field: String, why: String },
 }
 
@@ -101,11 +101,11 @@ impl Replayer<'_> {
         let given = self.given(&planner, &plan, item)?;
         let job = Arc::new(self.job(&planner, &plan)?);
         let task = match &given {
-            Given::Item(item) => {
+            ReplayInput::Item(item) => {
                 let items = vec![item_reads(self.spec).see(item).to_item()];
                 Task::Items(ItemTask { ticket: TICKET, job, items })
             }
-            Given::Whole(_) => Task::Gather(Box::new(GatherTask {
+            ReplayInput::Whole(_) => Task::Gather(Box::new(GatherTask {
                 ticket: TICKET,
                 job,
                 outputs: self.spec.kind.outputs,
@@ -131,11 +131,12 @@ impl Replayer<'_> {
         let stage = self.spec.name.clone();
         match (self.spec.work, item) {
             (StageWork::Source, _) => {
-                let why = "is a source: every plan looks at its files again";
+                let why = "is a source, which cannot be replayed: every plan checks its files";
                 Err(ReplayError::Unfit { stage, why })
             }
             (StageWork::Train, _) => {
-                let why = "is a training: see its log; a run resumes from its checkpoint";
+                let why = "is a training, which cannot be replayed: see its log; a run resumes \
+                           from its checkpoint";
                 Err(ReplayError::Unfit { stage, why })
             }
             (StageWork::Item, None) => Err(ReplayError::Items(stage)),
@@ -150,7 +151,7 @@ impl Replayer<'_> {
         planner: &Planner,
         plan: &Plan,
         item: Option<&str>,
-    ) -> Result<Given, ReplayError> {
+    ) -> Result<ReplayInput, ReplayError> {
         let assets = &planner.assets;
         let arrived = arriving(self.pipeline, &plan.stages, assets, self.spec);
         if !arrived.missing(item.is_some()).is_empty() {
@@ -158,7 +159,7 @@ impl Replayer<'_> {
         }
         let Some(id) = item else {
             let sources = gather_sources(self.pipeline, &plan.stages, assets, self.spec);
-            return Ok(Given::Whole(sources));
+            return Ok(ReplayInput::Whole(sources));
         };
         let find = |id: &str| match arrived.items() {
             Some(Planned::Root { root, .. }) => planner.store.item(root, id),
@@ -176,7 +177,7 @@ impl Replayer<'_> {
         }
         let (stage, item) = (self.spec.name.clone(), id.to_owned());
         match (found, arrived.items()) {
-            (Some(found), _) => Ok(Given::Item(found)),
+            (Some(found), _) => Ok(ReplayInput::Item(found)),
             (None, Some(Planned::Partial(_))) => Err(ReplayError::NotYet { stage, item }),
             (None, _) => Err(ReplayError::NoItem { stage, item }),
         }
@@ -235,7 +236,7 @@ impl Replayer<'_> {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) if !self.stop.is_urgent() => {}
                 Err(_) => {
-                    let message = "it was abandoned".to_owned();
+                    let message = "it was cancelled".to_owned();
                     return Outcome::Gather(Err(Failure::Died { message }));
                 }
             }
@@ -246,37 +247,37 @@ impl Replayer<'_> {
         &self,
         planner: &Planner,
         plan: &Plan,
-        given: &Given,
+        given: &ReplayInput,
         outcome: Outcome,
-    ) -> Result<Made, ReplayError> {
+    ) -> Result<ReplayResult, ReplayError> {
         match (given, outcome) {
-            (Given::Item(item), Outcome::Items(outcomes)) => {
+            (ReplayInput::Item(item), Outcome::Items(outcomes)) => {
                 let arrived = arriving(self.pipeline, &plan.stages, &planner.assets, self.spec);
                 let job = arrived.job_key(&planner.file_digests(self.spec)).digest();
                 let key = item_reads(self.spec).see(item).key(&job);
                 let known = planner.store.known_items(&[key])?.pop().flatten();
-                let none = || Failure::Died { message: "it gave no outcome".to_owned() };
+                let none = || Failure::Died { message: "it returned no result".to_owned() };
                 let outcome = outcomes.into_iter().next();
                 let outcome = outcome.unwrap_or_else(|| ItemOutcome::Failed(none()));
-                Ok(Made::Item { outcome, known })
+                Ok(ReplayResult::Item { outcome, known })
             }
-            (Given::Item(_), Outcome::Gather(result)) => {
-                let none = || Failure::Died { message: "it gave no outcome".to_owned() };
+            (ReplayInput::Item(_), Outcome::Gather(result)) => {
+                let none = || Failure::Died { message: "it returned no result".to_owned() };
                 let failure = result.err().unwrap_or_else(none);
-                Ok(Made::Item { outcome: ItemOutcome::Failed(failure), known: None })
+                Ok(ReplayResult::Item { outcome: ItemOutcome::Failed(failure), known: None })
             }
-            (Given::Whole(_), Outcome::Gather(outcome)) => {
+            (ReplayInput::Whole(_), Outcome::Gather(outcome)) => {
                 let keyed = plan.stage(self.spec.id).known.keyed.as_ref();
                 let known = match keyed {
                     Some(keyed) => history::outcome_of(self.cache, &keyed.digest)?,
                     None => None,
                 };
-                Ok(Made::Whole { outcome, known })
+                Ok(ReplayResult::Whole { outcome, known })
             }
-            (Given::Whole(_), Outcome::Items(_)) => {
-                let message = "it gave items".to_owned();
+            (ReplayInput::Whole(_), Outcome::Items(_)) => {
+                let message = "it returned items instead of one result".to_owned();
                 let outcome = Err(Failure::Died { message });
-                Ok(Made::Whole { outcome, known: None })
+                Ok(ReplayResult::Whole { outcome, known: None })
             }
         }
     }

@@ -91,7 +91,7 @@ pub struct Schedule<'a> {
     /// Stops the threads that wait for jobs of executors.
     pub away: StopFlag,
     /// The threads that wait for jobs of executors.
-    pub crews: Vec<JoinHandle<()>>,
+    pub batch_threads: Vec<JoinHandle<()>>,
     /// The claims on the jobs of stages, until the end of the run.
     pub claims_away: HashMap<Digest, Claim>,
     /// The expected time of an item of stages on executors.
@@ -186,7 +186,7 @@ impl Schedule<'_> {
             Ok(message) => self.handle(message)?,
             Err(RecvTimeoutError::Timeout) => return Ok(()),
             Err(RecvTimeoutError::Disconnected) => {
-                let message = "the threads of the run are gone".to_owned();
+                let message = "the threads of the run have ended".to_owned();
                 return Err(EngineError::Internal { message });
             }
         }

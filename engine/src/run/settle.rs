@@ -329,7 +329,8 @@ impl Schedule<'_> {
             }
             (Failure::Stage(error @ StageError::OutOfMemory { .. }), None) => {
                 let weight = queued.weight;
-                let message = format!("{error}, with this item of {weight} B alone in its batch");
+                let message =
+                    format!("{error}, even with this item of {weight} B alone in its batch");
                 self.give_up(id, queued, "out-of-memory", message)?;
             }
             (Failure::Stage(error @ StageError::TimedOut { .. }), _) => {
@@ -483,7 +484,7 @@ impl Schedule<'_> {
             self.keep_excess(id, aside)?;
             let error = StageError::with_help(
                 format!("item `{}`: {}", queued.item.id, reject.reason),
-                "these items are tried again at the next run",
+                "the next run tries these items again",
             );
             self.fail_for_now(id, &error)?;
         }

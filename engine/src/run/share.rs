@@ -80,8 +80,8 @@ fn require_key(plan: &StagePlan, share: &Share) -> Result<(), EngineError> {
     match key == Some(share.batch.key) {
         true => Ok(()),
         false => Err(EngineError::Internal {
-            message: "this program works under another key than the program that made the batch: \
-                      use the same program, and the same models, everywhere"
+            message: "this program computes another key for the batch: use the same program and \
+                      the same models everywhere"
                 .to_owned(),
         }),
     }

@@ -181,7 +181,7 @@ impl Standing {
             other => other?,
         };
         let mut made = made.into_iter();
-        let lost = || Err(StageError::failed("the worker gave too few results"));
+        let lost = || Err(StageError::failed("the worker returned too few results"));
         let result = |arrived| match arrived {
             Ok(_) => made.next().map_or_else(lost, Ok),
             Err(reject) => Ok(Err(reject)),
@@ -286,7 +286,7 @@ fn start(
         Reply::Ready { program, .. } => {
             end(worker, "");
             return Err(StageError::with_help(
-                format!("{program} speaks another protocol than this program"),
+                format!("{program} and this program use different protocols"),
                 "build the worker from the same source as `throstle`",
             ));
         }
@@ -313,9 +313,12 @@ fn ask(worker: &mut Running, request: Request, shelf: &mut Shelf) -> Result<Repl
                 }
                 Ok(Some(Reply::Progress { .. } | Reply::Begins(_) | Reply::Metrics { .. })) => {}
                 Ok(Some(reply)) => return Ok(reply),
-                Ok(None) => return Err(died(worker, "it closed the pipe")),
+                Ok(None) => return Err(died(worker, "it closed its output")),
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
-                    return Err(died(worker, "something else is on its standard output"));
+                    return Err(died(
+                        worker,
+                        "something other than its messages is on its standard output",
+                    ));
                 }
                 Err(error) => return Err(died(worker, &error.to_string())),
             }
@@ -324,7 +327,7 @@ fn ask(worker: &mut Running, request: Request, shelf: &mut Shelf) -> Result<Repl
 }
 
 fn no_worker() -> StageError {
-    StageError::failed("there is no worker")
+    StageError::failed("the worker is not running")
 }
 
 fn out_of_turn(worker: &mut Running) -> StageError {
@@ -353,7 +356,7 @@ impl Shelf {
     }
 
     fn answer(&mut self, question: Question) -> Answer {
-        let none = || StageError::failed("nothing is recorded here");
+        let none = || StageError::failed("nothing can be recorded here");
         match question {
             Question::Read(blob) => Answer::Bytes(self.read(&blob)),
             Question::Find(blob) => Answer::Path(self.context.file_of(&blob)),

@@ -55,8 +55,8 @@ impl Training {
     /// The reason to stop, if another attempt at the training is ahead.
     pub fn overtaken(&self) -> Option<String> {
         self.mirror.as_ref().filter(|mirror| mirror.is_behind()).map(|_| {
-            "another attempt at this training is ahead in the remote; the next run continues from \
-             its checkpoint"
+            "another attempt at this training is further ahead in the remote; the next run \
+             continues from its checkpoint"
                 .to_owned()
         })
     }

@@ -1,5 +1,5 @@
 //! The trainings of a probe: their first steps, and nothing else. The number of steps changes the
-//! key, so that the outcome is never taken for the wanted one.
+//! key, so the outcome is never confused with the wanted one.
 
 use stage_core::ParameterValue::{self, Absent, Flag, Integer, Seconds, Text};
 

@@ -90,7 +90,7 @@ impl Schedule<'_> {
             cache.record(TRIES, &keyed.digest, encode(&tries))?;
             self.committer.note(Vec::new());
             if tries >= RUNS {
-                let message = format!("failed in {tries} runs here, the last time so: {error}");
+                let message = format!("failed in {tries} runs; last error: {error}");
                 self.record_failure(id, FAILED_HERE, &message)?;
             }
         }

@@ -22,22 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct Watchdog {
     /// The time of that signal; None if the run stops for another reason.
     pressed: Option<Instant>,
-    lives: HashMap<String, SubmissionState>,
+    lives: HashMap<String, Liveness>,
 }
 
 type Pulse = (u64, Option<u64>);
 
 /// The last sign of life of a worker.
 #[derive(Clone, Copy, Debug)]
-struct SubmissionState {
+struct Liveness {
     pulse: Pulse,
     seen: Instant,
     is_abandoned: bool,
 }
 
-impl SubmissionState {
-    fn new(pulse: Pulse, now: Instant) -> SubmissionState {
-        SubmissionState { pulse, seen: now, is_abandoned: false }
+impl Liveness {
+    fn new(pulse: Pulse, now: Instant) -> Liveness {
+        Liveness { pulse, seen: now, is_abandoned: false }
     }
 
     fn see(&mut self, pulse: Pulse, now: Instant) {
@@ -51,8 +51,8 @@ impl SubmissionState {
         let silent = now.saturating_duration_since(self.seen);
         let waited = pressed.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let (what, limit) = match (silent >= SILENCE, waited >= PATIENCE) {
-            (true, _) => ("shows no sign of life for", SILENCE),
-            (false, true) => ("goes on for", PATIENCE),
+            (true, _) => ("has not responded for", SILENCE),
+            (false, true) => ("is still busy after", PATIENCE),
             (false, false) => return None,
         };
         Some(format!("{what} {}", units::seconds(limit.as_secs_f64())))
@@ -71,14 +71,14 @@ impl Watchdog {
             let pulse = process.pulse();
             let life = self.lives.entry(device.to_owned()).or_insert_with(|| {
                 process.wake();
-                SubmissionState::new(pulse, now)
+                Liveness::new(pulse, now)
             });
             life.see(pulse, now);
             if let (Some(why), false) = (life.verdict(self.pressed, now), life.is_abandoned) {
                 life.is_abandoned = true;
                 process.abandon();
                 killed.push(format!(
-                    "the worker for `{device}` {why} and is killed: its work is left for the next run"
+                    "killed the worker for `{device}`, which {why}: the next run does its work"
                 ));
             }
         }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_worker_without_a_sign_of_life_is_not_waited_for() {
         let start = Instant::now();
-        let mut life = SubmissionState::new((1, Some(5)), start);
+        let mut life = Liveness::new((1, Some(5)), start);
         life.see((1, Some(5)), after(start, 7));
         assert_eq!(life.verdict(None, after(start, 7)), None);
         assert!(life.verdict(None, after(start, 8)).is_some());
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn one_that_works_may_go_on_until_patience_is_at_an_end() {
         let start = Instant::now();
-        let mut life = SubmissionState::new((1, Some(5)), start);
+        let mut life = Liveness::new((1, Some(5)), start);
         for second in (1..600).step_by(5) {
             life.see((1, Some(5 + second)), after(start, second));
             assert_eq!(life.verdict(Some(start), after(start, second)), None, "{second}");

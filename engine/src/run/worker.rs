@@ -64,7 +64,7 @@ impl Worker {
         // worker has its own process group.
         let mut program = programs::start(&mut command).map_err(failed)?;
         let (Some(input), Some(output), Some(errors)) = program.pipes() else {
-            return Err(StageError::failed("the worker has no pipes"));
+            return Err(StageError::failed("the worker was started without pipes"));
         };
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let kept = stderr.clone();
@@ -98,7 +98,7 @@ impl Worker {
         let lines: Vec<String> = lines.iter().cloned().collect();
         let words = match lines.is_empty() {
             true => String::new(),
-            false => format!("; its last output: {}", lines.join(" | ")),
+            false => format!("; last output: {}", lines.join(" | ")),
         };
         (status, words)
     }
@@ -150,8 +150,9 @@ impl Spare {
                 devices
             }
             Ok((worker, reply)) => {
-                let why =
-                    reply.err().map_or("it closed the pipe".to_owned(), |error| error.to_string());
+                let why = reply
+                    .err()
+                    .map_or("it closed its output".to_owned(), |error| error.to_string());
                 let (device, message) = ("auto".to_owned(), worker.last_words(&why));
                 let _ = messages.send(Message::Event(Event::WorkerDied { device, message }));
                 Devices::default()

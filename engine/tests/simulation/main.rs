@@ -1,7 +1,7 @@
 //! A simulation of an engine, the workers of its jobs, a store and a scheduler: one thread, one seed, a
 //! simulated clock and network.
 //!
-//! The crews of runs, the workers, the remote and the caches are the real ones. Simulated are the disks,
+//! The batch threads of runs, the workers, the remote and the caches are the real ones. Simulated are the disks,
 //! the files of the store, the network, the scheduler, and the stages. In the storm, machines die or
 //! hang, requests are delayed, repeated, lost or answered wrongly, and the scheduler forgets jobs, starts
 //! them twice or reports them wrongly. In the calm after it, everything has to end.

@@ -1,4 +1,4 @@
-//! The runs of an engine: real crews, one for the items and one for the training of a generation. When
+//! The runs of an engine: real batch threads, one for the items and one for the training of a generation. When
 //! all of it is done during the storm, the next generation follows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,7 +19,8 @@ use engine::executor::batch::{Batch, ShardResult, Work};
 use engine::executor::split::{Limits, split};
 use engine::pipeline::{Adapter, ExecutorSpec};
 use engine::protocol::{
-    Crew, Failure, Inputs, ItemOutcome, Message, Outcome, Sent, Stuck, open_batches, taken_up,
+    BatchThread, Failure, Inputs, ItemOutcome, Message, Outcome, Sent, Stuck, open_batches,
+    taken_up,
 };
 use engine::record::{ITEM, ItemRecord, STAGE, StageRecord, decode, encode};
 use engine::store::Store;
@@ -42,7 +43,7 @@ pub struct Run {
     id: u64,
     cache: Cache,
     remote: Arc<Remote>,
-    crews: Vec<(Crew, bool)>,
+    batch_threads: Vec<(BatchThread, bool)>,
     messages: Receiver<Message>,
     sender: Sender<Message>,
     /// The work behind the tickets.
@@ -142,8 +143,9 @@ impl Run {
         let cache = open(&disk, id);
         let remote = remote(world, id, &cache);
         let (sender, messages) = unbounded();
-        let (crews, tickets) = (Vec::new(), BTreeMap::new());
-        let mut run = Run { id, cache, remote, crews, messages, sender, tickets, began_calm };
+        let (batch_threads, tickets) = (Vec::new(), BTreeMap::new());
+        let mut run =
+            Run { id, cache, remote, batch_threads, messages, sender, tickets, began_calm };
         run.require_memory(world);
         let has_begun = run.begin_items(world).is_some() && run.begin_training(world).is_some();
         let mut state = world.state();
@@ -263,7 +265,7 @@ impl Run {
         drop(state);
         let index = Arc::default();
         let remote = Some(self.remote.clone());
-        let crew = Crew {
+        let batch_thread = BatchThread {
             store: Store::with_remote(self.cache.clone(), "/".into(), index, remote),
             messages: self.sender.clone(),
             stops: [StopFlag::default(), StopFlag::default()],
@@ -280,23 +282,23 @@ impl Run {
             batch,
             id,
         };
-        self.crews.push((crew, false));
+        self.batch_threads.push((batch_thread, false));
     }
 
-    /// One round of each crew; true if the run has ended.
+    /// One round of each batch thread; true if the run has ended.
     fn step(&mut self, world: &World) -> bool {
         let is_stopped = {
             let mut state = world.state();
             !state.is_calm && state.random.chance(8)
         };
         let mut stuck = None;
-        for (crew, is_published) in &mut self.crews {
+        for (batch_thread, is_published) in &mut self.batch_threads {
             if !*is_published {
-                stuck = crew.publish().err();
+                stuck = batch_thread.publish().err();
                 *is_published = true;
             }
             if stuck.is_none() {
-                stuck = crew.round().err();
+                stuck = batch_thread.round().err();
             }
             if stuck.is_some() || world.state().is_gone(self.id) {
                 break;
@@ -305,19 +307,21 @@ impl Run {
         if world.state().is_gone(self.id) {
             return true;
         }
-        for (crew, is_published) in std::mem::take(&mut self.crews) {
+        for (batch_thread, is_published) in std::mem::take(&mut self.batch_threads) {
             match &stuck {
-                _ if crew.open.is_empty() => {
-                    world.state().closed.insert(crew.id);
-                    crew.end(Ok(true));
+                _ if batch_thread.open.is_empty() => {
+                    world.state().closed.insert(batch_thread.id);
+                    batch_thread.end(Ok(true));
                 }
-                Some(_) => crew.end(Err(Stuck::Pause("the store does not answer".to_owned()))),
-                None if is_stopped => crew.end(Ok(false)),
-                None => self.crews.push((crew, is_published)),
+                Some(_) => {
+                    batch_thread.end(Err(Stuck::Pause("the store does not answer".to_owned())))
+                }
+                None if is_stopped => batch_thread.end(Ok(false)),
+                None => self.batch_threads.push((batch_thread, is_published)),
             }
         }
         self.hear(world);
-        self.crews.is_empty()
+        self.batch_threads.is_empty()
     }
 
     fn hear(&mut self, world: &World) {

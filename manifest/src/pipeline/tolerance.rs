@@ -31,6 +31,7 @@ impl Tolerance {
     /// The exceeded limit, with its numbers.
     pub fn violation(&self, aside: u64, items: u64) -> String {
         match self.few {
+            Some(_) if items == 1 => "the only item was quarantined".to_owned(),
             Some(_) if aside >= items => format!("all {items} items were quarantined"),
             _ => format!("{aside} of {items} items were quarantined, more than {self}"),
         }

@@ -388,7 +388,8 @@ fn gate(
         stage.gate = scores.collect();
         if stage.gate.iter().any(|above| above.0 >= stage.id.0) {
             let message = format!("the score of sweep `{}` depends on all its rungs", sweep.name);
-            let help = format!("let `{}` read only the trial of its own instance", score.stage);
+            let help =
+                format!("let `{}` read only the trial and rung that it belongs to", score.stage);
             problems.add(Problem::new("wrong_value", span, message).help(help));
             return;
         }

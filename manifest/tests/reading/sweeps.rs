@@ -131,7 +131,10 @@ fn mistakes_in_a_sweep_are_told() {
         assert!(told.contains(message), "{sweep}: {told}");
     }
     let twice = "[sweep.a]\nstage = \"loud\"\nover = { target = [-1, -2] }\n[sweep.b]\nstage = \"loud\"\nover = { target = [-1, -2] }\n";
-    assert!(errors(&format!("{SWEPT}{twice}")).contains("two sweeps change stage `loud`"));
+    assert!(
+        errors(&format!("{SWEPT}{twice}"))
+            .contains("two sweeps change the parameters of stage `loud`")
+    );
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn synchronous(halving: &Halving, world: &World) -> Option<usize> {
     members.first().copied()
 }
 
-/// What a simulation did.
+/// The result of a simulation.
 struct Done {
     scores: Scores,
     steps: u64,

@@ -243,7 +243,7 @@ Error: throstle::wrong_type
 
 Error: throstle::missing_port
 
-  x `input` names no stage
+  x `input` does not name a stage
     ,-[home/voice.toml:14:9]
  13 | use = "dataset.merge"
  14 | input = []

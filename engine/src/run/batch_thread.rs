@@ -75,7 +75,7 @@ pub fn objects<'a>(reads: &ItemReads, items: impl Iterator<Item = &'a Item>) -> 
 }
 
 /// The thread of a batch.
-pub struct Crew {
+pub struct BatchThread {
     pub store: Store,
     pub messages: Sender<Message>,
     pub stops: [StopFlag; 2],
@@ -121,7 +121,7 @@ impl From<ReadError> for Stuck {
     }
 }
 
-impl Crew {
+impl BatchThread {
     pub fn work(mut self) {
         let worked = self.publish().and_then(|()| self.wait());
         self.end(worked);
@@ -279,7 +279,7 @@ impl Crew {
         }
         if !self.remote.is_usable() {
             let url = self.remote.address();
-            return Err(Stuck::Pause(format!("the remote `{url}` does not answer any more")));
+            return Err(Stuck::Pause(format!("the remote `{url}` no longer answers")));
         }
         if !submitted.is_empty() && !self.is_stopped() {
             self.submit(&submitted);
@@ -293,7 +293,7 @@ impl Crew {
         match self.jobs.submit(shards) {
             Ok(named) => {
                 self.known.extend(shards);
-                self.note(format!("{jobs} on `{name}`: {named}"));
+                self.note(format!("started {jobs} on `{name}`: {named}"));
             }
             Err(why) => self.note(format!("cannot start {jobs} on `{name}`: {why}")),
         }
@@ -381,7 +381,7 @@ impl Crew {
         let Some(sent) = self.open.remove(&shard) else { return };
         let outcome = match self.batch.work {
             Work::Training => {
-                let unreadable = || StageError::failed("the outcome in the remote is unreadable");
+                let unreadable = || StageError::failed("the outcome in the remote cannot be read");
                 let record = decode::<StageRecord>(bytes).ok_or_else(unreadable);
                 Outcome::Gather(record.map_err(Failure::Stage))
             }
@@ -425,7 +425,9 @@ impl Crew {
         } else {
             self.jobs.leave();
             if !jobs.starts_with('0') {
-                self.note(format!("left {jobs} to `{name}`: the next run takes their results"));
+                self.note(format!(
+                    "left {jobs} running on `{name}`: the next run uses their results"
+                ));
             }
         }
         for sent in std::mem::take(&mut self.open).into_values() {
