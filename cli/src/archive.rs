@@ -55,8 +55,8 @@ fn refuse_inside(cache: &Cache, folder: &Utf8Path) -> Result<(), CliError> {
     let real = |path| real(&**cache.fs(), path).map_err(CacheError::from);
     let real_folder = real(folder)?;
     if real_folder.starts_with(real(cache.dir())?) {
-        let message = format!("`{real_folder}` is in the cache itself");
-        return Err(CliError::usage(message, "name a folder somewhere else with `--to`"));
+        let message = format!("`{real_folder}` is inside the cache");
+        return Err(CliError::usage(message, "choose a folder outside the cache with `--to`"));
     }
     Ok(())
 }
@@ -84,20 +84,18 @@ fn tell_packed(
     for digest in &packed.damaged {
         writeln!(
             output,
-            "object or record {} is damaged: the next run makes it anew",
+            "object or record {} is damaged: the next run makes it again",
             digest.short()
         )?;
     }
-    let (objects, records) = (units::count(packed.objects), units::count(packed.records));
-    let (bytes, volumes) = (units::bytes(packed.bytes), units::count(packed.volumes));
+    let objects = units::counted(packed.objects, "object");
+    let records = units::counted(packed.records, "record");
+    let (bytes, volumes) = (units::bytes(packed.bytes), units::counted(packed.volumes, "volume"));
     let folder = clean(folder.as_str());
-    writeln!(
-        output,
-        "packed {objects} objects and {records} records into `{folder}`: {bytes}, volumes: {volumes}"
-    )?;
+    writeln!(output, "packed {objects} and {records} into `{folder}`: {bytes} in {volumes}")?;
     if packed.in_bases > 0 {
         let there = units::count(packed.in_bases);
-        writeln!(output, "{there} more are in its base archives")?;
+        writeln!(output, "{there} more in its base archives")?;
     }
     Ok(())
 }
@@ -140,23 +138,21 @@ fn taken_json(taken: &UnpackCounts) -> serde_json::Value {
 
 fn tell_taken(taken: &UnpackCounts, cache: &Cache, output: &mut dyn Write) -> Result<(), CliError> {
     for damage in &taken.damages {
-        writeln!(output, "{}", super::care::damage_line(damage))?;
+        writeln!(output, "{}", super::cache_commands::damage_line(damage))?;
     }
     for folder in &taken.without_base {
         writeln!(
             output,
-            "`{}` builds on an archive that was not named: name it first with `--from`",
+            "`{}` needs its base archive: give the base first with `--from`",
             clean(folder.as_str())
         )?;
     }
-    let (objects, records) = (units::count(taken.objects), units::count(taken.records));
+    let objects = units::counted(taken.objects, "object");
+    let records = units::counted(taken.records, "record");
     let (bytes, dir) = (units::bytes(taken.bytes), clean(cache.dir().as_str()));
-    writeln!(
-        output,
-        "{objects} objects and {records} records are new in `{dir}`, {bytes} were read"
-    )?;
+    writeln!(output, "added {objects} and {records} to `{dir}`; read {bytes}")?;
     if !taken.damages.is_empty() || !taken.without_base.is_empty() {
-        writeln!(output, "what is missing is made anew by the next run")?;
+        writeln!(output, "the next run makes the missing results again")?;
     }
     Ok(())
 }

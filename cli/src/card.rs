@@ -7,7 +7,7 @@ use cache::stat::StatIndex;
 use engine::pipeline::{Reference, StageSpec, Template, TemplatePart};
 use engine::store::Store;
 use stage_families::find;
-use view::card::{Said, card};
+use view::card::{CardDetails, card};
 use view::escape::clean;
 
 use super::arguments;
@@ -24,7 +24,7 @@ pub fn write(
     let spec = project.stage(&arguments.stage)?;
     if !has_model(&project, spec) {
         return Err(CliError::usage(
-            format!("`{}` neither makes a model nor depends on one", spec.name),
+            format!("`{}` is not a model and is not made from one", spec.name),
             "name a stage that trains, chooses, merges or exports a model",
         ));
     }
@@ -32,7 +32,7 @@ pub fn write(
     let index = Arc::new(StatIndex::load(&cache)?);
     let store = Store::new(cache, &project.pipeline.base, index);
     let title = arguments.title.clone();
-    let said = Said {
+    let said = CardDetails {
         title: title.unwrap_or_else(|| project.pipeline.name.clone()),
         base: arguments.base.clone(),
         language: arguments.language.clone(),
@@ -41,7 +41,7 @@ pub fn write(
     };
     let text = card(&project.pipeline, &store, spec, &said)?;
     if spec.licenses.is_empty() {
-        program.warn("no licence is known: write `license` at the assets of the manifest");
+        program.warn("no licence is known: add `license` to the assets in the manifest");
     }
     let file = arguments.output.as_deref().filter(|file| !is_standard(file));
     match file {

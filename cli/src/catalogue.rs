@@ -30,7 +30,7 @@ pub fn stages(
     match kinds.peek() {
         None => Err(unknown(program, family)),
         Some(_) => {
-            let mut table = Table::new(&["kind", "runs in", "what it does"]).spare(["runs in"]);
+            let mut table = Table::new(&["kind", "runs in", "purpose"]).spare(["runs in"]);
             for kind in kinds {
                 let place = match kind.place {
                     Place::Here => "throstle",

@@ -45,7 +45,7 @@ pub fn diff(
 fn run(cache: &Cache, number: u64) -> Result<RunRecord, CliError> {
     history::run(cache, number)?.ok_or_else(|| {
         let message = format!("there is no run {number} in `{}`", cache.dir());
-        CliError::usage(message, "`throstle history` lists the runs")
+        CliError::usage(message, "`throstle log` lists the runs")
     })
 }
 
@@ -85,7 +85,7 @@ fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result
     writeln!(output, "{}{same}", clean(&change.stage))?;
     match &change.reasons {
         // The record was collected since, or the stage did not finish in one of the runs.
-        None => writeln!(output, "  its key is known for only one of the runs")?,
+        None => writeln!(output, "  only one of the runs has a record of its key")?,
         Some(reasons) => {
             for reason in reasons.iter().take(REASONS) {
                 writeln!(output, "  {}", clean(reason))?;
@@ -98,7 +98,7 @@ fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result
     if let Some(items) = change.items.filter(|_| !change.gives_the_same) {
         writeln!(
             output,
-            "  gives {} items added, {} removed, {} changed, {} the same",
+            "  items: {} added, {} removed, {} changed, {} the same",
             units::count(items.added),
             units::count(items.removed),
             units::count(items.changed),

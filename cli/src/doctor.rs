@@ -75,14 +75,14 @@ pub fn doctor(
 }
 
 /// The worker's report about itself, or the reason why there is none.
-type Asked = Result<Report, (State, String)>;
+type WorkerReport = Result<Report, (State, String)>;
 
-fn ask(worker: &WorkerCommand) -> Asked {
+fn ask(worker: &WorkerCommand) -> WorkerReport {
     let Some(program) = &worker.program else {
         return Err((
             State::Missing,
-            "there is no worker program `throstle-torch`, so stages that need libtorch cannot run; \
-             `make build` builds it"
+            "the worker program `throstle-torch` was not found, so stages that need libtorch \
+             cannot run; `make build` builds it"
                 .to_owned(),
         ));
     };
@@ -97,8 +97,8 @@ fn ask(worker: &WorkerCommand) -> Asked {
         Ok((true, text)) => match serde_json::from_str(&text) {
             Ok(report) => return Ok(report),
             Err(error) => format!(
-                "the worker answers something else than a report ({error}): build it again from the \
-                 same source as `throstle`"
+                "the worker did not answer with a report ({error}): build it again from the same \
+                 source as `throstle`"
             ),
         },
         Ok((false, text)) => format!(
@@ -140,7 +140,7 @@ struct Device {
     memory_free: Option<u64>,
 }
 
-fn libtorch(asked: &Asked) -> Finding {
+fn libtorch(asked: &WorkerReport) -> Finding {
     let report = match asked {
         Ok(report) => report,
         Err((state, sentence)) => return Finding::new("libtorch", *state, sentence),
@@ -150,9 +150,9 @@ fn libtorch(asked: &Asked) -> Finding {
     Finding::new("libtorch", State::Good, works)
 }
 
-fn gpu(asked: &Asked) -> Finding {
+fn gpu(asked: &WorkerReport) -> Finding {
     let Ok(report) = asked else {
-        let sentence = "only the worker program can tell, and it does not answer";
+        let sentence = "unknown, since the worker does not answer";
         return Finding::new("GPU", State::Missing, sentence);
     };
     let gpus = report.devices.iter().filter(|device| is_gpu(&device.name));
@@ -163,11 +163,9 @@ fn gpu(asked: &Asked) -> Finding {
             Finding::new("GPU", State::Wrong, format!("{}; but {error}", gpus.join("; ")))
         }
         (None, false) => Finding::new("GPU", State::Good, gpus.join("; ")),
-        (None, true) => Finding::new(
-            "GPU",
-            State::Missing,
-            "there is none: stages on libtorch run on the processor",
-        ),
+        (None, true) => {
+            Finding::new("GPU", State::Missing, "no GPU: stages on libtorch run on the CPU")
+        }
     }
 }
 
@@ -185,18 +183,17 @@ impl Device {
     }
 }
 
-fn driver(asked: &Asked) -> Finding {
+fn driver(asked: &WorkerReport) -> Finding {
     let cuda = asked.as_ref().ok().and_then(|report| report.cuda.as_ref());
     match cuda.and_then(|cuda| Some((cuda.driver.as_ref()?, &cuda.libtorch))) {
         Some((driver, libtorch)) => {
-            let sentence = format!("it is for CUDA {driver}, and libtorch for CUDA {libtorch}");
+            let sentence =
+                format!("supports CUDA {driver}; libtorch was built for CUDA {libtorch}");
             Finding::new("driver", State::Good, sentence)
         }
-        None => Finding::new(
-            "driver",
-            State::Missing,
-            "there is no NVIDIA driver; none is needed without a GPU",
-        ),
+        None => {
+            Finding::new("driver", State::Missing, "no NVIDIA driver; none is needed without a GPU")
+        }
     }
 }
 
@@ -208,9 +205,11 @@ fn disk(folder: &Utf8Path) -> Finding {
     }
     let place = if place.as_str().is_empty() { Utf8Path::new(".") } else { place };
     match Space::of(place) {
-        Err(error) => {
-            Finding::new("disk", State::Wrong, format!("`{place}` cannot be looked at: {error}"))
-        }
+        Err(error) => Finding::new(
+            "disk",
+            State::Wrong,
+            format!("cannot read the free space at `{place}`: {error}"),
+        ),
         Ok(space) => {
             let shown = units::bytes(space.free);
             match space.free < LITTLE_SPACE {
@@ -218,12 +217,11 @@ fn disk(folder: &Utf8Path) -> Finding {
                     "disk",
                     State::Wrong,
                     format!(
-                        "only {shown} are free at `{place}`: make room, see `throstle cache gc`, or choose another place with `--cache`"
+                        "only {shown} free at `{place}`: free some, for example with `throstle \
+                         cache gc`, or choose another folder with `--cache`"
                     ),
                 ),
-                false => {
-                    Finding::new("disk", State::Good, format!("{shown} are free at `{place}`"))
-                }
+                false => Finding::new("disk", State::Good, format!("{shown} free at `{place}`")),
             }
         }
     }
@@ -234,7 +232,7 @@ fn health(folder: &Utf8Path) -> Finding {
         return Finding::new(
             "cache",
             State::Good,
-            format!("there is none in `{folder}` yet; the first run makes it"),
+            format!("no cache in `{folder}` yet; the first run makes it"),
         );
     }
     let opened = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
@@ -243,7 +241,8 @@ fn health(folder: &Utf8Path) -> Finding {
                 "cache",
                 State::Wrong,
                 format!(
-                    "`{folder}` can only be read: change its permissions, or choose another place with `--cache`"
+                    "`{folder}` is not writable: change its permissions, or choose another folder \
+                     with `--cache`"
                 ),
             );
         }
@@ -260,8 +259,8 @@ fn health(folder: &Utf8Path) -> Finding {
             "cache",
             State::Wrong,
             format!(
-                "{} things in `{folder}` are damaged: `throstle cache verify --repair` sets them aside",
-                report.damages.len()
+                "{} in `{folder}`: quarantine them with `throstle cache verify --repair`",
+                units::counted(report.damages.len() as u64, "damaged file")
             ),
         ),
         Ok((notes, _)) if !notes.is_empty() => {
@@ -271,8 +270,8 @@ fn health(folder: &Utf8Path) -> Finding {
             "cache",
             State::Good,
             format!(
-                "`{folder}` is sound: all {} objects have the right size; locks work",
-                units::count(report.objects)
+                "`{folder}` is intact: sizes of {} checked; locks work",
+                units::counted(report.objects, "object")
             ),
         ),
     }
@@ -321,7 +320,7 @@ mod tests {
     }
 
     /// A machine with a GPU, or with an error.
-    fn report(cuda: &str, error: &str) -> Asked {
+    fn report(cuda: &str, error: &str) -> WorkerReport {
         let gpu = r#"{"name":"cuda:0","model":"T4","compute_capability":"7.5",
             "memory_total":15000000000,"memory_free":14000000000}"#;
         let gpu = if error == "null" { format!(",{gpu}") } else { String::new() };
@@ -338,7 +337,7 @@ mod tests {
         assert_eq!(libtorch(&good).sentence, "libtorch 2.11.0 works on cpu, cuda:0");
         let expected = "`cuda:0` is T4, compute capability 7.5, 14 GB of 15 GB free";
         assert_eq!((gpu(&good).state, gpu(&good).sentence.as_str()), (State::Good, expected));
-        assert_eq!(driver(&good).sentence, "it is for CUDA 13.0, and libtorch for CUDA 13.0");
+        assert_eq!(driver(&good).sentence, "supports CUDA 13.0; libtorch was built for CUDA 13.0");
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub enum CliError {
     #[error("cannot {what}")]
     Process { what: &'static str, source: io::Error },
     /// The message names each training.
-    #[error("the schedule of a training has parts that can never act")]
+    #[error("the schedule of a training has settings without effect")]
     Schedules(Vec<(String, Idle)>),
     #[error("{message}")]
     Failed { message: String, help: Option<String> },
@@ -157,10 +157,10 @@ impl CliError {
             CliError::Engine(EngineError::Stage { error, .. }) => error.help().map(str::to_owned),
             CliError::Engine(EngineError::Unready { help, .. }) => Some(help.clone()),
             CliError::Cache(CacheError::NoCache { .. }) => {
-                Some("nothing has run here yet: see `throstle run`".into())
+                Some("nothing has run here yet: start with `throstle run`".into())
             }
             error if error.is_disk_full() => {
-                Some("the disk is full: make room on it, and run the same command again".into())
+                Some("the disk is full: free some space, then run the same command again".into())
             }
             _ => None,
         }
@@ -216,7 +216,7 @@ impl From<io::Error> for CliError {
 
 impl From<ReadError> for CliError {
     fn from(error: ReadError) -> CliError {
-        CliError::failed(error.to_string(), "run the pipeline: what is lost is made again")
+        CliError::failed(error.to_string(), "run the pipeline: it makes lost results again")
     }
 }
 
@@ -256,8 +256,8 @@ mod tests {
         };
         let text = render(&CliError::File(source));
         assert_eq!(text, "error: cannot read `/data/clips.csv`\n  caused by: permission denied\n");
-        let text = render(&CliError::usage("there is no stage `\u{1b}[2J`", "the stages are: a"));
-        assert_eq!(text, "error: there is no stage `\\u{1b}[2J`\n  help: the stages are: a\n");
+        let text = render(&CliError::usage("there is no stage `\u{1b}[2J`", "known stages: a"));
+        assert_eq!(text, "error: there is no stage `\\u{1b}[2J`\n  help: known stages: a\n");
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub fn export(
         wanted.into_iter().partition(|id| plan.stage(*id).verdict == Verdict::Fresh);
     for id in &open {
         let name = &project.pipeline.stage(*id).name;
-        program.warn(&format!("`{name}` is not up to date and is left out: `throstle run` first"));
+        program
+            .warn(&format!("skipped `{name}`, which is not up to date: run `throstle run` first"));
     }
     let index = Arc::new(StatIndex::load(&cache)?);
     let base = &project.pipeline.base;
@@ -80,7 +81,7 @@ fn line(program: &Program, event: &Event) -> Option<String> {
         Event::Damaged { stage, digest } => {
             let (stage, digest) = (clean(stage), clean(digest));
             let advice = "`throstle run` makes it again";
-            Some(format!("{stage}: a damaged object was set aside: {digest}; {advice}"))
+            Some(format!("{stage}: quarantined the damaged object {digest}; {advice}"))
         }
         event => message(event, program.terminal.data),
     }

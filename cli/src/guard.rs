@@ -12,8 +12,8 @@ use super::error::FAILED;
 static IS_WORKING: AtomicBool = AtomicBool::new(false);
 static REGISTERED: Once = Once::new();
 
-const MESSAGE: &[u8] = b"error: a stage ended the whole program by calling `exit`\n  \
-    help: run again to continue, finished work is kept; such work belongs into a `command` stage\n";
+const MESSAGE: &[u8] = b"error: a stage ended the program by calling `exit`\n  help: run again to \
+                         continue, finished work is kept; move that code into a `command` stage\n";
 
 /// Clears the screen from the cursor to its end, where the display of a run may be.
 const ERASE: &[u8] = b"\r\x1b[J";

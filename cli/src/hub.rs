@@ -122,8 +122,8 @@ pub fn to_come(project: &Project, targets: &[StageId]) -> Vec<String> {
         let known = Fetched::read(&project.cache_folder, model);
         let size = known.map_or("size unknown".to_owned(), |known| units::bytes(known.bytes));
         format!(
-            "`{model}` is downloaded first ({size}), by `hf`, before any stage runs: GPUs are idle \
-             meanwhile, so on a paid machine download it in advance with `hf download`"
+            "`hf` downloads `{model}` ({size}) before any stage runs. GPUs are idle meanwhile: on \
+             a paid machine, download it in advance with `hf download`"
         )
     };
     lacking(project, targets).into_iter().map(line).collect()
@@ -149,7 +149,7 @@ pub fn bring(
         let revision = known.as_deref().unwrap_or(&model.revision);
         let Some(fetched) = fetch(model, revision, limits)? else { return Ok(Download::Stopped) };
         let (commit, bytes) = (&fetched.commit, units::bytes(fetched.bytes));
-        program.tell(&format!("`{model}` is here: commit {commit}, {bytes}"));
+        program.tell(&format!("fetched `{model}`: commit {commit}, {bytes}"));
         fetched.write(&project.cache_folder, model).map_err(cache::CacheError::from)?;
         let absent = project.pipeline.base.join(model_path(project, model));
         project.pipeline.absent.remove(&absent);
@@ -183,7 +183,7 @@ fn fetch(
     if !status.success() {
         let message = format!("`hf` could not fetch `{model}` ({status})");
         let help =
-            "its messages are above; the next run resumes. Private models need `hf auth login`";
+            "see its messages above; the next run resumes. Private models need `hf auth login`";
         return Err(CliError::failed(message, help));
     }
     arrived(model, &told).map(Some)
@@ -193,7 +193,7 @@ fn not_started(model: &HubModel, error: &io::Error) -> CliError {
     match error.kind() {
         ErrorKind::NotFound => CliError::usage(
             format!("`{model}` needs the program `hf`, which is not installed"),
-            "install it with `pip install -U huggingface_hub`, or name a folder of this machine",
+            "install it with `pip install -U huggingface_hub`, or set `path` to a local folder",
         ),
         _ => CliError::failed(format!("cannot start `hf`: {error}"), "check its installation"),
     }
@@ -254,8 +254,8 @@ fn arrived(model: &HubModel, told: &str) -> Result<Fetched, CliError> {
     let folder = Utf8PathBuf::from(folder.unwrap_or_default().trim_start_matches("path="));
     let commit = folder.file_name().unwrap_or_default().to_owned();
     if !is_commit(&commit) || !folder.is_absolute() {
-        let message = format!("`hf` named no folder of `{model}`: it printed `{folder}`");
-        let help = "install the newest one with `pip install -U huggingface_hub`";
+        let message = format!("`hf` did not print the folder of `{model}`, but `{folder}`");
+        let help = "update it with `pip install -U huggingface_hub`";
         return Err(CliError::failed(message, help));
     }
     let bytes = size(&folder).map_err(cache::CacheError::from)?;

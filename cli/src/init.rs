@@ -12,7 +12,7 @@ use super::named;
 
 const IGNORE_FILE: &str = ".gitignore";
 const IGNORED: &str = "\
-# What throstle makes again from the manifest and the data.
+# Made by throstle from the manifest and the data.
 /.throstle/
 /out/
 /report.html
@@ -44,15 +44,12 @@ pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> 
         write(&arguments.dir.join(path), bytes)?;
     }
     let bring = template.bring.map(|bring| format!("{bring}, then ")).unwrap_or_default();
-    writeln!(output, "`{manifest}` is written: {bring}`throstle run {}`", arguments.dir)?;
+    writeln!(output, "wrote `{manifest}`: {bring}`throstle run {}`", arguments.dir)?;
     Ok(Exit::Done)
 }
 
 pub fn there_already(file: &Utf8Path) -> CliError {
-    CliError::usage(
-        format!("`{file}` is there already"),
-        "choose another folder, or remove it first",
-    )
+    CliError::usage(format!("`{file}` already exists"), "choose another folder, or remove it first")
 }
 
 pub fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {

@@ -42,7 +42,7 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
             if !stop.is_pressing() {
                 stop.request();
                 aside(&display, |display| {
-                    tell(display, "received a signal; press Ctrl-C again to quit now");
+                    tell(display, "stopping; press Ctrl-C again to quit now");
                 });
                 let stop = stop.clone();
                 aside(&display, move |display| end_what_hangs(&stop, display));
@@ -65,7 +65,7 @@ pub fn on_warnings(stop: StopFlag, display: Shared) -> io::Result<()> {
             }
             if !stop.is_pressing() {
                 stop.request();
-                aside(&display, |display| tell(display, "received a signal: saving"));
+                aside(&display, |display| tell(display, "received a signal; saving and stopping"));
             }
         }
     })?;
@@ -105,7 +105,7 @@ fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
             begun = Instant::now();
         }
     }
-    aside(display, |display| tell(display, "input does not arrive; quitting"));
+    aside(display, |display| tell(display, "a read does not return; quitting"));
     end_at_once(display);
 }
 

@@ -42,10 +42,10 @@ pub fn items(
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
         let known = unknown.known.iter().map(|name| &**name).chain([ID]);
-        let help = suggestion(&unknown.field, "the fields are", known);
+        let help = suggestion(&unknown.field, "known fields", known);
         CliError::usage(
             format!("the output of `{}` has no field `{}`", spec.name, unknown.field),
-            help.unwrap_or_else(|| "list all of them without `--fields`".to_owned()),
+            help.unwrap_or_else(|| "leave out `--fields` to list all fields".to_owned()),
         )
     })?;
     let store = open_store(program, &project, &cache)?;
@@ -72,7 +72,7 @@ pub fn items(
         Some(_) | None => output.write_all(&bytes)?,
     }
     if arguments.quarantined && listing.rows.is_empty() {
-        program.tell(&format!("`{}` has quarantined no items", clean(&spec.name)));
+        program.tell(&format!("`{}` has no quarantined items", clean(&spec.name)));
     }
     Ok(Exit::Done)
 }
@@ -101,17 +101,17 @@ fn deliver(
         ItemFormat::Shar => deliver::shar,
         _ => {
             return Err(CliError::usage(
-                "`--to` is for data sets as files",
-                "add `--format hf`, `--format webdataset` or `--format shar`; for a list, name a \
-                 file with `--output`",
+                "`--to` writes only the formats `hf`, `webdataset` and `shar`",
+                "add one of them, such as `--format hf`; for a list, name a file with `--output`",
             ));
         }
     };
     let whole = deliver::Folder::new(folder)?;
     let files = write(set, &whole.staging)?;
     whole.finish()?;
-    let (items, files) = (units::count(set.rows.len() as u64), units::count(files as u64));
-    program.tell(&format!("{items} items in {files} files, in `{}`", clean(folder.as_str())));
+    let (items, files) =
+        (units::items(set.rows.len() as u64), units::counted(files as u64, "file"));
+    program.tell(&format!("wrote {items} in {files} to `{}`", clean(folder.as_str())));
     Ok(Exit::Done)
 }
 
@@ -126,7 +126,7 @@ pub fn cat(
     let rows = output_rows(program, &project, &cache, spec, port)?;
     let Some(item) = rows.iter().find(|row| *row.id == *arguments.item) else {
         let known = rows.iter().map(|row| &*row.id);
-        let help = suggestion(&arguments.item, "the items are", known).unwrap_or_default();
+        let help = suggestion(&arguments.item, "known items", known).unwrap_or_default();
         let message = format!("`{}` has no item `{}`", spec.name, clean(&arguments.item));
         return Err(CliError::usage(message, help));
     };
@@ -141,7 +141,7 @@ pub fn cat(
         None if matches!(value, Value::Blob(_)) && program.terminal.data_is_seen => {
             if std::str::from_utf8(&bytes).is_err() {
                 return Err(CliError::usage(
-                    "these bytes cannot be shown on a terminal",
+                    "binary data cannot be shown on a terminal",
                     "name a file with `--output`, or pass them to a program: `… | aplay`",
                 ));
             }
@@ -159,7 +159,7 @@ fn one_value<'a>(item: &'a Item, field: Option<&str>) -> Result<&'a Value, CliEr
         item.fields.iter().map(|(_, value)| value).filter(|it| it.as_blob().is_some()).collect();
     match field {
         Some(name) => item.fields.get(name).ok_or_else(|| {
-            let help = suggestion(name, "its fields are", names()).unwrap_or_default();
+            let help = suggestion(name, "its fields", names()).unwrap_or_default();
             CliError::usage(format!("`{}` has no field `{}`", clean(&item.id), clean(name)), help)
         }),
         None if files.len() == 1 => Ok(files[0]),
@@ -168,8 +168,8 @@ fn one_value<'a>(item: &'a Item, field: Option<&str>) -> Result<&'a Value, CliEr
             all.next().ok_or_else(|| CliError::usage("the item has no fields", ""))
         }
         None => Err(CliError::usage(
-            format!("`{}` has {} files", clean(&item.id), files.len()),
-            format!("name one of its fields: {}", names().collect::<Vec<_>>().join(", ")),
+            format!("`{}` has several values", clean(&item.id)),
+            format!("add one of its fields: {}", names().collect::<Vec<_>>().join(", ")),
         )),
     }
 }
@@ -203,7 +203,7 @@ fn output_rows(
     if let Some(Planned::Partial(partial)) = stage.known.outputs.get(port) {
         let known = known_items(&open_store(program, project, cache)?, partial)?;
         if !known.is_empty() {
-            program.warn(&format!("`{}` is not finished: these are its items so far", spec.name));
+            program.warn(&format!("`{}` is not finished: listing its items so far", spec.name));
             return Ok(known);
         }
     }
@@ -246,7 +246,7 @@ pub fn output_port<'a>(
             Some(port) => Ok((spec, port.name)),
             None => {
                 let ports = spec.kind.outputs.iter().map(|port| port.name);
-                let help = suggestion(port, "its outputs are", ports).unwrap_or_default();
+                let help = suggestion(port, "its outputs", ports).unwrap_or_default();
                 Err(CliError::usage(format!("`{stage}` has no output `{port}`"), help))
             }
         };
@@ -304,7 +304,7 @@ fn set_aside(
     let ended = given.as_ref().map_or(0, |(run, _)| *run);
     if let Some(failed) = failed.filter(|failed| failed.run > ended) {
         program.warn(&format!(
-            "`{}` has no complete output from run {}: these are its quarantined items",
+            "`{}` has no complete output from run {}: listing its quarantined items",
             spec.name, failed.run
         ));
         return Ok(failed.rejects);
@@ -317,7 +317,7 @@ fn set_aside(
         }
         None if !known.is_empty() => {
             program.warn(&format!(
-                "`{}` is not finished: these are its quarantined items so far",
+                "`{}` is not finished: listing its quarantined items so far",
                 spec.name
             ));
             Ok(known)
@@ -352,7 +352,7 @@ pub fn earlier(
 }
 
 fn tell_of_earlier(program: &Program, spec: &StageSpec, run: u64) {
-    program.warn(&format!("`{}` is not up to date: this is its output of run {run}", spec.name));
+    program.warn(&format!("`{}` is not up to date: using its output of run {run}", spec.name));
 }
 
 fn nothing_yet(project: &Project, spec: &StageSpec) -> CliError {

@@ -66,7 +66,7 @@ pub fn log(
     Ok(Exit::Done)
 }
 
-/// The state of a part whose jobs have left output and have not begun to work. Without an end of its
+/// The state of a part with output of jobs that have not begun to work. Without an end of its
 /// batch, its job may be running.
 fn state_of_output(shard: &ShardState) -> &'static str {
     match shard.state {
@@ -198,7 +198,7 @@ impl Jobs<'_> {
     ) -> Result<(), CliError> {
         let (stage, part) = (clean(&batch.stage), part(batch, shard));
         let state = state_of_output(shard);
-        let head = format!("{stage}, part {part}, no job began to work ({state}); its output:");
+        let head = format!("{stage}, part {part}, no job started work ({state}); output:");
         writeln!(output, "{}", self.program.terminal.data.strong(&head))?;
         let printed = self.printed(batch, shard.part);
         writeln!(output, "{}\n", clean_lines(&printed).trim_end())?;

@@ -128,7 +128,7 @@ pub fn away(
     }
     let answer = queue::ask(&names);
     if let Err(why) = &answer {
-        program.warn(&format!("{why}; the states of jobs come from the remote alone"));
+        program.warn(&format!("{why}; showing only the job states that the remote knows"));
     }
     let jobs = answer.as_ref().map_err(String::as_str);
     state::add_schedulers(cache.dir(), pipeline, &mut batches, jobs.ok());
@@ -160,8 +160,8 @@ pub fn submitted_line(submitted: &Submitted, life: &SubmissionState) -> String {
     let Submitted { executor, job, is_slurm, begun } = submitted;
     let what = if *is_slurm { "job" } else { "process" };
     let state = match life {
-        SubmissionState::Waiting { reason } if reason.is_empty() => "waits".to_owned(),
-        SubmissionState::Waiting { reason } => format!("waits ({})", clean(reason)),
+        SubmissionState::Waiting { reason } if reason.is_empty() => "is waiting".to_owned(),
+        SubmissionState::Waiting { reason } => format!("is waiting ({})", clean(reason)),
         SubmissionState::Running { node } if node.is_empty() => "is running".to_owned(),
         SubmissionState::Running { node } => format!("is running on {}", clean(node)),
         SubmissionState::Ended => "has ended".to_owned(),

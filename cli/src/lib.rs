@@ -3,8 +3,8 @@
 
 mod archive;
 mod arguments;
+mod cache_commands;
 mod card;
-mod care;
 mod catalogue;
 mod complete;
 mod deliver;
@@ -186,7 +186,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Pull(arguments) => remote::pull(program, arguments, output),
         Command::Work(arguments) => work::work(program, arguments),
         Command::Remote(arguments) => remote::remote(program, arguments, output),
-        Command::Cache(command) => care::care(program, command, output),
+        Command::Cache(command) => cache_commands::run(program, command, output),
     }
 }
 

@@ -39,7 +39,7 @@ impl Local {
             (None, false) => Some(new_token().map_err(CliError::process("make a token"))?),
             (given, _) => given,
         };
-        let refused = |refusal: Refusal| CliError::usage(refusal.reason, "give `--token`");
+        let refused = |refusal: Refusal| CliError::usage(refusal.reason, "pass `--token`");
         let rules = Rules::new(listener.address(), token.clone()).map_err(refused)?;
         Ok(Local { listener, rules, token })
     }

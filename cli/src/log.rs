@@ -66,7 +66,7 @@ fn line(run: &OpenRun) -> serde_json::Value {
 /// The state of a run without a record of its end.
 fn how(run: &OpenRun, paint: Paint) -> String {
     match run.is_under_way {
-        true => "under way".to_owned(),
+        true => "running".to_owned(),
         false => paint.bad("killed"),
     }
 }
@@ -91,10 +91,10 @@ fn list(
         ">executed",
         ">reused",
         ">quarantined",
-        "most of it in",
+        "slowest stages",
         "",
     ];
-    let spare = ["expected", "reused", "quarantined", "pipeline", "most of it in"];
+    let spare = ["expected", "reused", "quarantined", "pipeline", "slowest stages"];
     let mut table = Table::new(&headings).spare(spare);
     let mut open = open.iter().peekable();
     for (run, outcome) in runs.iter().zip(outcomes) {
@@ -186,12 +186,13 @@ fn one(
     output.write_all(&text)?;
     if !matches!(events.last(), Some(Event::Finished { .. })) {
         match cache.number_is_held(run)? {
-            true => writeln!(output, "run {run} is under way")?,
-            false => writeln!(output, "run {run} was killed, or ended without a record")?,
+            true => writeln!(output, "run {run} is in progress")?,
+            false => writeln!(output, "run {run} was killed, or could not record its end")?,
         }
     }
     if unreadable > 0 {
-        program.warn(&format!("{unreadable} lines of the log cannot be read"));
+        let lines = units::counted(unreadable as u64, "unreadable line");
+        program.warn(&format!("skipped {lines} of the log"));
     }
     Ok(Exit::Done)
 }
@@ -249,9 +250,9 @@ mod tests {
             is_under_way: false,
         };
         insta::assert_snapshot!(list(&[run], &[Some(outcome)], &[killed], Paint::default()), @r"
-        run  started               pipeline        ended     time                expected  executed  reused  quarantined  most of it in
+        run  started               pipeline        ended     time                expected  executed  reused  quarantined  slowest stages
          11  2026-09-21 13:56 UTC  voice           killed
-         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s  3m00s (2m30s to 4m00s)     2,000       4            2  a, b           pinned
+         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s  3m00s (2m30s to 4m00s)     2,000       4            2  a, b            pinned
         ");
     }
 }

@@ -23,7 +23,7 @@ pub fn man(arguments: &arguments::Man, output: &mut dyn Write) -> Result<Exit, C
     for (name, page) in &pages {
         named::write(&folder.join(name), page)?;
     }
-    writeln!(output, "{} pages are written to `{folder}`", pages.len())?;
+    writeln!(output, "wrote {} pages to `{folder}`", pages.len())?;
     Ok(Exit::Done)
 }
 

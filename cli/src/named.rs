@@ -19,7 +19,7 @@ pub fn refuse_caches(place: &Utf8Path) -> Result<(), CliError> {
         None => Ok(()),
         Some(cache) => Err(CliError::usage(
             format!("`{}` is in the cache `{}`", clean(place.as_str()), clean(cache.as_str())),
-            "name a place outside of it: only the program itself writes to a cache",
+            "choose a place outside the cache: only throstle itself writes to it",
         )),
     }
 }
@@ -34,8 +34,8 @@ pub fn refuse_sources(
     match sources.any(|source| real.starts_with(source)) {
         false => Ok(()),
         true => Err(CliError::usage(
-            format!("`{}` belongs to the pipeline", clean(place.as_str())),
-            "name another file: manifests and sources are never overwritten",
+            format!("`{}` is a file of the pipeline", clean(place.as_str())),
+            "choose another file: manifests and sources are never overwritten",
         )),
     }
 }

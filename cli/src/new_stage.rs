@@ -120,7 +120,7 @@ pub fn new_stage(arguments: &NewStage, output: &mut dyn Write) -> Result<Exit, C
         write(&folder.join(path), text.as_bytes())?;
     }
     let manifest = folder.join("Cargo.toml");
-    writeln!(output, "`{folder}` is written, with the stage `my.{name}`:")?;
+    writeln!(output, "wrote `{folder}` with the stage `my.{name}`:")?;
     writeln!(output, "  cargo test --manifest-path {manifest}")?;
     writeln!(output, "  cargo run --manifest-path {manifest} -- stages my.{name}")?;
     Ok(Exit::Done)
@@ -137,7 +137,7 @@ enum Source {
 fn checkout(path: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
     if !RealFs.exists(&path.join("stages/core/Cargo.toml"))? {
         return Err(CliError::usage(
-            format!("`{path}` has no source of throstle"),
+            format!("`{path}` is not a checkout of throstle"),
             "name the folder of a checkout, or leave out `--throstle` to use its repository",
         ));
     }
@@ -188,7 +188,7 @@ pub fn stage_name(text: &str) -> Result<String, String> {
         return Err("expected lower-case letters and digits, with `-` or `_` between words".into());
     }
     match TAKEN.contains(&text.replace('-', "_").as_str()) {
-        true => Err(format!("`{text}` is a word of Rust or a name of a package")),
+        true => Err(format!("`{text}` is a keyword of Rust or the name of a package")),
         false => Ok(text.to_owned()),
     }
 }
@@ -271,9 +271,9 @@ mod tests {
         new_stage(&arguments("quiet", None), &mut Vec::new()).unwrap();
         std::fs::write(to.join("src/main.rs"), "fn main() {}").unwrap();
         let error = new_stage(&arguments("quiet", None), &mut Vec::new()).unwrap_err();
-        assert!(error.to_string().contains("main.rs` is there already"), "{error}");
+        assert!(error.to_string().contains("main.rs` already exists"), "{error}");
         assert_eq!(std::fs::read_to_string(to.join("src/main.rs")).unwrap(), "fn main() {}");
         let error = new_stage(&arguments("other", Some("/")), &mut Vec::new()).unwrap_err();
-        assert!(error.to_string().contains("has no source of throstle"), "{error}");
+        assert!(error.to_string().contains("is not a checkout of throstle"), "{error}");
     }
 }

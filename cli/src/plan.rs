@@ -14,7 +14,7 @@ use engine::machine::Machine;
 use engine::pipeline::{Pipeline, StageId, StageSpec};
 use engine::plan::Plan;
 use engine::record::RunRecord;
-use engine::spending::Purse;
+use engine::spending::MoneyBudget;
 use engine::trials::sweep_states;
 use engine::units;
 use serde_json::json;
@@ -169,7 +169,7 @@ pub fn plan(
         if let Some(budget) = budget {
             plan["gpu_hours"] = json!(budget);
         }
-        if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+        if let Some(purse) = MoneyBudget::read(&cache, &project.pipeline)? {
             plan["budget"] = json!(purse);
         }
         plan["estimate"] = json!(estimate);
@@ -267,10 +267,10 @@ fn budget(project: &Project, cache: &Cache) -> Result<Option<Budget>, CliError> 
     Ok(hours.map(|hours| Budget::read(cache, hours * 3600.0)).transpose()?)
 }
 
-/// What is left of the limits that the manifest sets, in words.
+/// The remainder of the limits in the manifest, as text.
 fn allowances(project: &Project, cache: &Cache) -> Result<Vec<String>, CliError> {
     let budget = budget(project, cache)?.map(|budget| budget.to_string());
-    let purse = Purse::read(cache, &project.pipeline)?.map(|purse| purse.to_string());
+    let purse = MoneyBudget::read(cache, &project.pipeline)?.map(|purse| purse.to_string());
     Ok(budget.into_iter().chain(purse).collect())
 }
 
@@ -308,7 +308,7 @@ pub fn status(
         let state = json!({
             "pipeline": project.pipeline.name, "last": last, "stages": stages,
             "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
-            "budget": Purse::read(&cache, &project.pipeline)?, "cost": outcome,
+            "budget": MoneyBudget::read(&cache, &project.pipeline)?, "cost": outcome,
             "cache": deliver::absolute(cache.dir()), "batches": away.batches,
             "sweeps": sweeps,
             "submitted": away.submitted.as_ref().map(|(submitted, life)| json!({
@@ -365,7 +365,7 @@ fn licenses(pipeline: &Pipeline) -> BTreeMap<String, Vec<String>> {
 fn open_run(run: &history::OpenRun) -> String {
     let started = run.started.map_or_else(String::new, units::date);
     match run.is_under_way {
-        true => format!("run {} of {started} is under way", run.run),
+        true => format!("run {} of {started} is in progress", run.run),
         false => format!("run {} of {started} was killed", run.run),
     }
 }
@@ -374,7 +374,7 @@ fn last_run(run: Option<&RunRecord>) -> String {
     use stage_core::event::Status;
     let Some(run) = run else { return "never run".into() };
     let how = match run.status {
-        Status::Done => "was done",
+        Status::Done => "finished",
         Status::Failed => "failed",
         Status::Paused => "was stopped",
     };

@@ -314,7 +314,7 @@ impl Project {
 
     fn unknown_stage(&self, name: &str) -> CliError {
         let names = self.pipeline.stages.iter().map(|stage| stage.name.as_str());
-        let help = suggestion(name, "the stages are", names);
+        let help = suggestion(name, "known stages", names);
         let help = help.unwrap_or_else(|| "`throstle status` lists the stages".to_owned());
         let (file, name) = (clean(self.pipeline.file.as_str()), clean(name));
         CliError::usage(format!("`{file}` has no stage `{name}`"), help)
@@ -339,19 +339,20 @@ pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
                 FileKind::File | FileKind::Special => Ok(file),
                 _ => Err(CliError::usage(
                     format!("there is no `{MANIFEST}` in `{argument}`"),
-                    "name a manifest or its folder, or make one with `throstle init`",
+                    "name a manifest or its folder, or create one with `throstle init`",
                 )),
             }
         }
         FileKind::Missing if file_kind(MANIFEST.into()) == FileKind::File => Err(CliError::usage(
             format!("there is no manifest `{argument}`"),
             format!(
-                "the first argument is the manifest: for a stage of this folder, `. {argument}`"
+                "the first argument is the manifest: for a stage of the manifest here, write `. \
+                 {argument}`"
             ),
         )),
         FileKind::Missing => Err(CliError::usage(
             format!("there is no manifest `{argument}`"),
-            "name a manifest or its folder, or make one with `throstle init`",
+            "name a manifest or its folder, or create one with `throstle init`",
         )),
     }
 }
@@ -360,7 +361,7 @@ fn read_manifest(file: &Utf8Path) -> Result<Vec<u8>, CliError> {
     RealFs.read(file).map_err(|error| match error.kind() {
         // A pipe, a device, or a file that the kernel generates.
         ErrorKind::InvalidInput => {
-            let message = format!("`{file}` cannot be a manifest: {}", error.source);
+            let message = format!("`{file}` is not a manifest: {}", error.source);
             CliError::usage(message, "name a regular file, or the folder of one")
         }
         _ => error.into(),

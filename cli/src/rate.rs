@@ -12,6 +12,7 @@ use cache::fs::{Fs, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::StopFlag;
 use engine::pipeline::StageSpec;
+use engine::units;
 use stage_core::ParameterValue;
 use stage_core::catalogue::rate::{PAIRS, VOTES};
 use stage_speech::rate::votes::is_name;
@@ -73,7 +74,8 @@ pub fn rate(
     let api = Arc::new(Api::new(test, recordings, log, rater)?);
     local.start(api.clone())?;
     wait(&stop);
-    program.tell(&format!("{} votes of `{rater}` in `{folder}`", api.votes()));
+    let votes = units::counted(api.votes() as u64, "vote");
+    program.tell(&format!("{votes} of `{rater}` in `{folder}`"));
     Ok(Exit::Done)
 }
 
@@ -85,10 +87,10 @@ fn pairs_stage<'a>(project: &'a Project, name: &str) -> Result<&'a StageSpec, Cl
     let stages = project.pipeline.stages.iter().filter(|own| own.kind.name == PAIRS.name);
     let names: Vec<&str> = stages.map(|own| own.name.as_str()).collect();
     let help = match names.is_empty() {
-        true => format!("add a stage `{}`: see `throstle stages {0}`", PAIRS.name),
-        false => format!("the stages with pairs are {}", names.join(", ")),
+        true => format!("add a `{}` stage: see `throstle stages {0}`", PAIRS.name),
+        false => format!("stages with pairs: {}", names.join(", ")),
     };
-    Err(CliError::usage(format!("`{name}` has no pairs to listen to"), help))
+    Err(CliError::usage(format!("`{name}` makes no pairs for a listening test"), help))
 }
 
 /// The folder of the votes on a stage, relative to the manifest.
@@ -106,7 +108,7 @@ fn warn_unread(program: &Program, project: &Project, folder: &Utf8Path) {
             && matches!(spec.parameters.get("folder"), ParameterValue::Text(own) if **own == *folder)
     };
     if !project.pipeline.stages.iter().any(|spec| reads(&spec)) {
-        program.warn(&format!("no stage `{}` reads `{folder}`", VOTES.name));
+        program.warn(&format!("no `{}` stage reads the votes in `{folder}`", VOTES.name));
     }
 }
 
@@ -122,12 +124,12 @@ fn merge(
         let bytes = RealFs.read(file)?;
         let read = log::read(file, &bytes)?;
         if !is_name(&read.rater) {
-            let message = format!("`{file}` names the rater `{}`", clean(&read.rater));
-            return Err(CliError::usage(message, "a name has letters, digits, `-` and `_`"));
+            let message = format!("`{file}` has the invalid rater name `{}`", clean(&read.rater));
+            return Err(CliError::usage(message, "use letters, digits, `-` and `_`"));
         }
         if read.stage != test.stage {
             let message = format!("`{file}` has votes on `{}`", clean(&read.stage));
-            return Err(CliError::usage(message, "name the stage that the file was made of"));
+            return Err(CliError::usage(message, "name the stage that the file was made from"));
         }
         let mut log = Log::open(Arc::new(RealFs), place, &test.stage, &read.rater)?;
         let (known, unknown): (Vec<_>, Vec<_>) =
@@ -142,14 +144,14 @@ fn merge(
                 }
             }
         }
-        writeln!(output, "{file}: {new} new votes of `{}`", read.rater)?;
+        let new = units::counted(new, "new vote");
+        writeln!(output, "{file}: {new} of `{}`", read.rater)?;
         if twice > 0 {
-            program.tell(&format!("{twice} votes were there already"));
+            program.tell(&format!("skipped {} already merged", units::counted(twice, "vote")));
         }
         if !unknown.is_empty() {
-            let count = unknown.len();
-            program
-                .warn(&format!("{count} votes do not count: their recordings have changed since"));
+            let votes = units::counted(unknown.len() as u64, "vote");
+            program.warn(&format!("ignored {votes} on recordings that have changed since"));
         }
     }
     Ok(Exit::Done)

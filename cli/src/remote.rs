@@ -49,14 +49,14 @@ pub fn require_usable(project: &Project) -> Result<(), CliError> {
     if !address.is_supported() {
         return Err(CliError::usage(
             Trouble::NotBuilt { url: address.to_string() }.to_string(),
-            "use such a program, or a folder (`file:///shared/cache`)",
+            "use a program with the feature `cloud`, or a folder (`file:///shared/cache`)",
         ));
     }
     match misplaced(&project.pipeline, &project.cache_folder, address) {
         None => Ok(()),
         Some(why) => Err(CliError::usage(
             format!("the remote `{address}` cannot be used: {why}"),
-            "name a folder of its own",
+            "choose a separate folder for the remote",
         )),
     }
 }
@@ -73,7 +73,7 @@ pub fn failed(trouble: Trouble) -> CliError {
         full if full.machine_fault().is_some() => CliError::Engine(EngineError::Remote(full)),
         trouble => CliError::failed(
             trouble.to_string(),
-            "check the address, and that its folder is mounted",
+            "check the address, and that the folder is mounted",
         ),
     }
 }
@@ -142,7 +142,7 @@ fn push_all(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
     mirror::conflicts(&pushed).iter().for_each(|told| program.warn(told));
     mirror::overtaken(&behind).for_each(|told| program.warn(&told));
     for digest in &pushed.damaged {
-        program.warn(&format!("object {} is damaged and was left out", digest.short()));
+        program.warn(&format!("skipped the damaged object {}", digest.short()));
     }
     if arguments.json {
         let told = json!({
@@ -152,7 +152,7 @@ fn push_all(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
         });
         writeln!(output, "{told}")?;
     } else if pushed.is_nothing() && logs == 0 && checkpoints == 0 {
-        writeln!(output, "`{}` has everything", clean(remote.address().as_str()))?;
+        writeln!(output, "`{}` is up to date", clean(remote.address().as_str()))?;
     } else {
         let address = clean(remote.address().as_str());
         writeln!(output, "pushed to `{address}`: {}", mirror::summary(&pushed, checkpoints))?;
@@ -194,11 +194,11 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         writeln!(output, "{told}")?;
         return Ok(Exit::Done);
     }
-    let (objects, bytes) = (units::count(objects), units::bytes(bytes));
+    let (objects, bytes) = (units::counted(objects, "object"), units::bytes(bytes));
     let address = clean(remote.address().as_str());
-    writeln!(output, "pulled from `{address}`: {objects} objects, {bytes}")?;
+    writeln!(output, "pulled from `{address}`: {objects}, {bytes}")?;
     if !open.is_empty() {
-        writeln!(output, "a run has work for: {}", open.join(", "))?;
+        writeln!(output, "not up to date, left to a run: {}", open.join(", "))?;
     }
     Ok(Exit::Done)
 }
@@ -259,18 +259,17 @@ fn verify(
     for (name, why) in &verified.wrong {
         writeln!(output, "`{}`: {why}", clean(name))?;
     }
-    let (read, bytes) = (units::count(verified.read), units::bytes(verified.bytes));
-    writeln!(output, "{read} files were read, {bytes}")?;
+    let (read, bytes) = (units::counted(verified.read, "file"), units::bytes(verified.bytes));
+    writeln!(output, "read {read}, {bytes}")?;
     match verified.wrong.len() {
         0 => writeln!(output, "nothing is damaged")?,
-        many => writeln!(output, "{} damaged, not used", units::count(many as u64))?,
+        many => writeln!(output, "ignoring {}", units::counted(many as u64, "damaged file"))?,
     }
     if verified.wrong.is_empty() {
         return Ok(Exit::Done);
     }
     if !arguments.repair {
-        program
-            .tell("repeat with `--repair` to remove them and to write again what this machine has");
+        program.tell("add `--repair` to remove them and to push this machine's copies again");
         return Ok(Exit::Failed);
     }
     let mut engine = program.engine(None, false);
@@ -280,8 +279,8 @@ fn verify(
     let (removed, pushed) =
         mirror::repair(&cache, &remote, &verified, &|_, _| {}).map_err(failed)?;
     tell_notes(program, &remote);
-    let removed = units::count(removed.len() as u64);
-    writeln!(output, "removed {removed} files; pushed {}", mirror::summary(&pushed, 0))?;
+    let removed = units::counted(removed.len() as u64, "file");
+    writeln!(output, "removed {removed}; pushed {}", mirror::summary(&pushed, 0))?;
     Ok(Exit::Done)
 }
 
@@ -310,14 +309,15 @@ fn collect(
     for name in &garbage.unused {
         writeln!(output, "{}", clean(name))?;
     }
-    let (files, bytes) = (units::count(garbage.unused.len() as u64), units::bytes(garbage.bytes));
+    let files = units::counted(garbage.unused.len() as u64, "file");
+    let bytes = units::bytes(garbage.bytes);
     if garbage.unused.is_empty() {
         writeln!(output, "nothing to remove")?;
     } else if arguments.yes {
         remote.remove(&garbage).map_err(failed)?;
-        writeln!(output, "removed {files} files, {bytes}")?;
+        writeln!(output, "removed {files}, {bytes}")?;
     } else {
-        writeln!(output, "{files} files, {bytes}, would be removed: repeat with `--yes`")?;
+        writeln!(output, "nothing was removed: add `--yes` to remove {files}, {bytes}")?;
     }
     Ok(Exit::Done)
 }

@@ -22,7 +22,7 @@ pub fn chosen(
     // The text may contain a password.
     let address = url.parse().map_err(|error| {
         CliError::usage(
-            format!("`--remote` is not the address of a remote: {error}"),
+            format!("invalid address in `--remote`: {error}"),
             "write `--remote file:///shared/cache`",
         )
     })?;

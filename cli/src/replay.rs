@@ -18,7 +18,9 @@ use super::project::{Program, Project};
 use engine::engine::StopFlag;
 use engine::pipeline::StageSpec;
 use engine::record::ItemRecord;
-use engine::run::replay::{Failure, Given, ItemOutcome, Made, Replay, ReplayError, Replayer};
+use engine::run::replay::{
+    Failure, ItemOutcome, Replay, ReplayError, ReplayInput, ReplayResult, Replayer,
+};
 use engine::units;
 use folder::{Folder, safe};
 use view::Reporter;
@@ -99,14 +101,16 @@ fn keep(
     let store = &replay.store;
     folder.stage(spec, item)?;
     match &replay.given {
-        Given::Item(item) => folder.given_item(item, store)?,
-        Given::Whole(sources) => folder.given_whole(sources, store)?,
+        ReplayInput::Item(item) => folder.given_item(item, store)?,
+        ReplayInput::Whole(sources) => folder.given_whole(sources, store)?,
     }
     match &replay.made {
-        Made::Item { outcome: ItemOutcome::Done { fields, .. }, .. } => {
+        ReplayResult::Item { outcome: ItemOutcome::Done { fields, .. }, .. } => {
             folder.made_item(item.unwrap_or_default(), fields, store)
         }
-        Made::Whole { outcome: Ok(record), .. } => folder.made_whole(&record.outputs, store),
+        ReplayResult::Whole { outcome: Ok(record), .. } => {
+            folder.made_whole(&record.outputs, store)
+        }
         _ => Ok(()),
     }
 }
@@ -124,11 +128,7 @@ fn tell(
         None => format!("`{stage}`"),
     };
     let seconds = units::seconds(replay.seconds);
-    writeln!(
-        output,
-        "replayed {what} in {seconds}; its files are in `{}`:",
-        clean(folder.path.as_str())
-    )?;
+    writeln!(output, "replayed {what} in {seconds}; files in `{}`:", clean(folder.path.as_str()))?;
     for (path, bytes) in &folder.files {
         writeln!(output, "  {}  {}", clean(path.as_str()), units::bytes(*bytes))?;
     }
@@ -147,7 +147,9 @@ impl Verdict {
         let (told, exit) = match &compared {
             Compared::Equal => (paint.good("the cache has the same result"), Exit::Done),
             Compared::Unknown => ("the cache has no result to compare with".to_owned(), Exit::Done),
-            Compared::Differs(how) => (paint.bad(&format!("the cache has {how}")), Exit::Failed),
+            Compared::Differs(how) => {
+                (paint.bad(&format!("the result in the cache differs: {how}")), Exit::Failed)
+            }
         };
         Verdict { text: format!("{what}\n{told}"), plain: what, exit }
     }
@@ -173,42 +175,42 @@ enum Compared {
     Differs(String),
 }
 
-fn verdict(made: &Made, paint: Paint) -> Verdict {
+fn verdict(made: &ReplayResult, paint: Paint) -> Verdict {
     match made {
-        Made::Item { outcome: ItemOutcome::Failed(failure), .. }
-        | Made::Whole { outcome: Err(failure), .. } => Verdict::failed(failure, paint),
-        Made::Item { outcome: ItemOutcome::Done { fields, .. }, known } => {
+        ReplayResult::Item { outcome: ItemOutcome::Failed(failure), .. }
+        | ReplayResult::Whole { outcome: Err(failure), .. } => Verdict::failed(failure, paint),
+        ReplayResult::Item { outcome: ItemOutcome::Done { fields, .. }, known } => {
             let compared = match known {
                 None => Compared::Unknown,
                 Some(ItemRecord::Done { fields: known, .. }) => compare(known, fields),
                 Some(ItemRecord::Rejected(reject)) => {
                     let reason = clean(&reject.reason).into_owned();
-                    Compared::Differs(format!("it as quarantined: {reason}"))
+                    Compared::Differs(format!("quarantined: {reason}"))
                 }
             };
             Verdict::new(format!("it made {}", names(fields)), compared, paint)
         }
-        Made::Item { outcome: ItemOutcome::Rejected(reject), known } => {
+        ReplayResult::Item { outcome: ItemOutcome::Rejected(reject), known } => {
             let compared = match known {
                 None => Compared::Unknown,
                 Some(ItemRecord::Rejected(known)) if known.code == reject.code => Compared::Equal,
                 Some(ItemRecord::Rejected(known)) => {
                     let reason = clean(&known.reason).into_owned();
-                    Compared::Differs(format!("another reason: {reason}"))
+                    Compared::Differs(format!("quarantined for another reason: {reason}"))
                 }
                 Some(ItemRecord::Done { fields, .. }) => {
-                    Compared::Differs(format!("what it made before: {}", names(fields)))
+                    Compared::Differs(format!("not quarantined, with {}", names(fields)))
                 }
             };
             let (code, reason) = (clean(&reject.code), clean_lines(&reject.reason));
             Verdict::new(format!("it is quarantined ({code}): {reason}"), compared, paint)
         }
-        Made::Whole { outcome: Ok(record), known } => {
+        ReplayResult::Whole { outcome: Ok(record), known } => {
             let differs = |known: &engine::record::StageRecord| {
                 let ports = record.outputs.iter();
                 let others = ports.filter(|(port, value)| known.outputs.get(*port) != Some(*value));
                 let others: Vec<String> = others.map(|(port, _)| format!("`{port}`")).collect();
-                format!("another result on {}", others.join(", "))
+                format!("another value of {}", others.join(", "))
             };
             let compared = match known {
                 None => Compared::Unknown,
@@ -232,7 +234,7 @@ fn compare(known: &Fields, made: &Fields) -> Compared {
     others.dedup();
     match others.is_empty() {
         true => Compared::Equal,
-        false => Compared::Differs(format!("another result on {}", others.join(", "))),
+        false => Compared::Differs(format!("another value of {}", others.join(", "))),
     }
 }
 
@@ -256,8 +258,8 @@ fn explain(error: ReplayError, project: &Project) -> CliError {
         ReplayError::NotYet { stage, .. } => CliError::failed(
             message,
             format!(
-                "`throstle run {file} {stage}` first; `throstle items` of its upstream stage lists \
-                 the items that will arrive"
+                "`throstle run {file} {stage}` first; `throstle items` of its upstream stage \
+                 lists the items that it will get"
             ),
         ),
         ReplayError::NoItem { .. } => {
@@ -265,10 +267,10 @@ fn explain(error: ReplayError, project: &Project) -> CliError {
         }
         ReplayError::Items(stage) => {
             let list = format!("`throstle items {stage} --quarantined`");
-            CliError::usage(message, format!("name an item before it; {list} lists some"))
+            CliError::usage(message, format!("add an item, such as one that {list} lists"))
         }
         ReplayError::NoItems(stage) => {
-            CliError::usage(message, format!("name no item: `throstle replay {stage}`"))
+            CliError::usage(message, format!("leave out the item: `throstle replay {stage}`"))
         }
         ReplayError::Unfit { .. } | ReplayError::Apart { .. } => {
             CliError::usage(message, "see `throstle log` and `throstle why`")

@@ -77,7 +77,7 @@ fn run(project: &Project, cache: &Cache, number: Option<u64>) -> Result<RunRecor
         Some(number) => history::run(cache, number)?.filter(own).ok_or_else(|| {
             CliError::usage(
                 format!("there is no run {number} of `{name}`"),
-                "`throstle history` lists the runs",
+                "`throstle log` lists the runs",
             )
         }),
     }

@@ -39,7 +39,7 @@ pub fn retry(
         && all.values().all(|items| count(items) == 0)
     {
         return Err(CliError::failed(
-            format!("`{stage}` keeps no verdict on an item `{item}`"),
+            format!("`{stage}` has not quarantined an item `{item}`"),
             format!("`throstle items {stage} --quarantined` lists them"),
         ));
     }
@@ -50,16 +50,11 @@ pub fn retry(
     for (stage, items) in &all {
         let stage = clean(stage);
         match count(items) {
-            0 => writeln!(output, "{stage}: no verdicts to forget")?,
-            1 => {
-                writeln!(output, "{stage}: 1 verdict forgotten; the next run tries the item again")?
-            }
+            0 => writeln!(output, "{stage}: no quarantined items")?,
+            1 => writeln!(output, "{stage}: the next run tries 1 quarantined item again")?,
             many => {
                 let many = units::count(many as u64);
-                writeln!(
-                    output,
-                    "{stage}: {many} verdicts forgotten; the next run tries the items again"
-                )?;
+                writeln!(output, "{stage}: the next run tries {many} quarantined items again")?;
             }
         }
     }

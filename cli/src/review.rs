@@ -2,8 +2,8 @@
 
 mod api;
 mod clips;
-mod doubt;
 mod lock;
+mod outlier;
 mod parts;
 mod session;
 
@@ -52,7 +52,8 @@ pub fn review(
     });
     local.announce(output)?;
     program.tell(&format!(
-        "open this address; corrections go to `{path}`, and `throstle run` applies them; Ctrl-C ends"
+        "open this address; corrections go to `{path}`, and `throstle run` applies them; press \
+         Ctrl-C to stop"
     ));
     local.start(service)?;
     wait(&stop);

@@ -139,8 +139,8 @@ pub fn own_program() -> Option<Utf8PathBuf> {
 
 fn nothing_done(limit: f64) -> String {
     format!(
-        "nothing was done within the time limit of {}, and a run as short as this one gets no \
-         further: raise the limit",
+        "no work finished within the time limit of {}: raise the limit, since another run with \
+         this limit gets no further",
         units::seconds(limit)
     )
 }
@@ -262,8 +262,9 @@ fn fill(
     if let Some(cache) = cache {
         let folder = runlog::folder(cache.dir());
         if cache.fs().metadata(&folder).is_ok_and(|found| !found.is_dir()) {
-            program
-                .warn(&format!("`{folder}` is no folder, so this run keeps no log: move it away"));
+            program.warn(&format!(
+                "this run has no log, since `{folder}` is not a folder: move that file away"
+            ));
         }
         reporters.add(RunLog::new(cache));
     }

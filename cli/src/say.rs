@@ -43,9 +43,9 @@ pub fn say(
             program.tell(&format!("{file}: {}", units::seconds(seconds)));
         }
         None if arguments.output.is_none() && (arguments.play || program.terminal.data_is_seen) => {
-            let played = play_bytes(&wav).map_err(CliError::process("play the sound"))?;
+            let played = play_bytes(&wav).map_err(CliError::process("play the audio"))?;
             played.ok_or_else(|| {
-                let message = "no program that plays sounds was found";
+                let message = "no audio player was found";
                 CliError::failed(
                     message,
                     "install pw-play, paplay, aplay or ffplay, or use `-o FILE`",
@@ -70,7 +70,7 @@ fn text(given: &str) -> Result<String, CliError> {
 fn speak(voices: &mut Voices, text: &str, speed: f64) -> Result<Sound, CliError> {
     let sentences = voice::sentences(text);
     if sentences.is_empty() {
-        return Err(CliError::usage("there is no text to speak", "give a text with letters"));
+        return Err(CliError::usage("the text is empty", "give a text with letters or digits"));
     }
     let own = &voices.voices[0];
     let (name, batch) = (own.name.clone(), own.batch);

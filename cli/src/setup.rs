@@ -23,7 +23,7 @@ pub fn setup(program: &Program, arguments: &arguments::Setup) -> Result<Exit, Cl
     };
     let place = clean(to.as_str()).into_owned();
     if torch::is_whole(&to.join("torch")) && !arguments.again {
-        program.tell(&format!("torch {RELEASE} is in `{place}` already"));
+        program.tell(&format!("torch {RELEASE} is already in `{place}`"));
         return Ok(Exit::Done);
     }
     let has_gpu = || RealFs.exists(GPU.into()).unwrap_or(false);

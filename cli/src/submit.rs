@@ -65,9 +65,9 @@ pub fn submit(
     }
     let command = command(&project, spec, &cache, arguments)?;
     let begun = cache.fs().now() / 1_000_000_000;
-    let submitted = unattended.start(spec, &command, begun).map_err(|why| {
-        CliError::failed(why, "nothing was started; `throstle run` works without `submit`")
-    })?;
+    let submitted = unattended
+        .start(spec, &command, begun)
+        .map_err(|why| CliError::failed(why, "nothing was started; use `throstle run` instead"))?;
     let what = if submitted.is_slurm { "job" } else { "process" };
     let (job, name) = (clean(&submitted.job), clean(&spec.name));
     let line = format!("submitted to `{name}` as {what} {job}; output: `{}`", unattended.log());
@@ -125,7 +125,10 @@ fn executor<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Result<&'a Execut
         (None, 0) => None,
         (None, _) => {
             let message = format!("stages use several executors: {}", listed());
-            return Err(CliError::usage(message, "name the one that runs the rest with `--on`"));
+            return Err(CliError::usage(
+                message,
+                "choose the one for all other stages with `--on`",
+            ));
         }
     };
     let Some(name) = found else {
@@ -155,7 +158,11 @@ fn living(
     let is_slurm = matches!(spec.adapter, Adapter::Slurm(_));
     if is_slurm || last.as_ref().is_some_and(|last| last.is_slurm) {
         let jobs = queue::ask(&[unattended.name().to_owned()].into()).map_err(|why| {
-            CliError::failed(why, "nothing was submitted, since an earlier submission may exist; try again when `squeue` answers")
+            CliError::failed(
+                why,
+                "nothing was submitted, since an earlier submission may still exist; try again \
+                 when `squeue` works",
+            )
         })?;
         let jobs = jobs.get(unattended.name());
         if let Some((jobs, job)) = jobs.and_then(|jobs| Some((jobs, jobs.values().next()?))) {

@@ -145,7 +145,7 @@ pub fn promote(
         return Ok(Exit::Done);
     }
     if edited == *text {
-        program.tell(&format!("{file} has the values of trial {number} already"));
+        program.tell(&format!("{file} already has the values of trial {number}"));
         return Ok(Exit::Done);
     }
     // A link stays a link.
@@ -166,13 +166,13 @@ pub fn promote(
     let name = &sweep.name;
     program.tell(&match keeps_trials {
         true => format!(
-            "`initial` of `[sweep.{name}]` keeps the values of trial 0, so that all trials stay the \
-             same; without the sweep, `{}` has the result of trial {number}",
+            "`initial` of `[sweep.{name}]` keeps the values of trial 0, so no trial changes; \
+             without the sweep, `{}` has the result of trial {number}",
             sweep.stage
         ),
         false => format!(
-            "the trials of sweep `{name}` now start from other values: remove `[sweep.{name}]` \
-             before the next run, which then trains nothing again"
+            "the next run would train other trials of sweep `{name}`: remove `[sweep.{name}]` \
+             first to keep its results"
         ),
     });
     Ok(Exit::Done)
@@ -264,7 +264,7 @@ fn of_stages(
     match sheet.is_empty() {
         false => Ok(sheet),
         true => Err(CliError::failed(
-            format!("{} has no finished training", clean(&names.join(", "))),
+            format!("no finished training in {}", clean(&names.join(", "))),
             "name stages that train, and run them first",
         )),
     }

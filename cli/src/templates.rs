@@ -45,9 +45,11 @@ macro_rules! recipe {
     };
 }
 
-const CLIPS: Option<&str> = Some("put your clips where it says");
-const CLIPS_AND_SAMPLE: Option<&str> =
-    Some("put your clips, and the table of those that the codec is fitted on, where it says");
+const CLIPS: Option<&str> = Some("put your clips where the manifest expects them");
+const CLIPS_AND_SAMPLE: Option<&str> = Some(
+    "put your clips, and the table of the clips to fit the codec on, where the manifest expects \
+     them",
+);
 
 static SHORT: &[Template] = &[
     Template {

@@ -55,7 +55,7 @@ impl Places {
             Some((found, folder)) => {
                 format!("`{folder}` is torch {found}, and the worker needs torch {RELEASE}")
             }
-            None => format!("there is no torch {RELEASE}, which the worker needs"),
+            None => format!("torch {RELEASE}, which the worker needs, was not found"),
         })
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         let machine = Machine(tempfile::tempdir().unwrap());
         assert_eq!(
             machine.find(),
-            Torch::Lacking("there is no torch 2.11.0, which the worker needs".to_owned())
+            Torch::Lacking("torch 2.11.0, which the worker needs, was not found".to_owned())
         );
         let private = machine.torch("private", "2.11.0");
         assert_eq!(machine.find(), Torch::Folder(private));

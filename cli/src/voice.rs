@@ -99,7 +99,8 @@ impl Voices {
         let mut voices = Voices {
             standing: Standing::new(engine.clone(), stop.clone()),
             voices: Vec::new(),
-            folder: tempfile::tempdir().map_err(CliError::process("make a folder for files"))?,
+            folder: tempfile::tempdir()
+                .map_err(CliError::process("make a folder for temporary files"))?,
         };
         for place in places {
             let cache =
@@ -111,7 +112,7 @@ impl Voices {
             if voices.voices.iter().any(|voice| voice.name == place.name) {
                 return Err(CliError::usage(
                     format!("two voices have the name `{}`", place.name),
-                    "name one of them: `NAME=VOICE`",
+                    "give one of them another name: `NAME=VOICE`",
                 ));
             }
             voices.add(place.name.clone(), spec, prepared, options);
@@ -212,7 +213,7 @@ pub fn sound(output: &Output) -> Result<Sound, String> {
     let audio = output.values.iter().find(|(name, _)| name == AUDIO);
     match audio {
         Some((_, NewValue::Bytes { bytes, .. })) => Sound::read(bytes),
-        _ => Err("the stage made no sound".to_owned()),
+        _ => Err("the stage made no audio".to_owned()),
     }
 }
 
@@ -234,7 +235,7 @@ fn prepared(
             ),
             ReplayError::Apart { .. } => CliError::failed(
                 message,
-                "let a stage that works on single items make it, such as `command` or `python`",
+                "make it in a stage that works on single items, such as `command` or `python`",
             ),
             ReplayError::Read(_) => CliError::failed(message, format!("`throstle run {file}`")),
             _ => CliError::Failed { message, help: None },

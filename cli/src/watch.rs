@@ -56,7 +56,7 @@ pub fn watch(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         if stopped.load(Ordering::SeqCst) {
             return Ok(if is_paused { Exit::Paused } else { Exit::Done });
         }
-        program.tell("watching for changes; Ctrl-C ends it");
+        program.tell("watching for changes; press Ctrl-C to stop");
         if !watched.wait(&changes, &stopped) {
             return Ok(Exit::Done);
         }
@@ -155,7 +155,8 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 fn cannot(error: &notify::Error) -> CliError {
     CliError::failed(
         format!("cannot watch for changes: {error}"),
-        "run again by hand; on Linux `fs.inotify.max_user_watches` may be too small",
+        "use `throstle run` without `--watch`; on Linux, `fs.inotify.max_user_watches` may be too \
+         small",
     )
 }
 

@@ -91,16 +91,13 @@ fn explain_stage(
                 writeln!(output, "  {}", clean(&reason.to_string()))?;
             }
             if last.reasons.is_empty() {
-                writeln!(
-                    output,
-                    "  its result was in the cache, from other work with the same key"
-                )?;
+                writeln!(output, "  its result was already in the cache under the same key")?;
             }
         }
         (Verdict::Fresh, None) => {
             writeln!(
                 output,
-                "{name} is {verdict}: its result is in the cache, from other work with the same key"
+                "{name} is {verdict}: its result is already in the cache under the same key"
             )?;
         }
         _ => {
@@ -168,9 +165,8 @@ impl<'a> One<'a> {
     fn explain(&self, key: bool, output: &mut dyn Write) -> Result<(), CliError> {
         let id = clean(self.id);
         let Some(port) = self.port() else {
-            let message =
-                format!("`{}` reads no data set, so no item arrives at it", self.spec.name);
-            return Err(CliError::usage(message, "ask for the stage alone"));
+            let message = format!("`{}` reads no data set, so it has no items", self.spec.name);
+            return Err(CliError::usage(message, "leave out the item"));
         };
         let Some(keyed) = &self.stage.known.keyed else {
             return self.explain_unknown(output);
@@ -183,10 +179,7 @@ impl<'a> One<'a> {
             (None, Some(_)) if state.is_none() => {
                 let as_before =
                     self.last.map_or_else(String::new, |last| format!(" as at run {}", last.run));
-                writeln!(
-                    output,
-                    "item `{id}` arrives{as_before}, and nothing is known of an earlier run"
-                )?;
+                writeln!(output, "item `{id}` arrives{as_before}; no earlier run is known")?;
             }
             (None, Some(_)) => writeln!(output, "item `{id}` is new since {run}")?,
             (Some(_), None) => writeln!(output, "item `{id}` is gone since {run}")?,
@@ -212,7 +205,7 @@ impl<'a> One<'a> {
             for (name, value) in now.fields.iter().filter(|(name, _)| self.reads(port, name)) {
                 write_value(name, value, &mut sink);
             }
-            writeln!(output, "the stage reads")?;
+            writeln!(output, "fields that the stage reads")?;
             write_parts(&sink, output)?;
         }
         Ok(())

@@ -32,12 +32,12 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
         arguments.batch.parse().map_err(|_| wrong("`--batch` is not the digest of a batch"))?;
     // The text may contain a password.
     let address: Result<Address, _> = arguments.remote.parse();
-    let address = address.map_err(|_| wrong("`--remote` is not the address of a remote"))?;
+    let address = address.map_err(|_| wrong("invalid address in `--remote`"))?;
     let folder = folder(arguments);
     if let Some(why) = meets_cache(&folder, &address) {
         return Err(CliError::usage(
             format!("the remote `{address}` cannot be used: {why}"),
-            "name another folder with `--cache`",
+            "choose another folder with `--cache`",
         ));
     }
     let cache = Cache::open(&folder, Arc::new(RealFs), Access::ReadWrite)?;

@@ -83,7 +83,7 @@ fn program(chosen: Option<String>) -> Option<Utf8PathBuf> {
     let beside = own.as_deref().and_then(|own| own.parent()).map(|folder| folder.join(PROGRAM));
     let search = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&search).map(|folder| folder.join(PROGRAM));
-    // Where a wheel puts it, seen from the engine's own `bin`.
+    // The place of a wheel, relative to the `bin` of the engine.
     let environment = own.as_deref().and_then(|own| Utf8Path::from_path(own.parent()?.parent()?));
     let packages = environment.map(packages_in).unwrap_or_default();
     let packaged =

@@ -74,7 +74,7 @@ class Wheel(unittest.TestCase):
 
     def test_without_torch_the_worker_says_how_to_get_it(self):
         told = self.throstle("doctor").stdout
-        self.assertIn("there is no torch 2.11.0, which the worker needs; `throstle setup` fetches", told)
+        self.assertIn("torch 2.11.0, which the worker needs, was not found; `throstle setup` fetches", told)
 
     def test_another_torch_is_named(self):
         os.makedirs(os.path.join(self.torch, "lib"))

@@ -161,7 +161,7 @@ def to_shar(dataset, folder, shard):
     names, paths = Names(), []
     audio = next((name for name in dataset.fields if any(is_audio(item.get(name)) for item in dataset)), None)
     if audio is None:
-        raise ValueError("no field has recordings")
+        raise ValueError("no field has audio")
     for number, start in enumerate(range(0, len(dataset), shard)):
         cuts, tar_path = f"{folder}/cuts.{number:06}.jsonl.gz", f"{folder}/recording.{number:06}.tar"
         with gzip.GzipFile(cuts, "wb", mtime=0) as lines, tarfile.open(tar_path, "w", format=tarfile.PAX_FORMAT) as tar:

@@ -36,7 +36,7 @@ def program():
     for path in (os.environ.get("THROSTLE"), own, shutil.which(PROGRAM)):
         if path and os.access(path, os.X_OK):
             return path
-    raise Error("the program `throstle` is not there: install it, or set THROSTLE to its path")
+    raise Error("the program `throstle` was not found: install it, or set THROSTLE to its path")
 
 
 def call(*arguments):
@@ -175,7 +175,7 @@ class Dataset(collections.abc.Sequence):
             raise Error(f"object {value['digest'][:12]} is gone: `throstle run` makes it again")
         whole = self.mapped(value["file"])
         if value["offset"] + value["size"] > len(whole):
-            raise Error(f"`{value['file']}` is shorter than it was: open the data set again")
+            raise Error(f"`{value['file']}` was truncated: open the data set again")
         return whole[value["offset"] : value["offset"] + value["size"]]
 
     def mapped(self, path):
@@ -185,7 +185,7 @@ class Dataset(collections.abc.Sequence):
                     with io.open(path, "rb") as file:
                         self.maps[path] = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                 except FileNotFoundError:
-                    raise Error(f"`{path}` is gone, as after `throstle cache gc`: open the data set again") from None
+                    raise Error(f"`{path}` no longer exists, for example after `throstle cache gc`: open the data set again") from None
             return self.maps[path]
 
     # Other forms.

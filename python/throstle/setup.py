@@ -129,11 +129,11 @@ def download(link, path, digest):
             failed += 1
             if failed == TRIES or (status is not None and status < 500):
                 raise Problem(f"`{os.path.basename(path)}` cannot be fetched: {error}; run again to continue") from None
-            say(f"{error}: trying again")
+            say(f"{error}: retrying")
             time.sleep(failed)
     if digest_of(part) != digest:
         os.unlink(part)
-        raise Problem(f"`{os.path.basename(path)}` has another SHA-256 than the index says: run again to fetch it anew")
+        raise Problem(f"`{os.path.basename(path)}` does not match the SHA-256 in the index: run again to fetch it again")
     os.replace(part, path)
 
 
@@ -169,7 +169,7 @@ def unpack(path, to):
         for entry in wheel.infolist():
             name = os.path.normpath(entry.filename)
             if name.startswith((os.sep, "..")):
-                raise Problem(f"`{os.path.basename(path)}` has a file `{entry.filename}` outside of its folder")
+                raise Problem(f"`{os.path.basename(path)}` has the file `{entry.filename}` outside its folder")
             is_wanted = re.match(r"torch/lib/.*\.so|torch/version\.py$|nvidia/.*\.so|[^/]*\.dist-info/METADATA$", name)
             if is_wanted and not entry.is_dir():
                 wheel.extract(entry, to)

@@ -155,7 +155,7 @@ fn where_nothing_fits_the_kinds_that_would_are_named() {
     );
     let Err(problems) = load_text(&text) else { panic!("{text}") };
     let found: Vec<&Problem> = problems.iter().collect();
-    assert_eq!(found.len(), 1, "that its fields are others is no news: {found:?}");
+    assert_eq!(found.len(), 1, "a change of fields alone is not reported: {found:?}");
     assert_eq!(
         found[0].advice(),
         Some(
@@ -278,9 +278,9 @@ fn sentences_that_bring_no_whole_model_need_one() {
         ));
         messages.into_iter().find(|one| one.contains("`spoken`")).unwrap_or_default()
     };
-    let bare = "stage `spoken` has no `model`, and items of `sentences` bring none";
+    let bare = "stage `spoken` has no `model`, and the items of `sentences` have none";
     assert_eq!(speaking("sentences", ""), bare);
-    let low = "stage `spoken` has no `model`, and items of `low` bring only `xtts-lora`";
+    let low = "stage `spoken` has no `model`, and the items of `low` have only `xtts-lora`";
     assert_eq!(speaking("low", ""), low);
     assert_eq!(speaking("tuned", ""), "");
     for input in ["low", "sentences", "tuned"] {

@@ -53,8 +53,8 @@ fn a_program_that_fails_alike_on_the_first_items_stops_and_leaves_no_verdict() {
     assert_eq!(failed.len(), 1);
     assert_eq!(
         failed[0]["message"],
-        "the first 20 items failed alike: the command ended with status 1; it said: cannot load \
-         ./in/audio.wav: no module named x"
+        "the first 20 items failed in the same way: the command ended with status 1; it said: \
+         cannot load ./in/audio.wav: no module named x"
     );
     assert_eq!(ran.all("item-quarantined").len(), 0);
     assert!(ran.executed_in_any_case()["words"] < 40, "{:?}", ran.last());

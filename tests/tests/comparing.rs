@@ -193,7 +193,8 @@ fn a_comparison_is_written_in_every_form() {
     assert_eq!(output.status.code(), Some(0));
     let page = project.text("compare.html");
     assert!(page.contains("<table class=\"sortable\"") && page.contains("Sweep rate"));
-    for (file, told) in [(".throstle/x", "is in the cache"), ("pipeline.toml", "belongs to the")] {
+    for (file, told) in [(".throstle/x", "is in the cache"), ("pipeline.toml", "is a file of the")]
+    {
         for format in ["csv", "html", "tensorboard"] {
             let arguments = ["compare", "rate", "--format", format, "-o", file];
             let output = throstle(&project, &arguments);
@@ -206,7 +207,7 @@ fn a_comparison_is_written_in_every_form() {
         (["compare", "rite"], "rite"),
         (["sweep", "rite"], "did you mean `rate`?"),
         (["promote", "77"], "has no trial `77`"),
-        (["compare", "lines"], "has no finished training"),
+        (["compare", "lines"], "no finished training in lines"),
     ] {
         let output = throstle(&project, &arguments);
         let errors = String::from_utf8(output.stderr).unwrap();

@@ -113,7 +113,7 @@ fn a_link_that_leads_out_of_the_project_is_not_followed() {
     let failed = ran.all("stage-failed");
     assert_eq!((ran.code, failed.len()), (Some(1), 2), "{ran:?}");
     let message = failed[0]["message"].as_str().unwrap();
-    assert!(message.contains("a symbolic link on the way leads out"), "{message}");
+    assert!(message.contains("a symbolic link on its path leads outside"), "{message}");
     assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
 }
 
@@ -146,7 +146,7 @@ fn no_export_leads_into_the_cache_wherever_it_lies() {
     let ran = RanProgram::of(project.output(&arguments));
     assert_eq!(ran.code, Some(1));
     let failed = ran.all("stage-failed");
-    assert!(failed[0]["message"].as_str().unwrap().contains("it leads into the cache"), "{ran:?}");
+    assert!(failed[0]["message"].as_str().unwrap().contains("it is inside the cache"), "{ran:?}");
     assert!(!project.file("kept/a").exists());
 }
 
@@ -171,7 +171,7 @@ fn an_item_that_cannot_be_exported_is_told_before_the_work_and_stops_no_other() 
     let ran = project.run();
     assert_eq!(ran.executed()["words"], 5);
     let told = "1 of 5 items cannot be exported: item `b`: its export path \
-                `out/words/../aino/b.txt` leaves the folder";
+                `out/words/../aino/b.txt` leads outside the folder";
     assert_eq!(notes(&ran), [told; 2], "before the work, and of the export");
     let place = |name: &str| {
         let is_it = |event: &serde_json::Value| event["event"] == name && event["stage"] == "words";

@@ -46,7 +46,7 @@ fn assert_no_verdict(result: &Result<Ran, EngineError>, place: &str) {
             let told = ran.failures();
             // An export folder on a read-only disk is reported as a failure of its stage.
             let is_export = |message: &String| {
-                let starts = ["cannot export to ", "cannot take back the export "];
+                let starts = ["cannot export to ", "cannot remove the outdated export "];
                 starts.iter().any(|start| message.starts_with(start))
                     && message.contains("Read-only file system")
             };

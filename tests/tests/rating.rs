@@ -256,12 +256,12 @@ fn a_stage_without_pairs_and_odd_names_are_refused_with_advice() {
         String::from_utf8(output.stderr).unwrap()
     };
     let error = refused(&["rate", "spoken", "--rater", "anna"]);
-    assert!(error.contains("the stages with pairs are pairs"), "{error}");
+    assert!(error.contains("stages with pairs: pairs"), "{error}");
     let error = refused(&["rate", "pairs", "--rater", "../anna"]);
     assert!(error.contains("cannot be the name of a rater"), "{error}");
     refused(&["rate", "pairs"]);
     project.write("other.jsonl", "{}\n");
     let output = project.output(&["rate", "pairs", "--read", "other.jsonl"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("does not say that the file has votes"), "{error}");
+    assert!(error.contains("is not the header of a file of votes"), "{error}");
 }

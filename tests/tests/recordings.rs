@@ -281,13 +281,13 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     for part in [
         "`twice.txt` and `twice.vtt` are texts of one recording",
         "`lonely.txt` has no recording beside it",
-        "`damaged.srt`: line 1: a text without a time before it",
-        "`wordless.txt`: there is no text in it",
+        "`damaged.srt`: line 1: text without a time before it",
+        "`wordless.txt`: it has no text",
         "`latin.srt`: line 3 is not UTF-8",
         "`backwards.vtt`: line 3: the cue ends before it begins",
         "truncated:",
-        "no pause in 30.0 s",
-        "no pause in 40.0 s",
+        "no pause within 30.0 s",
+        "no pause within 40.0 s",
     ] {
         assert!(told.contains(part), "no `{part}` in\n{told}");
     }

@@ -159,7 +159,7 @@ fn what_is_never_the_same_is_told_and_changes_nothing() {
     assert_eq!(throstle(&project, &["run"]).status.code(), Some(0));
     let (code, told) = replay(&project, &["a", "words"]);
     assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("the cache has another result on `words`"), "{told}");
+    assert!(told.contains("the result in the cache differs: another value of `words`"), "{told}");
     let before = project.text("out/a.txt");
     let again = throstle(&project, &["run"]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("nothing to do"), "{again:?}");
@@ -237,7 +237,7 @@ fn an_item_that_has_not_arrived_yet_is_told_with_the_stage_above() {
     let (code, told) = replay(&project, &["c", "words"]);
     assert_eq!(code, Some(1), "{told}");
     assert!(
-        told.contains("has arrived at `words` yet: its upstream stages are not finished"),
+        told.contains("arrives at `words` yet: its upstream stages are not finished"),
         "{told}"
     );
 }

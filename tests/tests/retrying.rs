@@ -44,13 +44,13 @@ fn project() -> Project {
 fn all_verdicts_of_a_stage_are_forgotten_and_its_results_stay() {
     let project = project();
     let said = project.printed(&["retry", "words"]);
-    assert_eq!(said, "words: 2 verdicts forgotten; the next run tries the items again\n");
+    assert_eq!(said, "words: the next run tries 2 quarantined items again\n");
     let ran = project.run();
     assert_eq!(ran.executed(), [("words", 2), ("summary", 1)].into());
     assert_eq!((ran.reused("words"), ran.quarantined("words")), (2, 0));
     assert_eq!(project.names("out"), ["a.txt", "b.txt", "c.txt", "d.txt", "summary.json"]);
     project.run().assert_nothing_done();
-    assert_eq!(project.printed(&["retry", "words"]), "words: no verdicts to forget\n");
+    assert_eq!(project.printed(&["retry", "words"]), "words: no quarantined items\n");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_item_without_a_verdict_is_told() {
     let output = project.output(&["retry", "words", "a"]);
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("`words` keeps no verdict on an item `a`"), "{told}");
+    assert!(told.contains("`words` has not quarantined an item `a`"), "{told}");
     project.run().assert_nothing_done();
 }
 

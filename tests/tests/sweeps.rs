@@ -323,7 +323,7 @@ fn a_trial_that_ends_its_own_program_in_every_run_ranks_last_and_stops_no_other(
     let dead = standing.trials.iter().find(|row| row.values["dies_at"] == "4").unwrap();
     assert_eq!(dead.state, State::Failed);
     let why = dead.failure.as_deref().unwrap();
-    assert!(why.starts_with("failed in 2 runs here, the last time so: "), "{why}");
+    assert!(why.starts_with("failed in 2 runs; last error: "), "{why}");
     assert!(standing.is_decided && standing.winner.is_some());
     let again = lab.run();
     assert_eq!((again.status, deaths(&again)), (Status::Done, 0));

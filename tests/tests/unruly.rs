@@ -99,7 +99,7 @@ fn a_stage_that_calls_exit_does_not_look_like_success() {
     let output = run(&project);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("a stage ended the whole program by calling `exit`"), "{told}");
+    assert!(told.contains("a stage ended the program by calling `exit`"), "{told}");
     assert_unfinished(&output);
     assert_goes_on(&project);
 }

@@ -246,7 +246,7 @@ fn a_program_that_is_no_worker_fails_the_stage_with_its_words() {
     });
     assert_eq!(ran.status, Status::Failed);
     let message = message.unwrap();
-    let noise = "something else than its messages (\"this\" in place of the start of a message)";
+    let noise = "something else than its messages (\"this\" instead of the start of a message)";
     assert!(message.contains(noise) && !message.contains("SIGKILL"), "{message}");
 }
 

@@ -18,7 +18,7 @@ def machine(lab):
     found = json.loads(report.stdout) | {"doctor": doctor.stdout.splitlines()}
     gpus = [device for device in found["devices"] if device["name"] != "cpu"]
     if not lab.on_cpu and not gpus:
-        reason = found["cuda_error"] or "there is no GPU here"
+        reason = found["cuda_error"] or "this machine has no GPU"
         raise Failed(f"{reason}; `--cpu` runs everything on the processor", found)
     return found
 

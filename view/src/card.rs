@@ -31,9 +31,9 @@ const LICENSES: [&str; 14] = [
 /// Parameters that say where the machine's files are, or nothing.
 const LEFT_OUT: [&str; 4] = ["table", "audio", "folder", "file"];
 
-/// What only the author knows.
+/// The details that only the author knows.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct CardDetails {
     pub title: String,
     /// The model on the hub that this one was made from.
     pub base: Option<String>,
@@ -58,7 +58,7 @@ pub fn card(
     pipeline: &Pipeline,
     store: &Store,
     spec: &StageSpec,
-    said: &Said,
+    said: &CardDetails,
 ) -> Result<String, ReadError> {
     let mut steps = Vec::new();
     for id in pipeline.with_upstream(&[spec.id]) {
@@ -81,7 +81,7 @@ pub fn card(
         }
     }
     text.push_str(match is_graph(spec) {
-        true => "\nMade with throstle, for programs that run ONNX graphs.\n",
+        true => "\nMade with throstle for programs that run ONNX graphs.\n",
         false => "\nMade with throstle; `throstle say DIR \"text\"` speaks with these files.\n",
     });
     Ok(text)
@@ -104,7 +104,7 @@ fn is_graph(spec: &StageSpec) -> bool {
     spec.parameters.text("format").is_ok_and(|format| format == "onnx")
 }
 
-fn head(pipeline: &Pipeline, spec: &StageSpec, said: &Said) -> String {
+fn head(pipeline: &Pipeline, spec: &StageSpec, said: &CardDetails) -> String {
     let mut head = String::from("---\n");
     let mut line = |key: &str, value: &str| head.push_str(&format!("{key}: {}\n", quoted(value)));
     let licenses: Vec<&str> = spec.licenses.iter().map(String::as_str).collect();
@@ -177,7 +177,7 @@ fn result(step: &Step) -> String {
     let Some(outcome) = &step.outcome else { return "unknown".to_owned() };
     let port = step.spec.kind.outputs.first().map_or("", |port| port.name);
     let made = match outcome.outputs.get(port) {
-        Some(PortValue::Dataset { items, .. }) => format!("{} items", units::count(*items)),
+        Some(PortValue::Dataset { items, .. }) => units::items(*items),
         Some(PortValue::Artifact(fields)) => described(fields),
         None => "nothing".to_owned(),
     };
@@ -189,7 +189,8 @@ fn result(step: &Step) -> String {
 
 fn described(fields: &Fields) -> String {
     let sizes: u64 = fields.blobs().map(|blob| blob.size).sum();
-    format!("{} in {} parts", units::bytes(sizes), units::count(fields.blobs().count() as u64))
+    let parts = units::counted(fields.blobs().count() as u64, "part");
+    format!("{} in {parts}", units::bytes(sizes))
 }
 
 /// The parameters of the trainings.

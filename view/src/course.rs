@@ -3,10 +3,10 @@
 use engine::units;
 use stage_core::course::{ClipCounts, Course, ExpectedCourse, Timetable};
 
-/// `81 steps of 8 rows, 27 a pass: 3 passes over 3,920 clips, 80 held out, 0 left out; warm-up 5
+/// `81 steps of 8 rows, 27 per pass: 3 passes over 3,920 clips, 80 held out, 0 left out; warm-up 5
 /// steps, validation every 5, checkpoint every 9`.
 pub fn course(course: &Course) -> String {
-    let steps = counted(course.timetable.steps, "step");
+    let steps = units::counted(course.timetable.steps, "step");
     format!("{steps}{}; {}", shape(course), between(&course.timetable))
 }
 
@@ -19,21 +19,21 @@ pub fn expected(expected: &ExpectedCourse) -> String {
         false => String::new(),
     };
     let course = &expected.course;
-    let steps = counted(course.timetable.steps, "step");
+    let steps = units::counted(course.timetable.steps, "step");
     format!("{steps}{bounds}{}; {}", shape(course), between(&course.timetable))
 }
 
 fn shape(course: &Course) -> String {
-    let rows = counted(course.rows_of_step, "row");
+    let rows = units::counted(course.rows_of_step, "row");
     if course.rows_of_pass <= 0.0 {
         return format!(" of {rows}");
     }
     let ClipCounts { used, held_out, left_out } = course.clips;
     format!(
-        " of {rows}, {} a pass: {} over {}, {} held out, {} left out",
+        " of {rows}, {} per pass: {} over {}, {} held out, {} left out",
         decimal(course.steps_of_pass()),
         passes(course.passes()),
-        counted(used, "clip"),
+        units::counted(used, "clip"),
         units::count(held_out),
         units::count(left_out),
     )
@@ -42,7 +42,7 @@ fn shape(course: &Course) -> String {
 fn between(table: &Timetable) -> String {
     let warm_up = match table.warm_up {
         0 => "no warm-up".to_owned(),
-        steps => format!("warm-up {}", counted(steps, "step")),
+        steps => format!("warm-up {}", units::counted(steps, "step")),
     };
     let save = match table.save_every {
         0 => "checkpoints by time".to_owned(),
@@ -50,7 +50,7 @@ fn between(table: &Timetable) -> String {
     };
     let patience = match table.patience {
         0 => String::new(),
-        patience => format!(", patience {}", counted(patience, "validation")),
+        patience => format!(", patience {}", units::counted(patience, "validation")),
     };
     let validation = units::count(table.validate_every);
     format!("{warm_up}, validation every {validation}{patience}, {save}")
@@ -61,11 +61,6 @@ fn passes(passes: f64) -> String {
         "1" => "1 pass".to_owned(),
         passes => format!("{passes} passes"),
     }
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", units::count(count))
 }
 
 /// One decimal place if the number is small and not whole.
@@ -97,7 +92,7 @@ mod tests {
     fn a_training_is_told_in_steps_rows_passes_and_clips() {
         assert_eq!(
             course(&begun()),
-            "1,620 steps of 8 rows, 27 a pass: 60 passes over 3,920 clips, 80 held out, 3 left \
+            "1,620 steps of 8 rows, 27 per pass: 60 passes over 3,920 clips, 80 held out, 3 left \
              out; warm-up 81 steps, validation every 65, patience 5 validations, checkpoint every \
              162"
         );
@@ -119,6 +114,6 @@ mod tests {
         assert_eq!(expected(&exact), told);
         let bounds = Figure { low: 1_350.0, likely: 1_620.0, high: 1_944.0 };
         let wide = ExpectedCourse { bounds, course: begun(), ..exact };
-        assert!(expected(&wide).starts_with("1,620 steps (1,350 to 1,944) of 8 rows, 27 a pass"));
+        assert!(expected(&wide).starts_with("1,620 steps (1,350 to 1,944) of 8 rows, 27 per pass"));
     }
 }

@@ -34,7 +34,7 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// The text in lines of at most so many columns, broken at spaces where there are any. The lines
+/// The text in lines of at most this number of columns, broken at spaces if there are any. The lines
 /// after the first begin with spaces.
 pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let indent = if indent < columns / 2 { indent } else { 0 };

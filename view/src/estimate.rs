@@ -117,14 +117,13 @@ impl EstimateText<'_> {
 
     fn total(&self, text: &mut String) {
         let total = &self.estimate.total;
-        let mut line =
-            format!("about {} from beginning to end", band(total.seconds, units::seconds));
+        let mut line = format!("about {} in total", band(total.seconds, units::seconds));
         if let Some(cost) = total.money {
-            let _ = write!(line, ", {} of money", band(cost, money));
+            let _ = write!(line, ", cost {}", band(cost, money));
         }
         if !total.unknown.is_empty() {
             let names = clean(&total.unknown.join(", ")).into_owned();
-            let _ = write!(line, ", plus {names}, with unknown times");
+            let _ = write!(line, ", plus the unknown times of {names}");
         }
         let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
     }
@@ -153,24 +152,24 @@ impl EstimateText<'_> {
                 Fit::Tight => self.paint.warning("tight"),
                 Fit::No => self.paint.bad("no"),
             },
-            if row.is_best { self.paint.strong("the cheapest that fits") } else { String::new() },
+            if row.is_best { self.paint.strong("cheapest that fits") } else { String::new() },
         ]
     }
 
     fn difference(&self, before: &Total, text: &mut String) {
         let now = &self.estimate.total;
         let seconds = signed(now.seconds.likely - before.seconds.likely, units::seconds);
-        let mut parts = vec![format!("{seconds} of time")];
+        let mut parts = vec![format!("time {seconds}")];
         if let (Some(now), Some(before)) = (now.money, before.money) {
-            parts.push(format!("{} of money", signed(now.likely - before.likely, money)));
+            parts.push(format!("cost {}", signed(now.likely - before.likely, money)));
         }
         parts.push(format!(
-            "{} of disk",
+            "disk {}",
             signed(now.disk_bytes.likely - before.disk_bytes.likely, bytes)
         ));
         let vram = signed(now.vram_bytes.likely - before.vram_bytes.likely, bytes);
-        parts.push(format!("{vram} of VRAM"));
-        let line = format!("relative to the unchanged manifest: {}", parts.join(", "));
+        parts.push(format!("VRAM {vram}"));
+        let line = format!("compared with the unchanged manifest: {}", parts.join(", "));
         let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
     }
 }
@@ -200,26 +199,26 @@ pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String
 
 /// The part of the work that fits into this session.
 fn room(fitted: &Fitted) -> String {
-    let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPUs")];
+    let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPU time")];
     let limits = limits.into_iter().filter_map(|(seconds, of)| {
         Some(format!("{}{of}", units::seconds(seconds.filter(|seconds| seconds.is_finite())?)))
     });
     let limits: Vec<String> = limits.collect();
     let left = limits.join(" and ");
     match fitted.left_out.is_empty() {
-        true => format!("everything fits into the {left} left of this session"),
-        false => format!("{left} are left of this session, which {}", left_out(fitted)),
+        true => format!("all work fits into the remaining {left} of this session"),
+        false => format!("the remaining {left} of this session {}", left_out(fitted)),
     }
 }
 
-/// `is not enough for tokens, packed: 2m00s (1m00s to 4m00s) more, 2.00`.
+/// `will not be enough for tokens, packed: 2m00s (1m00s to 4m00s) more, cost 2.00`.
 pub fn left_out(fitted: &Fitted) -> String {
     let names = clean(&fitted.left_out.join(", ")).into_owned();
     let seconds = band(fitted.left_out_seconds, units::seconds);
     let cost = fitted
         .left_out_money
-        .map_or_else(String::new, |cost| format!(", {} of money", band(cost, money)));
-    format!("is not enough for {names}: {seconds} more{cost}")
+        .map_or_else(String::new, |cost| format!(", cost {}", band(cost, money)));
+    format!("will not be enough for {names}: {seconds} more{cost}")
 }
 
 /// None for zero.
@@ -259,10 +258,10 @@ pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
     let seconds = band(estimate.total.seconds, units::seconds);
     let mut text = format!("left to do: {}; about {seconds}", clean(&names.join(", ")));
     if let Some(cost) = estimate.total.money {
-        let _ = write!(text, ", {} of money", band(cost, money));
+        let _ = write!(text, ", cost {}", band(cost, money));
     }
     if !estimate.total.unknown.is_empty() {
-        let _ = write!(text, ", of what is known");
+        let _ = write!(text, ", without stages of unknown time");
     }
     text
 }
@@ -272,7 +271,7 @@ fn left_of_exports(pipeline: &Pipeline) -> String {
     let exporting = pipeline.stages.iter().filter(|spec| !spec.exports.is_empty());
     let names: Vec<&str> = exporting.map(|spec| spec.name.as_str()).collect();
     match names.is_empty() {
-        true => "left to do: no stage".to_owned(),
+        true => "left to do: nothing".to_owned(),
         false => format!("left to do: the exports of {}", clean(&names.join(", "))),
     }
 }
@@ -280,8 +279,7 @@ fn left_of_exports(pipeline: &Pipeline) -> String {
 /// The accuracy of an estimate.
 pub fn accuracy(outcome: &RunOutcome) -> String {
     let expected = band(outcome.expected_seconds, units::seconds);
-    let mut text =
-        format!("it was expected to take {expected} and took {}", units::seconds(outcome.seconds));
+    let mut text = format!("expected {expected}, took {}", units::seconds(outcome.seconds));
     let known = || outcome.stages.values().filter(|stage| stage.expected_seconds.is_some());
     let within = known().filter(|stage| {
         stage.expected_seconds.is_some_and(|band| (band.low..=band.high).contains(&stage.seconds))
@@ -289,7 +287,7 @@ pub fn accuracy(outcome: &RunOutcome) -> String {
     if known().count() > 0 {
         let _ = write!(
             text,
-            "; {} of {} stages were within their bounds",
+            "; {} of {} stages took a time within their bounds",
             within.count(),
             known().count()
         );
@@ -387,12 +385,12 @@ mod tests {
         voice  4,000  2m00s (1m00s to 4m00s)    -     -    -  3.0 GB      -  measured
         all           2m00s (1m00s to 4m00s)    -     -    -  3.0 GB   1.50  unknown
         voice on t4: batch = 2 fits
-        about 2m00s (1m00s to 4m00s) from beginning to end, 1.50 of money, plus clips, with unknown times
+        about 2m00s (1m00s to 4m00s) in total, cost 1.50, plus the unknown times of clips
 
         on                      time                     GPU  money  fits
         t4    2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  no
-        a100  2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  yes   the cheapest that fits
-        relative to the unchanged manifest: +30.0 s of time, +0.00 of money, +0 B of disk, +0 B of VRAM
+        a100  2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  yes   cheapest that fits
+        compared with the unchanged manifest: time +30.0 s, cost +0.00, disk +0 B, VRAM +0 B
         assumed: the moon is round
         "#);
     }

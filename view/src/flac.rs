@@ -15,7 +15,7 @@ pub fn encode(samples: &[i32], channels: usize, rate: u32) -> Result<Vec<u8>, St
     let config =
         flacenc::config::Encoder::default().into_verified().map_err(|(_, e)| e.to_string())?;
     let source = MemSource::from_samples(samples, channels, BITS, rate as usize);
-    let failed = |error: String| format!("it cannot be encoded: {error}");
+    let failed = |error: String| format!("encoding failed: {error}");
     let mut stream = flacenc::encode_with_fixed_block_size(&config, source, config.block_size)
         .map_err(|error| failed(error.to_string()))?;
     // The shorter last block does not count: otherwise the header would declare a variable block

@@ -169,7 +169,7 @@ fn title(planned: &PlannedStage) -> String {
         Verdict::Fresh => "fresh",
         Verdict::Dirty => "dirty",
         Verdict::Unknown => "unknown until the upstream stages are done",
-        Verdict::Out => "out: other trials are better, or it failed",
+        Verdict::Out => "out: other trials are better, or the trial failed",
     };
     let PlannedStage { executed, reused, quarantined, .. } = planned;
     let mut title =

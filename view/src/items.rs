@@ -73,7 +73,7 @@ impl Listing {
     }
 }
 
-/// The listing in that form; a table in so many columns.
+/// The listing in that format; a table in this number of columns.
 pub fn render(
     listing: &Listing,
     format: Format,
@@ -107,7 +107,8 @@ fn table(listing: &Listing, columns: Option<usize>) -> String {
     let (mut text, mut left_out) = table.fitted(columns);
     if !left_out.is_empty() {
         left_out.reverse();
-        let line = format!("no room for {}: `--fields` chooses", left_out.join(", "));
+        let line =
+            format!("columns that do not fit: {}; select with `--fields`", left_out.join(", "));
         let lines = columns.map_or_else(|| vec![line.clone()], |columns| wrap(&line, columns, 2));
         text.push_str(&format!("{}\n", lines.join("\n")));
     }

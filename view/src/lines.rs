@@ -150,7 +150,9 @@ impl<W: Write + Send> Lines<W> {
                 clean(item),
                 clean(reason)
             ),
-            _ if named == NAMED + 1 => writeln!(self.output, "{stage}: more items are quarantined"),
+            _ if named == NAMED + 1 => {
+                writeln!(self.output, "{stage}: more items were quarantined")
+            }
             _ => Ok(()),
         }
     }
@@ -238,13 +240,13 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
     Some(match event {
         Event::Waiting { what } => format!("waiting for {}", clean(what)),
         Event::Retried { stage, what, attempt } => {
-            format!("{}: trying {} again, attempt {attempt}", clean(stage), clean(what))
+            format!("{}: retrying {}, attempt {attempt}", clean(stage), clean(what))
         }
         Event::TrainingStarted { stage, course: begun } => {
             format!("{}: training {}", clean(stage), course(begun))
         }
         Event::CheckpointKept { stage, bytes, seconds } => format!(
-            "{}: checkpoint kept, {} in {}",
+            "{}: saved a checkpoint, {} in {}",
             clean(stage),
             units::bytes(*bytes),
             units::seconds(*seconds)
@@ -255,18 +257,18 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
                 (None, Some(1)) => "1 item".to_owned(),
                 (None, items) => format!("{} items", units::count(items.unwrap_or(1))),
             };
-            format!("{}: batches of {size} from now on: {}", clean(stage), clean(message))
+            format!("{}: reduced the batch to {size}: {}", clean(stage), clean(message))
         }
         Event::WorkerStarted { device, process } => {
-            format!("worker {process} started for {}", clean(device))
+            format!("started worker {process} for {}", clean(device))
         }
         Event::WorkerDied { device, message } => {
             let head = paint.warning(&format!("the worker for {} died", clean(device)));
             format!("{head}: {}", super::escape::clean_lines(message))
         }
         Event::Damaged { stage, digest } => {
-            let head = paint.warning("a damaged object was set aside");
-            format!("{}: {head} and is made again: {}", clean(stage), clean(digest))
+            let head = paint.warning("quarantined a damaged object");
+            format!("{}: {head}, which is made again: {}", clean(stage), clean(digest))
         }
         Event::Note { stage: Some(stage), message } => {
             format!("{}: {}", clean(stage), clean(message))
@@ -375,7 +377,7 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         voice: started, 30 items, parameter `rate` changed from 1 to 2 and 1 more
         voice: quarantined `a\u{1b}[2J`: is cut
-        voice: trying item `b` again, attempt 2
+        voice: retrying item `b`, attempt 2
         voice: done, 3 executed, 27 reused, 1 quarantined, 0.25 s
         pack: failed: no
         room
@@ -439,8 +441,8 @@ mod tests {
         let (_, told) = text.split_once('\n').unwrap();
         assert_eq!(
             told,
-            "s: step 1,200, loss 2.3457, none 0, rate 1.00e-5, tokens 12345.6\n\
-             s: checkpoint kept, 2.0 MB in 0.50 s\n"
+            "s: step 1,200, loss 2.3457, none 0, rate 1.00e-5, tokens 12345.6\ns: saved a \
+             checkpoint, 2.0 MB in 0.50 s\n"
         );
     }
 

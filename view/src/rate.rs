@@ -36,7 +36,7 @@ pub fn file(mut data: Value, sounds: &BTreeMap<String, Vec<u8>>) -> String {
         }
         (test())
         section #result hidden {
-            p { "Send this file, or the text below, to the person who asked you." }
+            p { "Send this file, or the text below, back to the person who sent you the test." }
             p { a #save { "Save the votes" } }
             textarea #votes rows="8" readonly {}
         }

@@ -29,7 +29,7 @@ mod view;
 use engine::pipeline::Pipeline;
 use engine::store::{ReadError, Store};
 
-use audio::{Album, ROOM};
+use audio::{PageAudio, ROOM};
 pub use page::STYLE;
 pub use runs::Chosen;
 use seen::Seen;
@@ -77,8 +77,12 @@ impl Report {
             provenance: provenance::Provenance::of(&seen),
             seen: &seen,
         };
-        let mut album = Album::new(store, ROOM);
-        let html = page::render(&found, &mut album);
-        Ok(Report { html, recordings: album.recordings().len(), left_out: album.left_out })
+        let mut page_audio = PageAudio::new(store, ROOM);
+        let html = page::render(&found, &mut page_audio);
+        Ok(Report {
+            html,
+            recordings: page_audio.recordings().len(),
+            left_out: page_audio.left_out,
+        })
     }
 }

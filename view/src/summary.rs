@@ -190,7 +190,7 @@ impl Summary {
                 told.map(|(note, count)| format!("{} {}", clean(note), units::count(**count)));
             let told: Vec<String> = told.collect();
             let more = if notes.len() > NOTES { ", …" } else { "" };
-            let line = format!("{} noticed: {}{more}", clean(stage), told.join(", "));
+            let line = format!("{} notes: {}{more}", clean(stage), told.join(", "));
             let _ = writeln!(text, "{}", paint.fold(&line, 2));
         }
         for (stage, files) in &self.exports {
@@ -221,7 +221,7 @@ impl Summary {
             let _ = writeln!(text, "{}", paint.fold(&line, 4));
         }
         if total > named {
-            let line = "  `throstle items STAGE --quarantined` lists all of a stage";
+            let line = "  `throstle items STAGE --quarantined` lists all items of a stage";
             let _ = writeln!(text, "{}", paint.fold(line, 4));
         }
     }
@@ -290,14 +290,14 @@ pub(crate) mod tests {
         stage  executed  quarantined    time
         clips         1            0  0.10 s
         check     4,000            7  12.0 s
-        clips noticed: odd byte 2
+        clips notes: odd byte 2
         quarantined: 7 items (check 7)
           check `clip\u{1b}[30m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[31m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[32m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[33m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[34m`: ends after 1.2 s of 3.4 s
-          `throstle items STAGE --quarantined` lists all of a stage
+          `throstle items STAGE --quarantined` lists all items of a stage
         done in 12.5 s
         ");
     }

@@ -9,7 +9,7 @@ use crate::named;
 
 /// Its files are lost unless it is finished.
 pub struct Folder {
-    /// Where the files are written.
+    /// The folder in which the files are written.
     pub staging: Utf8PathBuf,
     to: Utf8PathBuf,
 }
@@ -23,7 +23,7 @@ impl Folder {
             Ok(entries) if !entries.is_empty() => {
                 return Err(CliError::usage(
                     format!("`{}` is not empty", clean(to.as_str())),
-                    "name a new folder: nothing is overwritten",
+                    "choose a new folder: nothing is overwritten",
                 ));
             }
             // A folder that cannot be removed could not be replaced at the end.

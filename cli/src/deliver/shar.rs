@@ -20,8 +20,8 @@ const SHARD: usize = 1000;
 pub fn shar(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
     let Some(audio) = set.audio() else {
         return Err(CliError::usage(
-            "no field has recordings",
-            "lhotse needs WAV, as `audio.resample` makes it",
+            "no field has audio",
+            "lhotse needs WAV files: add an `audio.resample` stage",
         ));
     };
     let mut names = Names::default();
@@ -47,11 +47,11 @@ pub fn shar(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
 fn cut(set: &Set, item: &Item, name: &str, audio: &str) -> Result<(Json, bytes::Bytes), CliError> {
     let unfit = |why: &str| {
         let message = format!("item `{}` {why}", clean(&item.id));
-        CliError::usage(message, "lhotse needs WAV, as `audio.resample` makes it")
+        CliError::usage(message, "lhotse needs WAV files: add an `audio.resample` stage")
     };
-    let blob = item.fields.blob(audio).ok_or_else(|| unfit("has no recording"))?;
+    let blob = item.fields.blob(audio).ok_or_else(|| unfit("has no audio"))?;
     let bytes = set.read(blob)?;
-    let shape = Shape::of(&bytes).ok_or_else(|| unfit("is no WAV file"))?;
+    let shape = Shape::of(&bytes).ok_or_else(|| unfit("is not a WAV file"))?;
     let duration = shape.frames as f64 / f64::from(shape.rate);
     let every: Vec<u16> = (0..shape.channels).collect();
     let channel = if shape.channels == 1 { json!(0) } else { json!(every) };

@@ -119,7 +119,7 @@ impl Api {
         }
         let Some(trial) = self.next(&state) else { return Ok(self.tell(&state)) };
         if given.answer == Answer::Same && !self.test.tie {
-            return Err(Refusal::new(400, "this test has no answer `no difference`"));
+            return Err(Refusal::new(400, "this test does not allow `no difference`"));
         }
         let vote = Vote {
             pair: self.test.pairs[trial.pair].id.clone(),
@@ -181,7 +181,7 @@ impl Api {
             (Method::Post, "/rate/undo") => Ok(state(self.undo(&body(request)?)?)),
             (Method::Post, "/rate/more") => Ok(state(self.more(&body(request)?))),
             (Method::Get, path) if path.starts_with(SOUND) => self.sound(&path[SOUND.len()..]),
-            (method, path) => Err(Refusal::new(404, format!("there is no {method:?} {path}"))),
+            (method, path) => Err(Refusal::new(404, format!("not found: {method:?} {path}"))),
         }
     }
 }

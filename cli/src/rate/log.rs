@@ -34,7 +34,7 @@ impl Log {
         let file = fs.open(&path, Open::Create)?;
         if !file.try_lock_byte(0)? {
             let message = format!("`{rater}` is rating in another program");
-            return Err(CliError::failed(message, "end that one first, or take another name"));
+            return Err(CliError::failed(message, "stop that program, or choose another name"));
         }
         let inode = file.metadata()?.inode;
         let bytes = fs.read(&path)?;
@@ -52,7 +52,7 @@ impl Log {
         let votes = read(&path, &bytes)?;
         if votes.rater != rater || votes.stage != stage {
             let message = format!("`{path}` has votes of `{}` on `{}`", votes.rater, votes.stage);
-            return Err(CliError::failed(message, "move it away, or take another name"));
+            return Err(CliError::failed(message, "move that file away, or choose another name"));
         }
         let end = votes.whole as u64;
         if votes.whole < bytes.len() {

@@ -41,7 +41,7 @@ fn packed(
     sounds: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<Value, CliError> {
     let lost = |why: String| {
-        CliError::failed(format!("a recording cannot be packed: {why}"), "run the stage again")
+        CliError::failed(format!("cannot pack a recording: {why}"), "run the stage again")
     };
     let blobs = recordings.blobs(trial).ok_or_else(|| lost("it is missing".to_owned()))?;
     let mut names = Vec::new();

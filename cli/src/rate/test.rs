@@ -25,7 +25,7 @@ impl Test {
         let damaged = |why: String| CliError::failed(why, "run the stage again");
         let rules = Rules::read(&spec.parameters).map_err(|error| damaged(error.to_string()))?;
         let pairs: Option<Vec<Pair>> = items.iter().map(Pair::of).collect();
-        let pairs = pairs.ok_or_else(|| damaged("the pairs cannot be read".to_owned()))?;
+        let pairs = pairs.ok_or_else(|| damaged("cannot read the pairs".to_owned()))?;
         let text = |item: &Item| item.fields.text("text").unwrap_or_default().to_owned();
         let (tie, sheet) = (rules.tie, Sheet::new(&pairs, rules));
         let texts = items.iter().map(text).collect();

@@ -37,7 +37,7 @@ impl Folder {
             (false, true) => RealFs.remove_dir_all(path)?,
             (false, false) => {
                 let message = format!("the folder `{path}` is not empty");
-                return Err(CliError::usage(message, "name one that is not there yet"));
+                return Err(CliError::usage(message, "choose a new folder"));
             }
             (true, _) => {}
         }
@@ -134,7 +134,7 @@ impl Folder {
 
     fn list(&mut self, path: &str, items: Vec<Item>) -> Result<(), CliError> {
         let failed = |error: &dyn std::fmt::Display| {
-            CliError::failed(format!("items cannot be listed: {error}"), HELP)
+            CliError::failed(format!("cannot list items: {error}"), HELP)
         };
         let listing = Listing::new(items, &[]).map_err(|error| failed(&error))?;
         let bytes = render(&listing, Format::JsonLines, None).map_err(|error| failed(&error))?;
@@ -163,7 +163,7 @@ impl Folder {
     }
 }
 
-const HELP: &str = "run again, which makes anew what is missing";
+const HELP: &str = "run again to make the missing results";
 
 fn unreadable(error: engine::store::ReadError) -> CliError {
     CliError::failed(error.to_string(), HELP)

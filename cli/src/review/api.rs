@@ -62,7 +62,7 @@ impl Service for Api {
                 (Method::Get, _, Some(("", key))) => {
                     Response::json(200, &json!(self.session().words(key)?))
                 }
-                _ => return Err(Refusal::new(404, format!("there is no {method:?} {path}"))),
+                _ => return Err(Refusal::new(404, format!("not found: {method:?} {path}"))),
             },
         };
         // If the client is gone, nobody has to know.

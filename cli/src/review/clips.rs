@@ -12,7 +12,7 @@ use stage_core::catalogue::corpus::CORRECTIONS;
 use stage_core::{Blob, Item, Reject, Value};
 use stage_speech::corpus::corrections::name;
 
-use super::doubt::{Doubt, MEASURES, doubts};
+use super::outlier::{MEASURES, OutlierScore, outlier_scores};
 use crate::error::CliError;
 use crate::items;
 use crate::plan::make;
@@ -34,7 +34,7 @@ pub struct Clip {
     measures: BTreeMap<&'static str, f64>,
     /// The stage that quarantined it, and the reason.
     pub verdict: Option<String>,
-    pub doubt: Doubt,
+    pub doubt: OutlierScore,
 }
 
 impl Clip {
@@ -56,7 +56,7 @@ impl Clip {
             words: item.fields.blob("words").cloned(),
             measures: measures(item).collect(),
             verdict: None,
-            doubt: Doubt::default(),
+            doubt: OutlierScore::default(),
         })
     }
 
@@ -86,7 +86,7 @@ impl Clip {
             words: None,
             measures,
             verdict: None,
-            doubt: Doubt::default(),
+            doubt: OutlierScore::default(),
         }
     }
 }
@@ -116,9 +116,10 @@ pub fn corrections<'p>(project: &'p Project, spec: &StageSpec) -> Result<&'p Sta
     match all[..] {
         [only] => Ok(only),
         _ => Err(CliError::usage(
-            format!("no stage before `{}` applies corrections", spec.name),
-            "put one behind the segments: `[stage.corrected]` with `use = \"corpus.corrections\"`, \
-             `input = \"segments\"`, `table = \"corrections.csv\"` and `drops = \"mark\"`",
+            format!("no stage upstream of `{}` applies corrections", spec.name),
+            "add one downstream of the segments: `[stage.corrected]` with `use = \
+             \"corpus.corrections\"`, `input = \"segments\"`, `table = \"corrections.csv\"` and \
+             `drops = \"mark\"`",
         )),
     }
 }
@@ -153,8 +154,8 @@ pub fn clips(
     if clips.is_empty() && all > 0 {
         let (own, other) = (&spec.name, &corrections.name);
         return Err(CliError::usage(
-            format!("the clips of `{own}` have another sound than those of `{other}`"),
-            "review a stage before any that changes the sound, such as `text.align`",
+            format!("`{own}` has changed the audio of the clips from `{other}`"),
+            "review a stage that keeps the audio, such as `text.align`",
         ));
     }
     let left_out = all - clips.len();
@@ -166,7 +167,7 @@ pub fn clips(
             judge(&mut clips, stage, &record, store)?;
         }
     }
-    let doubts = doubts(&clips);
+    let doubts = outlier_scores(&clips);
     clips.iter_mut().zip(doubts).for_each(|(clip, doubt)| clip.doubt = doubt);
     clips.sort_by(|one, other| {
         let is_good = |clip: &Clip| clip.verdict.is_none();

@@ -120,7 +120,7 @@ impl Sounds {
     fn read(&self, sound: &Sound) -> Result<Bytes, String> {
         let halves = |of: &Sound, at: f64| {
             let halves = split(&self.read(of)?, at)?;
-            halves.ok_or_else(|| format!("the sound has no second {at}"))
+            halves.ok_or_else(|| format!("the clip ends before {at} s"))
         };
         match sound {
             Sound::Whole(blob) => self.store.read(&blob.digest).map_err(|error| error.to_string()),
@@ -128,7 +128,9 @@ impl Sounds {
             Sound::Second(of, at) => halves(of, *at).map(|[_, second]| second.bytes.into()),
             Sound::Both(one, other) => {
                 let joined = join(&self.read(one)?, &self.read(other)?)?;
-                joined.map(|joined| joined.bytes.into()).ok_or_else(|| "two rates".to_owned())
+                joined
+                    .map(|joined| joined.bytes.into())
+                    .ok_or_else(|| "the clips have different sample rates".to_owned())
             }
         }
     }

@@ -114,7 +114,7 @@ impl Session {
     }
 
     fn part(&self, key: &str) -> Result<&Part, Refusal> {
-        let unknown = || Refusal::new(404, "this clip is no longer there: load the page again");
+        let unknown = || Refusal::new(404, "this clip no longer exists: reload the page");
         self.parts.get(key).ok_or_else(unknown)
     }
 
@@ -143,7 +143,7 @@ impl Session {
 
     fn undo(&mut self) -> Result<Changed, Refusal> {
         let Some(before) = self.undo.last().cloned() else {
-            return Err(Refusal::new(422, "there is nothing to undo"));
+            return Err(Refusal::new(422, "nothing to undo"));
         };
         let mut table = self.table.clone();
         for (name, line) in before {
@@ -160,7 +160,7 @@ impl Session {
         if !text.chars().any(char::is_alphanumeric) {
             return Err(Refusal::new(
                 422,
-                "the text has no words: drop the clip if nothing is said in it",
+                "the text has no words: drop the clip if it has no speech",
             ));
         }
         Ok(vec![(self.id(self.part(key)?), Some(Correction::Text(text)))])
@@ -177,7 +177,7 @@ impl Session {
         // Tenths of a millisecond.
         let at = (at * 1e4).round() / 1e4;
         if !(SHORTEST..=part.seconds - SHORTEST).contains(&at) {
-            let reason = "move into the clip: a split needs some sound on both sides";
+            let reason = "move the cursor into the clip: a split needs audio on both sides";
             return Err(Refusal::new(422, reason));
         }
         let halves = self.sounds.split(&part, at).map_err(|why| Refusal::new(500, why))?;

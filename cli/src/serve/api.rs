@@ -176,11 +176,11 @@ impl Api {
 
     fn wish(&self, body: &[u8]) -> Result<Wish, Refusal> {
         let body: Value = serde_json::from_slice(body)
-            .map_err(|error| bad(format!("the body is no JSON: {error}")))?;
-        let Value::Object(body) = body else { return Err(bad("the body is no JSON object")) };
+            .map_err(|error| bad(format!("the body is not JSON: {error}")))?;
+        let Value::Object(body) = body else { return Err(bad("the body is not a JSON object")) };
         let text = match body.get("input") {
             Some(Value::String(text)) => text.clone(),
-            _ => return Err(bad("`input` has to be a text")),
+            _ => return Err(bad("`input` must be a string")),
         };
         let length = text.chars().count();
         if length > LONGEST {
@@ -223,7 +223,7 @@ impl Api {
             Some(other) => return Err(bad(format!("`stream` is {other}, expected true or false"))),
         };
         if is_streamed && format == Format::Flac {
-            return Err(bad("flac cannot be streamed: ask for wav or pcm"));
+            return Err(bad("flac cannot be streamed: use wav or pcm"));
         }
         let (voice, speaker) = self.chosen(&body)?;
         let manner = Manner { speaker, speed };
@@ -273,7 +273,7 @@ impl Api {
     fn unknown(&self, field: &str, given: Option<String>) -> Refusal {
         let listed = self.listed().join(", ");
         match given {
-            Some(given) => bad(format!("there is no `{field}` {given:?}, but {listed}")),
+            Some(given) => bad(format!("unknown `{field}` {given:?}; {listed}")),
             None => bad(format!("give a `voice`: {listed}")),
         }
     }
@@ -309,7 +309,7 @@ impl Service for Api {
             }
             _ => {
                 let (method, path) = (request.method, &request.path);
-                return Err(Refusal::new(404, format!("there is no {method:?} {path}")));
+                return Err(Refusal::new(404, format!("not found: {method:?} {path}")));
             }
         };
         self.sent(peer.send(&response));
@@ -368,7 +368,7 @@ mod tests {
             wish(body).unwrap_err()
         };
         for (field, value, told) in [
-            ("input", json!(5), "`input` has to be a text"),
+            ("input", json!(5), "`input` must be a string"),
             ("input", json!(" "), "`input` is empty"),
             ("input", json!("a".repeat(4097)), "has 4097 characters, expected 4096 at most"),
             ("response_format", json!("mp3"), "is \"mp3\", expected wav, flac or pcm"),
@@ -381,7 +381,7 @@ mod tests {
             let error = with(field, value);
             assert!(error.contains(told), "{field}: {error}");
         }
-        assert!(api().wish(b"{").unwrap_err().reason.contains("no JSON"));
-        assert!(api().wish(b"[]").unwrap_err().reason.contains("no JSON object"));
+        assert!(api().wish(b"{").unwrap_err().reason.contains("not JSON"));
+        assert!(api().wish(b"[]").unwrap_err().reason.contains("not a JSON object"));
     }
 }

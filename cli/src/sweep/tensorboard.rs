@@ -68,7 +68,7 @@ impl Runs<'_> {
         let log = self.stage(standing, row, rung).and_then(|spec| self.log(spec));
         let failed = |error: FormatError| {
             CliError::failed(
-                format!("the run of {group} cannot be written: {error}"),
+                format!("cannot write the run of {group}: {error}"),
                 "report this as a bug",
             )
         };

@@ -36,7 +36,7 @@ impl Place {
         let (path, stage) = (&written.path, written.stage.as_deref());
         let is_unnamed = text.starts_with('=') && RealFs.metadata(path).is_err();
         if path.as_str().is_empty() || stage == Some("") || is_unnamed {
-            let message = format!("`{}` names no voice", clean(text));
+            let message = format!("`{}` is not a voice", clean(text));
             return Err(CliError::usage(message, HELP));
         }
         let found = RealFs.metadata(path).map_err(|_| {
@@ -53,7 +53,7 @@ impl Place {
                 Place { name, project, stage, published }
             }
             (false, Some(_)) => {
-                let message = format!("`{path}` is no pipeline, so it has no stages");
+                let message = format!("`{path}` is not a pipeline, so it has no stages");
                 return Err(CliError::usage(message, "leave out the colon and the text after it"));
             }
         };
@@ -124,7 +124,7 @@ fn of_pipeline(
             [] => Err(silent(path)),
             several => {
                 let names = several.iter().map(|spec| spec.name.as_str());
-                let help = suggestion("", "they are", names).unwrap_or_default();
+                let help = suggestion("", "stages that speak", names).unwrap_or_default();
                 let message =
                     format!("`{path}` has several stages that speak: name one, as `{path}:STAGE`");
                 Err(CliError::usage(message, help))
@@ -142,7 +142,10 @@ fn of_pipeline(
         .max_by_key(|(_, _, is_wired)| *is_wired)
         .ok_or_else(|| {
             let help = "name a stage that speaks, or one that outputs a model for it";
-            CliError::usage(format!("no stage of `{path}` speaks with `{stage}`"), help)
+            CliError::usage(
+                format!("no stage of `{path}` speaks with the model of `{stage}`"),
+                help,
+            )
         })?;
     let speaking = speaker.name.clone();
     if is_wired {

@@ -45,7 +45,7 @@ pub fn project(
         published.reference = Some(clip(&home, &file, options.reference_text.as_deref())?);
     }
     let manifest =
-        family.speech(&published).map_err(|why| CliError::usage(why, "`--reference FILE`"))?;
+        family.speech(&published).map_err(|why| CliError::usage(why, "add `--reference FILE`"))?;
     RealFs.write_named(&home.join(MANIFEST), manifest.as_bytes())?;
     let mut settings = options.settings.clone();
     // All speakers and languages of a folder share its import.
@@ -70,14 +70,14 @@ fn home(
     let cache = variable("XDG_CACHE_HOME").map(Utf8PathBuf::from);
     let cache = cache.or_else(|| Some(Utf8PathBuf::from(variable("HOME")?).join(".cache")));
     let cache = cache.ok_or_else(|| {
-        CliError::failed("there is no folder for the imported model", "set `XDG_CACHE_HOME`")
+        CliError::failed("no folder for the imported model", "set `XDG_CACHE_HOME`")
     })?;
     Ok(cache.join("throstle/voices").join(model).join(voice))
 }
 
 /// A corpus of one recording.
 fn clip(home: &Utf8Path, file: &Utf8Path, text: Option<&str>) -> Result<ReferenceClip, CliError> {
-    let no_file = || CliError::usage(format!("`{file}` is no file"), "name a recording");
+    let no_file = || CliError::usage(format!("`{file}` is not a file"), "name an audio file");
     let (folder, name) =
         (file.parent().ok_or_else(no_file)?, file.file_name().ok_or_else(no_file)?);
     let row = serde_json::json!({
@@ -114,8 +114,11 @@ fn import(program: &Program, project: &Project, options: &VoiceOptions) -> Resul
         Status::Done => Ok(()),
         Status::Failed | Status::Paused => {
             program.tell(String::from_utf8_lossy(log.output()).trim_end());
-            let help = format!("`throstle run {}` repeats it", project.pipeline.base);
-            Err(CliError::failed("the files cannot be imported", help))
+            let help = format!(
+                "see the messages above; `throstle run {}` tries again",
+                project.pipeline.base
+            );
+            Err(CliError::failed("cannot import the files", help))
         }
     }
 }

@@ -83,7 +83,7 @@ fn play(file: &Utf8Path) -> io::Result<Option<&'static str>> {
         let mut command = std::process::Command::new(program);
         match command.args(arguments).arg(file).status() {
             Ok(status) if status.success() => return Ok(Some(program)),
-            Ok(status) => return Err(io::Error::other(format!("`{program}` ended with {status}"))),
+            Ok(status) => return Err(io::Error::other(format!("`{program}` failed ({status})"))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

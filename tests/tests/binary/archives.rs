@@ -29,10 +29,10 @@ fn json(project: &Project, arguments: &[&str]) -> (Option<i32>, Value) {
 fn a_run_on_another_machine_does_nothing_that_was_packed() {
     let project = done();
     let told = project.printed(&["pack-cache", "--to", "base"]);
-    assert!(told.contains("into `base`") && told.contains("volumes: 1"), "{told}");
+    assert!(told.contains("into `base`") && told.contains("in 1 volume"), "{told}");
     let other = another_machine(&project);
     let told = other.printed(&["unpack-cache", "--from", &path(&project, "base")]);
-    assert!(told.contains("are new in `.throstle`"), "{told}");
+    assert!(told.starts_with("added ") && told.contains("to `.throstle`"), "{told}");
     let ran = other.run();
     assert_eq!(ran.executed(), BTreeMap::new());
     assert_eq!(ran.reused("words"), 5);
@@ -122,5 +122,5 @@ fn folders_that_cannot_be_meant_are_refused() {
     let output = project.output(&["unpack-cache", "--from", "base"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("`base/ARCHIVE` of an archive is damaged: copy it once more"), "{told}");
+    assert!(told.contains("`base/ARCHIVE` of an archive is damaged: copy it again"), "{told}");
 }

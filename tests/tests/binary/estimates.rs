@@ -17,7 +17,7 @@ fn a_plan_can_do_without_the_recordings_and_a_run_cannot() {
     let project = Project::new(MANIFEST);
     let plan = plan(&project, &[]);
     let reasons = plan["stages"]["clips"]["reasons"].to_string();
-    assert!(reasons.contains("metadata.csv`, which is not there"), "{reasons}");
+    assert!(reasons.contains("metadata.csv`"), "{reasons}");
     assert_eq!(plan["estimate"]["stages"]["clips"]["basis"], "formula");
     let assumed = plan["estimate"]["assumptions"].to_string();
     assert!(assumed.contains("`clips` gives 1000 clips of 6.0 s each"), "{assumed}");
@@ -30,7 +30,7 @@ fn a_finished_run_leaves_nothing_to_estimate_and_says_how_near_it_came() {
     let project = done();
     assert_eq!(plan(&project, &[])["estimate"]["stages"], serde_json::json!({}));
     let status = project.printed(&["status", "."]);
-    assert!(status.contains("it was expected to take"), "{status}");
+    assert!(status.contains("expected ") && status.contains(", took "), "{status}");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_cost_of_a_change_is_told_before_it_is_made() {
     let project = done();
     project.edit("pipeline.toml", |text| format!("{text}\n{SESSION}"));
     let printed = project.printed(&["plan", ".", "--set", "stage.words.salt=again"]);
-    assert!(printed.contains("relative to the unchanged manifest: +"), "{printed}");
+    assert!(printed.contains("compared with the unchanged manifest: time +"), "{printed}");
     let plan = plan(&project, &["--set", "stage.words.salt=again"]);
     let seconds = |total: &Value| total["seconds"]["likely"].as_f64().unwrap();
     assert_eq!(seconds(&plan["estimate"]["without_set"]), 0.0);

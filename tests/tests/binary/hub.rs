@@ -102,7 +102,7 @@ fn told(output: &Output) -> String {
 fn a_model_comes_down_once_and_stays_at_its_commit() {
     let project = project("hf://some/model");
     let plan = told(&throstle(&project, &["plan", "."]));
-    assert!(plan.contains("`hf://some/model@main` is downloaded first (size unknown)"), "{plan}");
+    assert!(plan.contains("`hf` downloads `hf://some/model@main` (size unknown)"), "{plan}");
     assert_eq!(calls(&project), [""; 0], "a plan fetches nothing");
     let ran = run(&project);
     assert_eq!((ran.code, ran.executed()["model"]), (Some(0), 1));
@@ -110,11 +110,11 @@ fn a_model_comes_down_once_and_stays_at_its_commit() {
     project.write("hub/main", SECOND);
     run(&project).assert_nothing_done();
     let plan = told(&throstle(&project, &["plan", "."]));
-    assert!(!plan.contains("is downloaded"), "{plan}");
+    assert!(!plan.contains("`hf` downloads"), "{plan}");
     // Somebody has emptied the folder of `hf`: the same commit comes again.
     std::fs::remove_dir_all(project.file("hub/snapshots")).unwrap();
     let plan = told(&throstle(&project, &["plan", "."]));
-    assert!(plan.contains("is downloaded first (11 B)"), "{plan}");
+    assert!(plan.contains("(11 B) before any stage runs"), "{plan}");
     run(&project).assert_nothing_done();
     let again = format!("download some/model --revision={FIRST}");
     assert_eq!(calls(&project), ["download some/model --revision=main", &again]);

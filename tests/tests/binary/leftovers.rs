@@ -86,7 +86,7 @@ fn a_file_in_place_of_the_logs_is_told_and_hinders_nothing() {
     let output = project.output(&["run"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("runs` is no folder, so this run keeps no log: move it away"), "{told}");
+    assert!(told.contains("runs` is not a folder: move that file away"), "{told}");
 }
 
 #[test]
@@ -156,7 +156,10 @@ fn a_lost_pack_is_made_anew_and_leaves_no_damage() {
     let output = project.output(&["cache", "verify"]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("the pack is gone: ") && told.contains("\n1 damage:"), "{told}");
+    assert!(
+        told.contains("the pack is missing: ") && told.contains("\n1 damaged entry:"),
+        "{told}"
+    );
     let ran = project.run();
     assert_eq!(ran.code, Some(0));
     assert!(ran.errors.contains("000001.pack"), "{}", ran.errors);

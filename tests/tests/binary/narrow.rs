@@ -77,9 +77,9 @@ fn what_has_no_room_in_a_list_of_items_is_named() {
     let project = project();
     project.throstle(&["run", ".", "clips"]).output().unwrap();
     let whole = shown(&project, &["items", "clips"], 160);
-    assert!(!whole.contains("no room for") && whole.contains("aino"), "{whole}");
+    assert!(!whole.contains("columns that do not fit") && whole.contains("aino"), "{whole}");
     let narrow = shown(&project, &["items", "clips"], 40);
-    assert!(narrow.contains("no room for") && narrow.contains("--fields"), "{narrow}");
+    assert!(narrow.contains("columns that do not fit") && narrow.contains("--fields"), "{narrow}");
 }
 
 #[test]

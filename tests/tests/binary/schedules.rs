@@ -51,12 +51,14 @@ fn check_and_plan_tell_what_trainings_will_do() {
         let (code, told, errors) = said(project, &[command, "."]);
         assert_eq!(code, Some(0), "{errors}");
         let finnish = told.lines().find(|line| line.starts_with("finnish: ")).unwrap();
-        assert!(finnish.starts_with("finnish: 1,620 steps (1,350 to 1,944) of 8 rows, 27 a pass"));
+        assert!(
+            finnish.starts_with("finnish: 1,620 steps (1,350 to 1,944) of 8 rows, 27 per pass")
+        );
         assert!(finnish.contains("60 passes over 3,920 clips, 80 held out, 0 left out"));
         assert!(told.contains("\nadapters: 2,575 steps"), "{told}");
     }
     let (_, told, _) = said(&project(RECIPE), &["check", "."]);
-    assert!(told.contains("\nassumed: `") && told.contains("as `[expect]` says\n"), "{told}");
+    assert!(told.contains("\nassumed: `") && told.contains("from `[expect]`\n"), "{told}");
     let without = RECIPE.split("[expect]").next().unwrap().to_owned();
     let (_, told, errors) = said(&project(&without), &["check", "."]);
     assert!(
@@ -87,12 +89,12 @@ fn a_schedule_that_cannot_act_in_the_expected_clips_is_an_error_of_check_and_pla
         let (code, _, errors) = said(project, arguments);
         assert_eq!(code, Some(2), "{errors}");
         for part in [
-            "stage `finnish`: `warm_up` takes 100 steps and the training has 81 steps: the learning \
-             rate never reaches `learning_rate`",
-            "`validate_every` is 200 steps and the training has 81 steps",
-            "`patience` needs 5 validations of 200 steps each, and the training has 81 steps",
-            "`save_every` is 500 steps and the training has 81 steps",
-            "help: write a share of the steps, such as `warm_up = \"5%\"`",
+            "stage `finnish`: `warm_up` takes 100 steps, but the training has 81 steps: the \
+             learning rate never reaches `learning_rate`",
+            "`validate_every` is 200 steps, but the training has 81 steps",
+            "`patience` needs 5 validations of 200 steps each, but the training has 81 steps",
+            "`save_every` is 500 steps, but the training has 81 steps",
+            "help: set a share of the steps, such as `warm_up = \"5%\"`",
         ] {
             assert!(errors.contains(part), "{part} in {errors}");
         }
@@ -119,7 +121,7 @@ fn where_the_steps_are_given_each_mistake_has_its_place_in_the_manifest() {
         let (code, _, errors) = said(&project, &[command, "."]);
         assert_eq!(code, Some(2), "{errors}");
         let message =
-            "`patience` needs 20 validations of 10 steps each, and the training has 100 steps";
+            "`patience` needs 20 validations of 10 steps each, but the training has 100 steps";
         assert!(errors.contains(message) && errors.contains("pipeline.toml:"), "{errors}");
         assert!(errors.contains("patience = 20 "), "{errors}");
     }
@@ -132,7 +134,7 @@ fn a_share_is_a_share_of_the_steps_and_nothing_else() {
         ("\"-1%\"", "`warm_up` must be a share from 0 % up to 100 %"),
         ("\"five\"", "`warm_up` should be an integer, or a share of all steps"),
         ("0.05", "`warm_up` should be an integer"),
-        ("\"100%\"", "`warm_up` takes 50 steps and the training has 50 steps"),
+        ("\"100%\"", "`warm_up` takes 50 steps, but the training has 50 steps"),
     ] {
         let recipe = RECIPE
             .replace("epochs = 60.0", "steps = 50")

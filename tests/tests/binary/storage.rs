@@ -27,7 +27,7 @@ fn what_nothing_reaches_is_removed_and_the_rest_is_whole() {
     let before = figure(&project, "objects");
     let plan = project.printed(&["cache", "gc", "--keep-runs", "1"]);
     assert!(plan.contains("keeping the results of run 2"), "{plan}");
-    assert!(plan.contains("nothing is removed yet: add `--yes`"), "{plan}");
+    assert!(plan.contains("nothing was removed: add `--yes`"), "{plan}");
     assert_eq!(figure(&project, "objects"), before);
     project.printed(&["cache", "gc", "--keep-runs", "1", "--yes", "--empty-trash"]);
     assert!(figure(&project, "objects") < before);

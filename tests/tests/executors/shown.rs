@@ -130,7 +130,7 @@ fn jobs_that_end_before_they_begin_to_work_are_shown_with_their_output() {
     let state = state.unwrap_or_else(|| panic!("{list}"));
     assert!(words.contains("1 of 3"), "{list}");
     let text = place.project.printed(&["log", "--stage", "words"]);
-    let head = format!("words, part 1 of 3, no job began to work ({state})");
+    let head = format!("words, part 1 of 3, no job started work ({state})");
     assert!(text.contains(&head), "{text}");
     assert!(text.contains("\nbad luck"), "{text}");
     let lines = place.project.printed(&["log", "--stage", "words", "--json"]);

@@ -129,7 +129,7 @@ fn a_program_that_is_not_there_is_named_and_its_items_are_tried_again() {
     let ran = RanProgram::of(project.output(&["run", ".", "--json", set]));
     assert_eq!(ran.code, Some(1));
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
-    assert!(message.contains("the program `pythonette` is not there; install it"), "{message}");
+    assert!(message.contains("the program `pythonette` was not found; install it"), "{message}");
 
     project.write("bin/pythonette", "#!/bin/sh\nexec python3 \"$@\"\n");
     let program = project.file("bin/pythonette");

@@ -88,7 +88,7 @@ fn a_function_that_always_hangs_fails_the_stage_after_three_items() {
         let project = project(&names, &script, &format!("{TEXT}{batch}\ntimeout = \"0.5s\"\n"));
         let began = Instant::now();
         let ran = project.run();
-        let told = "the first 3 items are not done after 0.5 s each";
+        let told = "the first 3 items did not finish within 0.5 s each";
         assert!(failure(&ran).contains(told), "{}", failure(&ran));
         assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
     }
@@ -115,31 +115,31 @@ fn a_program_that_lies_is_ended_and_its_items_are_set_aside() {
         )
     };
     for (line, told) in [
-        ("os.write(out, b'not json\\n')", "its answer `not json` is wrong"),
-        ("os.write(out, b'{\"type\": \"other\"}\\n')", "is wrong: unknown variant"),
-        ("os.write(out, b'\\xff\\xfe\\n')", "is wrong"),
-        ("os.write(out, b'[' * 100000 + b'\\n')", "is wrong"),
+        ("os.write(out, b'not json\\n')", "its answer `not json` is invalid"),
+        ("os.write(out, b'{\"type\": \"other\"}\\n')", "is invalid: unknown variant"),
+        ("os.write(out, b'\\xff\\xfe\\n')", "is invalid"),
+        ("os.write(out, b'[' * 100000 + b'\\n')", "is invalid"),
         ("[os.write(out, b'x' * 65536) for _ in range(300)]", "a line of more than"),
         (
             "os.write(out, b'{\"type\": \"done\", \"request\": 77, \"results\": []}\\n')",
-            "it answered something else",
+            "it sent an unexpected answer",
         ),
         (
             "worker.send(type='done', request=1, results=[{'id': '99', 'fields': {'n': 1}}])",
-            "it answered for an item that it does not have",
+            "it returned a result for an unknown item",
         ),
-        ("worker.send(type='done', request=1, results=[])", "it left out 1 of its items"),
+        ("worker.send(type='done', request=1, results=[])", "results missing: 1"),
         (
             "worker.send(type='done', request=1, results=[{'id': '0'}])",
-            "it gave an item no result, or several",
+            "it returned no result or several for an item",
         ),
-        ("worker.send(type='refused', reason='no')", "it answered something else"),
+        ("worker.send(type='refused', reason='no')", "it sent an unexpected answer"),
     ] {
         let more = format!("{TEXT}function = \"measure\"\nbatch = 1\n");
         let project = project(&["a"], &speak(line), &more);
         let ran = project.run();
         let message = failure(&ran);
-        assert!(message.contains("does not keep to the protocol"), "{line}: {message}");
+        assert!(message.contains("violates the protocol"), "{line}: {message}");
         assert!(message.contains(told), "{line}: {message}");
     }
 }
@@ -208,11 +208,11 @@ fn what_keeps_a_program_from_starting_is_told_once_with_its_place() {
         ("import sys\nsys.exit('not today')\n", "SystemExit: not today"),
         (
             "from throstle import stage\n@stage(outputs={'m': 'text'})\ndef measure(item):\n    pass\n",
-            "the script has the outputs `m` (text), and the manifest `n` (number)",
+            "the script has the outputs `m` (text), but the manifest has `n` (number)",
         ),
         (
             "from throstle import stage\n@stage(version=2)\ndef measure(item):\n    pass\n",
-            "the script has version `2`, and the manifest `1`",
+            "the script has version `2`, but the manifest has `1`",
         ),
     ] {
         let more = format!("{TEXT}function = \"measure\"\nversion = \"1\"\n");
@@ -223,7 +223,7 @@ fn what_keeps_a_program_from_starting_is_told_once_with_its_place() {
         assert!(aside(&ran).is_empty());
     }
     let project = failing("    pass", "python = \"pythonette\"\n");
-    assert!(failure(&project.run()).contains("the Python interpreter `pythonette` is not there"));
+    assert!(failure(&project.run()).contains("the Python interpreter `pythonette` was not found"));
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn a_program_that_fails_on_every_item_fails_the_stage_with_one_message() {
     let script = "def measure(item):\n    return {'n': item['nothing']}\n";
     let project = project(&names, script, &format!("{TEXT}function = \"measure\"\n"));
     let ran = project.run();
-    let message = "the first 20 items failed alike: the program failed; it said: \
-        KeyError: 'nothing' (line 2 of the script in `measure`)";
+    let message = "the first 20 items failed in the same way: the program failed; it said: \
+                   KeyError: 'nothing' (line 2 of the script in `measure`)";
     assert_eq!(failure(&ran), message);
     assert!(aside(&ran).is_empty());
     project.replace("measure.py", "item['nothing']", "1");

@@ -308,7 +308,7 @@ fn a_trial_whose_function_always_fails_stops_no_other_and_ranks_last() {
     let ran = project.run();
     assert_eq!(ran.code, Some(1), "{}", ran.errors);
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
-    assert!(message.contains("the first 20 items failed alike"), "{message}");
+    assert!(message.contains("the first 20 items failed in the same way"), "{message}");
     let state = |kind: &str| {
         let compared = project.printed(&["compare", "kinds", "--format", "json"]);
         let compared: serde_json::Value = serde_json::from_str(&compared).unwrap();
@@ -337,5 +337,5 @@ fn items_are_listed_although_another_one_is_tried_again() {
     assert_eq!(known, ["a", "c"]);
     let output = project.output(&["items", "measured"]);
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("is not finished: these are its items so far"), "{errors}");
+    assert!(errors.contains("is not finished: listing its items so far"), "{errors}");
 }

@@ -79,8 +79,8 @@ fn what_a_function_for_all_items_gets_wrong_fails_the_stage_once() {
             "ZeroDivisionError: division by zero (line 9 of",
         ),
         ("\"count\": len(items)", "\"count\": \"many\"", "could not convert string to float"),
-        ("\"count\": len(items),", "", "the program did not give the output `count`"),
-        ("Item(\"new\", ", "Item(\"c\", ", "two items the id `c`"),
+        ("\"count\": len(items),", "", "the program did not return the output `count`"),
+        ("Item(\"new\", ", "Item(\"c\", ", "have the id `c`"),
         (
             "Item(\"new\", ",
             "Item(\"new\", text=\"x\", ",

@@ -32,7 +32,7 @@ fn a_remote_in_the_cache_the_data_or_the_exports_is_refused() {
     for (folder, why) in [
         (".throstle/remote", "the cache"),
         (".throstle", "the cache"),
-        ("data/wavs/remote", "it is in the data"),
+        ("data/wavs/remote", "it is inside the data"),
         ("out", "the exports of"),
         ("out/remote", "the exports of"),
     ] {
@@ -72,7 +72,7 @@ fn nothing_is_pushed_twice_under_another_spelling() {
     let project = first(&shared);
     let before = shared.files("").len();
     let spelled = format!("{}/.//", shared.url());
-    assert!(project.printed(&["push", "--remote", &spelled]).contains("has everything"));
+    assert!(project.printed(&["push", "--remote", &spelled]).contains("is up to date"));
     assert_eq!(shared.files("").len(), before);
 }
 

@@ -212,7 +212,7 @@ fn a_name_that_is_no_path_is_left_to_people() {
     let repair = ["remote", "verify", "--repair", "--remote", &shared.url()];
     let output = project.output(&repair);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("caf") && told.contains("remove it by hand"), "{told}");
+    assert!(told.contains("caf") && told.contains("remove it manually"), "{told}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("removed 0 files"), "{output:?}");
     assert!(odd.exists());
 }

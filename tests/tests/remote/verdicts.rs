@@ -45,7 +45,7 @@ fn a_retry_wins_over_the_verdicts_of_the_remote() {
     assert!(told.iter().any(|note| note.contains("from before `retry`")), "{told:?}");
     // It stays so.
     run_with(&other, &["--remote", &shared.url()]).assert_nothing_done();
-    assert!(other.printed(&["push", "--remote", &shared.url()]).contains("has everything"));
+    assert!(other.printed(&["push", "--remote", &shared.url()]).contains("is up to date"));
 }
 
 /// Pushes a list that names a part that nobody has; returns it and its pack.

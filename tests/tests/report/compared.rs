@@ -37,7 +37,7 @@ fn two_runs_differ_in_what_was_changed_and_what_it_led_to() {
     for expected in [
         "\nclips\n",
         "\n  field `text` of item `clip00001` on `output` changed from \"Lause numero 1,",
-        "gives 0 items added, 0 removed, 1 changed, 4 the same",
+        "items: 0 added, 0 removed, 1 changed, 4 the same",
         "parameter `steps` changed from 60 to 80",
         "best held-out loss: 2.5 -> 2.3 (-8.0 %)",
         "\nagain\n",
@@ -78,6 +78,6 @@ fn a_run_that_never_was_is_the_fault_of_the_arguments() {
         let output = command("small_world", project.path(), &arguments).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("there is no run 7") && told.contains("throstle history"), "{told}");
+        assert!(told.contains("there is no run 7") && told.contains("throstle log"), "{told}");
     }
 }

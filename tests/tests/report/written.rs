@@ -37,7 +37,7 @@ fn every_part_of_a_run_has_its_place() {
         "duration ratio",
         // Measures of the samples by later stages, and their comparison with a good run.
         "voiced share",
-        "Measures against a run that was good",
+        "Measures compared with the baseline",
         "CC-BY-NC-SA-4.0",
         "not stated",
     ] {
@@ -64,7 +64,7 @@ fn a_run_that_failed_says_where_and_what_it_did_not_come_to() {
     assert_eq!(output.status.code(), Some(1));
     let page = report(&project, &[]);
     assert!(page.contains("<strong>checked failed: </strong>1 of 4 items were quarantined"));
-    assert!(page.contains("the run did not come to it"));
+    assert!(page.contains("not reached by the run"));
     assert!(!page.contains("id=\"samples\"") && !page.contains("id=\"training\""));
 }
 
@@ -189,7 +189,7 @@ fn the_curves_of_a_matrix_share_their_charts() {
     let (_, training) = page.split_once("id=\"training\"").unwrap();
     let (training, _) = training.split_once("</section>").unwrap();
     assert!(
-        training.contains("2 trainings; the best held-out loss is 2.5, of [steps=60] at step 60"),
+        training.contains("2 trainings; best held-out loss: 2.5, in [steps=60] at step 60"),
         "{training}"
     );
     assert_eq!(
@@ -197,7 +197,8 @@ fn the_curves_of_a_matrix_share_their_charts() {
         training.matches("series series-2").count()
     );
     assert!(
-        training.contains("What the trainings of model differ in") && training.contains("steps")
+        training.contains("Differences between the trainings of model")
+            && training.contains("steps")
     );
 }
 

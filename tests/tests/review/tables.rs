@@ -51,7 +51,7 @@ fn each_correction_is_a_line_and_can_be_undone() {
         (EMPTY, &json!(0))
     );
     assert_eq!(in_order(&server), clips);
-    assert_eq!(server.refused(&undo), "there is nothing to undo");
+    assert_eq!(server.refused(&undo), "nothing to undo");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_review_says_what_it_needs() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(told(&["aligne"]).contains("`aligned`"));
-    assert!(told(&["loud"]).contains("another sound than those of `corrected`"));
+    assert!(told(&["loud"]).contains("has changed the audio of the clips from `corrected`"));
     // A table that is not there yet is made by the first correction.
     project.remove("corrections.csv");
     let server = Server::start(&project);

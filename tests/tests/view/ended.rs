@@ -80,6 +80,6 @@ fn a_stage_that_ends_the_program_takes_the_view_along() {
     project.write("go", "");
     let (code, last) = screen.end();
     assert_eq!(code, Some(1), "{}", last.contents());
-    assert!(last.contents().contains("a stage ended the whole program"), "{}", last.contents());
+    assert!(last.contents().contains("a stage ended the program"), "{}", last.contents());
     assert_restored(&last);
 }

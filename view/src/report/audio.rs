@@ -44,7 +44,7 @@ pub enum Heard {
 }
 
 /// The recordings of a page.
-pub struct Album<'a> {
+pub struct PageAudio<'a> {
     store: &'a Store,
     room: usize,
     known: BTreeMap<Digest, Heard>,
@@ -52,9 +52,9 @@ pub struct Album<'a> {
     pub left_out: usize,
 }
 
-impl Album<'_> {
-    pub fn new(store: &Store, room: usize) -> Album<'_> {
-        Album { store, room, known: BTreeMap::new(), recordings: Vec::new(), left_out: 0 }
+impl PageAudio<'_> {
+    pub fn new(store: &Store, room: usize) -> PageAudio<'_> {
+        PageAudio { store, room, known: BTreeMap::new(), recordings: Vec::new(), left_out: 0 }
     }
 
     /// Leaves this number of bytes to something else.
@@ -165,7 +165,7 @@ mod tests {
     fn what_the_page_plays_is_the_recording_to_the_bit() {
         let store = store();
         let (blob, samples) = sound(&store, 70);
-        let recording = here(Album::new(&store, ROOM).hear(&blob));
+        let recording = here(PageAudio::new(&store, ROOM).hear(&blob));
         let flac = Base64::decode_vec(&recording.data).unwrap();
         let decoded = decode(&flac, &Options::default()).unwrap().clip;
         assert_eq!((decoded.rate, recording.rate, recording.seconds), (16_000, 16_000, 0.5));
@@ -178,13 +178,13 @@ mod tests {
     fn a_full_page_takes_no_more_and_says_how_many() {
         let store = store();
         let (first, second) = (sound(&store, 70).0, sound(&store, 71).0);
-        let needed = here(Album::new(&store, ROOM).hear(&first)).data.len();
-        let mut album = Album::new(&store, needed);
-        here(album.hear(&first));
-        assert!(matches!(album.hear(&second), Heard::NoRoom));
-        here(album.hear(&first));
-        assert!(matches!(album.hear(&second), Heard::NoRoom));
-        assert_eq!(album.left_out, 1);
+        let needed = here(PageAudio::new(&store, ROOM).hear(&first)).data.len();
+        let mut page_audio = PageAudio::new(&store, needed);
+        here(page_audio.hear(&first));
+        assert!(matches!(page_audio.hear(&second), Heard::NoRoom));
+        here(page_audio.hear(&first));
+        assert!(matches!(page_audio.hear(&second), Heard::NoRoom));
+        assert_eq!(page_audio.left_out, 1);
     }
 
     #[test]
@@ -193,8 +193,8 @@ mod tests {
         let bytes = b"not a sound at all, but a text".as_slice();
         let digest = store.put(bytes.into()).unwrap();
         let blob = |digest| Blob { digest, size: 30, kind: "audio/wav".into() };
-        let mut album = Album::new(&store, ROOM);
-        assert!(matches!(album.hear(&blob(digest)), Heard::Not(_)));
-        assert!(matches!(album.hear(&blob(Digest::of(b"gone"))), Heard::Not(_)));
+        let mut page_audio = PageAudio::new(&store, ROOM);
+        assert!(matches!(page_audio.hear(&blob(digest)), Heard::Not(_)));
+        assert!(matches!(page_audio.hear(&blob(Digest::of(b"gone"))), Heard::Not(_)));
     }
 }

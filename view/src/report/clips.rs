@@ -7,7 +7,7 @@ use engine::pipeline::{StageId, StageSpec};
 use engine::store::ReadError;
 use stage_core::{Blob, FieldType, Fields, Work};
 
-use super::audio::{Album, Heard};
+use super::audio::{Heard, PageAudio};
 use super::seen::{AUDIO, Seen};
 
 /// The recordings of one source.
@@ -221,8 +221,8 @@ impl Corpus {
 }
 
 impl Clip {
-    pub fn hear(&self, album: &mut Album) -> Option<Heard> {
-        self.audio.as_ref().map(|blob| album.hear(blob))
+    pub fn hear(&self, page_audio: &mut PageAudio) -> Option<Heard> {
+        self.audio.as_ref().map(|blob| page_audio.hear(blob))
     }
 }
 

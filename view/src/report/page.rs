@@ -5,16 +5,16 @@ use engine::units;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Found;
-use super::audio::Album;
+use super::audio::PageAudio;
 use super::view::{self, Section, text};
 
 /// The look of this page and of others.
 pub const STYLE: &str = include_str!("page.css");
 pub const SCRIPT: &str = include_str!("page.js");
 
-pub fn render(found: &Found, album: &mut Album) -> String {
+pub fn render(found: &Found, page_audio: &mut PageAudio) -> String {
     let title = format!("{}, run {}", found.seen.pipeline.name, found.seen.run.run);
-    frame(&title, &content(found, album))
+    frame(&title, &content(found, page_audio))
 }
 
 /// A page that needs no other file.
@@ -45,8 +45,8 @@ pub fn frame(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-fn content(found: &Found, album: &mut Album) -> Markup {
-    let sections = sections(found, album);
+fn content(found: &Found, page_audio: &mut PageAudio) -> Markup {
+    let sections = sections(found, page_audio);
     html! {
         a.skip href="#run" { "Skip to the report" }
         nav aria-label="Sections" {
@@ -57,20 +57,20 @@ fn content(found: &Found, album: &mut Album) -> Markup {
             (view::overview::head(found))
             @for section in &sections { (section.render()) }
         }
-        (foot(album))
-        (view::player::sounds(album))
+        (foot(page_audio))
+        (view::player::sounds(page_audio))
     }
 }
 
 /// Recordings are included in the order of their importance, which differs from that of the page.
-fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
+fn sections(found: &Found, page_audio: &mut PageAudio) -> Vec<Section> {
     // The list of clips is of more use than any single recording.
     let lists: Vec<view::list::List> = found.corpora.iter().map(view::list::List::of).collect();
-    album.give_up(lists.iter().map(view::list::List::bytes).sum());
-    let samples = view::samples::section(&found.grids, &found.findings, album);
-    let recordings = view::recordings::section(&found.timelines, &found.aside, album);
-    let aside = view::quarantine::section(&found.aside, album);
-    let data = view::clips::section(&found.corpora, &lists, album);
+    page_audio.give_up(lists.iter().map(view::list::List::bytes).sum());
+    let samples = view::samples::section(&found.grids, &found.findings, page_audio);
+    let recordings = view::recordings::section(&found.timelines, &found.aside, page_audio);
+    let aside = view::quarantine::section(&found.aside, page_audio);
+    let data = view::clips::section(&found.corpora, &lists, page_audio);
     let sections = [
         Some(view::stages::section(found.seen)),
         view::runs::section(&found.runs),
@@ -87,14 +87,16 @@ fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
     sections.into_iter().flatten().collect()
 }
 
-fn foot(album: &Album) -> Markup {
+fn foot(page_audio: &PageAudio) -> Markup {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let (here, out) = (album.recordings().len(), album.left_out);
+    let (here, out) = (page_audio.recordings().len(), page_audio.left_out);
     html! {
         footer {
-            p { "Written by throstle " (env!("CARGO_PKG_VERSION")) " from its cache. This file needs nothing else, and no network." }
-            @if here > 0 { p { (here) " recording" (plural(here)) ", as FLAC without loss." } }
-            @if out > 0 { p { "There was no room for " (units::count(out as u64)) " more: " code { "export" } " writes them as files." } }
+            p { "Written by throstle " (env!(
+                "CARGO_PKG_VERSION"
+            )) " from its cache. This file works offline and needs no other files." }
+            @if here > 0 { p { (here) " recording" (plural(here)) ", as lossless FLAC." } }
+            @if out > 0 { p { "Left out for size: " (units::count(out as u64)) " more: " code { "export" } " writes them as files." } }
         }
     }
 }

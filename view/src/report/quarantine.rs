@@ -7,7 +7,7 @@ use engine::pipeline::StageSpec;
 use engine::store::ReadError;
 use stage_core::{Blob, Item, Reject};
 
-use super::audio::{Album, Heard};
+use super::audio::{Heard, PageAudio};
 use super::seen::{AUDIO, Seen, SeenStage};
 
 /// An item that a stage has quarantined.
@@ -71,7 +71,7 @@ impl<'a> Aside<'a> {
         }
     }
 
-    pub fn hear(&self, album: &mut Album) -> Option<Heard> {
-        self.audio.as_ref().map(|blob| album.hear(blob))
+    pub fn hear(&self, page_audio: &mut PageAudio) -> Option<Heard> {
+        self.audio.as_ref().map(|blob| page_audio.hear(blob))
     }
 }

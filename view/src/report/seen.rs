@@ -47,7 +47,7 @@ pub struct SeenStage<'a> {
 
 /// Data from the log of the run beyond its record.
 #[derive(Default)]
-struct Told {
+struct LoggedData {
     reasons: BTreeMap<String, Vec<String>>,
     failures: BTreeMap<String, String>,
 }
@@ -58,7 +58,7 @@ impl<'a> Seen<'a> {
         store: &'a Store,
         run: RunRecord,
     ) -> Result<Seen<'a>, ReadError> {
-        let told = Told::of(&events(store, run.run)?);
+        let told = LoggedData::of(&events(store, run.run)?);
         let stage = |spec| SeenStage::look(pipeline, store, &run, &told, spec);
         let stages = pipeline.stages.iter().map(stage).collect::<Result<_, _>>();
         Ok(Seen { stages: stages.map_err(ReadError::Cache)?, pipeline, store, run })
@@ -136,7 +136,7 @@ impl<'a> SeenStage<'a> {
         pipeline: &Pipeline,
         store: &Store,
         run: &RunRecord,
-        told: &Told,
+        told: &LoggedData,
         spec: &'a StageSpec,
     ) -> Result<SeenStage<'a>, CacheError> {
         let cache = store.cache();
@@ -197,9 +197,9 @@ impl<'a> SeenStage<'a> {
     }
 }
 
-impl Told {
-    fn of(events: &[Event]) -> Told {
-        let mut told = Told::default();
+impl LoggedData {
+    fn of(events: &[Event]) -> LoggedData {
+        let mut told = LoggedData::default();
         for event in events {
             match event {
                 Event::StageStarted { stage, reasons, .. } => {

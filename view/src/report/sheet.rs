@@ -159,9 +159,9 @@ impl Sheet {
         sheet.told = match own.best() {
             Some((member, step, loss)) => {
                 let loss = number(loss);
-                format!("the best held-out loss is {loss}, of {} at step {step}", member.label)
+                format!("best held-out loss: {loss}, in {} at step {step}", member.label)
             }
-            None => format!("{} finished trainings", own.members.len()),
+            None => units::counted(own.members.len() as u64, "finished training"),
         };
         sheet.charts = own.charts();
         Ok(sheet)
@@ -301,7 +301,7 @@ fn told(standing: &SweepState) -> String {
     match (&standing.winner, &standing.score) {
         (Some(winner), Some(score)) => format!("trial {winner} of {trials} is best by {score}"),
         (None, Some(score)) if standing.is_decided => {
-            format!("no trial of {trials} has a score by {score}")
+            format!("none of the {trials} trials has a score by {score}")
         }
         (None, Some(score)) => format!("{trials} trials, not decided yet, by {score}"),
         (_, None) => format!("{trials} trials, not ranked: the sweep has no `score`"),

@@ -6,40 +6,39 @@ use maud::{Markup, html};
 use super::list::List;
 use super::table::{Cell, Table};
 use super::{Section, bar, chart, number, text};
-use crate::report::audio::Album;
+use crate::report::audio::PageAudio;
 use crate::report::chart::histogram;
 use crate::report::clips::{Corpus, Measure};
 
 /// The number of speakers that are named.
 const SPEAKERS: usize = 100;
 
-pub fn section(corpora: &[Corpus], lists: &[List], album: &mut Album) -> Option<Section> {
+pub fn section(corpora: &[Corpus], lists: &[List], page_audio: &mut PageAudio) -> Option<Section> {
     if corpora.is_empty() {
         return None;
     }
     let body = html! {
-        @for (corpus, list) in corpora.iter().zip(lists) { (of(corpus, corpora.len() > 1, list, album)) }
+        @for (corpus, list) in corpora.iter().zip(lists) { (of(corpus, corpora.len() > 1, list, page_audio)) }
     };
     Some(Section { id: "data", title: "The data set", body })
 }
 
-fn of(corpus: &Corpus, named: bool, list: &List, album: &mut Album) -> Markup {
+fn of(corpus: &Corpus, named: bool, list: &List, page_audio: &mut PageAudio) -> Markup {
     html! {
         @if named { h3 { "From " (text(&corpus.source)) } }
         p.lead { (lead(corpus)) }
         div.charts { @for measure in Measure::ALL { (spread(corpus, measure)) } }
         (table(corpus))
         (speakers(corpus))
-        (list.render(album))
+        (list.render(page_audio))
     }
 }
 
 fn lead(corpus: &Corpus) -> String {
-    let clips = corpus.clips.len() as u64;
-    let mut lead = format!("{} clip{}", units::count(clips), if clips == 1 { "" } else { "s" });
+    let mut lead = units::counted(corpus.clips.len() as u64, "clip");
     match corpus.spread(Measure::Seconds) {
         Some(seconds) => lead.push_str(&format!(", {}", units::seconds(seconds.total))),
-        None => lead.push_str("; no stage measures how long they are: `audio.check` does"),
+        None => lead.push_str("; durations are unknown: add an `audio.check` stage"),
     }
     match corpus.speakers().len() {
         0 => {}
@@ -55,7 +54,7 @@ fn spread(corpus: &Corpus, measure: Measure) -> Markup {
     let (least, median, most) = (number(spread.least), number(spread.median), number(spread.most));
     let unit = measure.unit();
     let in_words = format!(
-        "{} of {} clips: from {least} to {most} {unit}, half of them below {median}",
+        "{} of {} clips: from {least} to {most} {unit}, median {median}",
         measure.name(),
         spread.clips
     );
@@ -109,6 +108,6 @@ fn speakers(corpus: &Corpus) -> Markup {
     }
     html! {
         @if !table.is_empty() { (table.render()) }
-        @if all.len() > SPEAKERS { p.note { (units::count((all.len() - SPEAKERS) as u64)) " more speakers, with less time each, are not listed." } }
+        @if all.len() > SPEAKERS { p.note { (units::count((all.len() - SPEAKERS) as u64)) " more speakers with less time are not listed." } }
     }
 }

@@ -22,26 +22,26 @@ fn lead(cost: &Cost) -> String {
     };
     let mut told = format!("This run took {}", priced(cost.run_seconds));
     if cost.gpu_seconds > 0.0 {
-        told.push_str(&format!(", {} of it with a GPU at work", units::seconds(cost.gpu_seconds)));
+        told.push_str(&format!(", {} of it on a GPU", units::seconds(cost.gpu_seconds)));
     }
     if cost.runs > 1 {
         let (runs, took) = (units::count(cost.runs as u64), priced(cost.runs_seconds));
-        told.push_str(&format!("; the {runs} runs that the cache knows of took {took} together"));
+        told.push_str(&format!("; all {runs} runs in the cache took {took} together"));
     }
     told.push('.');
     if let Some(price) = cost.price_per_hour {
-        told.push_str(&format!(" An hour costs {}, as `price_per_hour` says.", money(price)));
+        told.push_str(&format!(" The price per hour is {} (`price_per_hour`).", money(price)));
     }
     told
 }
 
 fn table(cost: &Cost) -> Markup {
     let most = cost.stages.iter().map(|stage| stage.spent.max(stage.made)).fold(0.0, f64::max);
-    let mut headings = vec!["Stage", ">In this run", ">To make what there is", "-"];
+    let mut headings = vec!["Stage", ">In this run", ">For the current results", "-"];
     if cost.price_per_hour.is_some() {
-        headings.insert(3, ">Price of it");
+        headings.insert(3, ">Price");
     }
-    let mut table = Table::new("Work of the stages, side by side where they could", &headings);
+    let mut table = Table::new("Work time of stages, including parallel work", &headings);
     for stage in &cost.stages {
         let time = |seconds: f64| Cell::number(units::seconds(seconds), seconds);
         let share = if most > 0.0 { stage.made / most } else { 0.0 };

@@ -14,7 +14,7 @@ pub fn section(comparisons: &[Comparison]) -> Option<Section> {
 fn of(comparison: &Comparison) -> Markup {
     let Comparison { stage, base, sentences, confidence, .. } = comparison;
     let caption = format!(
-        "{stage}: models beside {base}, {sentences} sentences, intervals of {} %",
+        "{stage}: models compared with {base} on {sentences} sentences, {} % intervals",
         number(confidence * 100.0)
     );
     let measures: Vec<String> =
@@ -22,7 +22,7 @@ fn of(comparison: &Comparison) -> Markup {
     let mut headings = vec!["Model"];
     headings.extend(measures.iter().map(String::as_str));
     let is_rated = comparison.models.iter().any(|model| model.rank.is_some());
-    headings.extend(is_rated.then_some(">Rank by people"));
+    headings.extend(is_rated.then_some(">Listener rank"));
     headings.extend(comparison.chosen.as_ref().map(|_| "Result"));
     let mut table = Table::new(text(&caption), &headings);
     for model in &comparison.models {
@@ -100,13 +100,13 @@ mod tests {
         };
         let html = section(&[comparison]).unwrap().render().into_string();
         for part in [
-            "models beside base, 50 sentences, intervals of 90 %",
+            "models compared with base on 50 sentences, 90 % intervals",
             "+0.01 (-0.1 to +0.1), no difference shown",
             "-0.2 (-0.3 to -0.1)</span>",
             "<strong>chosen</strong>",
             "&lt;not&gt; good enough",
             "told",
-            "Rank by people",
+            "Listener rank",
         ] {
             assert!(html.contains(part), "{part} is not in {html}");
         }

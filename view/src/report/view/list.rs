@@ -10,7 +10,7 @@ use super::player::player;
 use super::table::{FIRST, heading};
 use super::text;
 use crate::escape::fit;
-use crate::report::audio::Album;
+use crate::report::audio::PageAudio;
 use crate::report::clips::{Clip, Corpus, Measure};
 
 /// Clips at each end of a measure that stand out.
@@ -68,12 +68,12 @@ impl List<'_> {
         List { corpus, columns, first, listed, data }
     }
 
-    /// What it takes of the page.
+    /// The size of its data in the page.
     pub fn bytes(&self) -> usize {
         self.data.len()
     }
 
-    pub fn render(&self, album: &mut Album) -> Markup {
+    pub fn render(&self, page_audio: &mut PageAudio) -> Markup {
         let count = self.corpus.clips.len();
         let rest = count - self.listed;
         html! {
@@ -94,7 +94,7 @@ impl List<'_> {
                                 @for column in &self.columns { (heading(column.heading, true)) }
                             }
                         }
-                        tbody { @for (row, (at, why)) in self.first.iter().enumerate() { (self.row(row, *at, why, album)) } }
+                        tbody { @for (row, (at, why)) in self.first.iter().enumerate() { (self.row(row, *at, why, page_audio)) } }
                     }
                 }
                 button.more type="button" { "Show more clips" }
@@ -108,11 +108,11 @@ impl List<'_> {
         has_speakers(self.corpus)
     }
 
-    fn row(&self, row: usize, at: usize, why: &[&str], album: &mut Album) -> Markup {
+    fn row(&self, row: usize, at: usize, why: &[&str], page_audio: &mut PageAudio) -> Markup {
         let clip = &self.corpus.clips[at];
         html! {
             tr.later[row >= FIRST] data-at=(at) {
-                td.listen { (listen(clip, album)) }
+                td.listen { (listen(clip, page_audio)) }
                 td { code { (text(&clip.id)) } }
                 td.prose { (shortened(clip)) @for why in why { " " span.tag { (why) } } }
                 @if self.has_speakers() { td data-label="Speaker" { (text(clip.speaker.as_deref().unwrap_or(""))) } }
@@ -135,8 +135,8 @@ fn has_speakers(corpus: &Corpus) -> bool {
     names.any(|name| Some(name) != first)
 }
 
-fn listen(clip: &Clip, album: &mut Album) -> Markup {
-    match clip.hear(album) {
+fn listen(clip: &Clip, page_audio: &mut PageAudio) -> Markup {
+    match clip.hear(page_audio) {
         Some(heard) => player(&heard, &format!("clip {}", clip.id)),
         None => html! {},
     }
@@ -167,7 +167,7 @@ fn data(
     let mut listed = 0;
     for at in first.iter().map(|(at, _)| *at).chain(others).take(LISTED) {
         let row = row_data(&corpus.clips[at], at, columns, speakers).to_string();
-        // What would end the element is written in another way; in texts that is the same.
+        // Escapes what would end the element; JSON texts stay the same.
         let row = row.replace('<', "\\u003c");
         if data.len() + row.len() > MOST_BYTES {
             break;

@@ -13,7 +13,7 @@ pub fn head(found: &Found) -> Markup {
     let (class, ended) = match run.status {
         Status::Done => ("reused", "done"),
         Status::Failed => ("failed", "failed"),
-        Status::Paused => ("executed", "stopped, can be continued"),
+        Status::Paused => ("executed", "stopped, can continue"),
     };
     html! {
         header.title {

@@ -6,7 +6,7 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::text;
-use crate::report::audio::{Album, Heard, Recording};
+use crate::report::audio::{Heard, PageAudio, Recording};
 
 const STEP: f32 = 2.0;
 const HEIGHT: f32 = 24.0;
@@ -15,7 +15,10 @@ const HEIGHT: f32 = 24.0;
 pub fn player(heard: &Heard, name: &str) -> Markup {
     match heard {
         Heard::Here(recording) => button(recording, name),
-        Heard::NoRoom => html! { span.unheard title="The page is full" { "not on this page" } },
+        Heard::NoRoom => {
+            html! { span.unheard title=
+            "left out: the page has its largest size" { "not on this page" } }
+        }
         Heard::Not(why) => html! { span.unheard title=(text(why)) { "cannot be played" } },
     }
 }
@@ -56,10 +59,10 @@ fn sound(recording: &Recording) -> String {
 }
 
 /// The recordings of the page. Without scripts they are a list of players.
-pub fn sounds(album: &Album) -> Markup {
+pub fn sounds(page_audio: &PageAudio) -> Markup {
     html! {
         section #sounds aria-label="Recordings" {
-            @for recording in album.recordings() {
+            @for recording in page_audio.recordings() {
                 audio #(sound(recording)) controls preload="none"
                     src={ "data:audio/flac;base64," (recording.data) } {}
             }

@@ -16,22 +16,23 @@ pub fn section(provenance: &Provenance) -> Section {
 }
 
 fn licenses(provenance: &Provenance) -> Markup {
-    let mut table =
-        Table::new("Licences, and what derives from works under them", &["Licence", "Stages"]);
+    let mut table = Table::new(
+        "Licences, and stages with outputs derived from works under them",
+        &["Licence", "Stages"],
+    );
     for (license, stages) in &provenance.licenses {
         table.row([Cell::text(text(license)), Cell::prose(text(&stages.join(", ")))]);
     }
     let unknown = provenance.assets.iter().any(|asset| asset.license.is_none());
     html! {
-        @if table.is_empty() { p.lead { "No asset names a licence." } }
+        @if table.is_empty() { p.lead { "No asset has a licence." } }
         @else { (table.render()) }
-        @if unknown { p.note { "Assets without a licence: ask who made them before you pass on what derives from them." } }
+        @if unknown { p.note { "Some assets have no licence: ask their authors before you publish derived works." } }
     }
 }
 
 fn assets(provenance: &Provenance) -> Markup {
-    let mut table =
-        Table::new("Assets: what no stage made", &["Asset", "Path", "Licence", "Read by"]);
+    let mut table = Table::new("Assets", &["Asset", "Path", "Licence", "Read by"]);
     for asset in &provenance.assets {
         let license = match &asset.license {
             Some(license) => html! { (text(license)) },

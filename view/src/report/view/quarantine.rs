@@ -8,7 +8,7 @@ use maud::html;
 use super::player::player;
 use super::table::{Cell, Table};
 use super::{Section, text};
-use crate::report::audio::Album;
+use crate::report::audio::PageAudio;
 use crate::report::quarantine::{Aside, codes};
 
 /// The number of items that are listed; the others are counted by their reasons.
@@ -19,16 +19,16 @@ fn lead(all: &[Aside]) -> String {
     let fatal = all.iter().filter(|aside| aside.is_fatal).map(|aside| aside.stage);
     let fatal: BTreeSet<&str> = fatal.collect();
     match fatal.is_empty() {
-        true => " set aside; the others went on without them.".to_owned(),
+        true => " quarantined; the others were processed.".to_owned(),
         false => {
             let stages: Vec<String> =
                 fatal.into_iter().map(|stage| text(stage).into_owned()).collect();
-            format!(" set aside; {} failed.", stages.join(", "))
+            format!(" quarantined; {} failed.", stages.join(", "))
         }
     }
 }
 
-pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
+pub fn section(all: &[Aside], page_audio: &mut PageAudio) -> Option<Section> {
     if all.is_empty() {
         return None;
     }
@@ -42,7 +42,7 @@ pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
     let headings = ["Stage", "Item", "Reason", "Text", "-Listen"];
     let mut items = Table::new("Quarantined items", &headings);
     for aside in all.iter().take(LISTED) {
-        let heard = aside.hear(album);
+        let heard = aside.hear(page_audio);
         items.row([
             Cell::text(text(aside.stage)),
             Cell::text(html! { code { (text(aside.item)) } }),
@@ -58,7 +58,7 @@ pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
         @if codes(all).len() > 1 { (reasons.render()) }
         (items.render())
         @if all.len() > LISTED {
-            p.note { (units::count((all.len() - LISTED) as u64)) " more are not listed: " code { "throstle items STAGE --quarantined" } " has them all." }
+            p.note { (units::count((all.len() - LISTED) as u64)) " more are not listed: " code { "throstle items STAGE --quarantined" } " lists all." }
         }
     };
     Some(Section { id: "quarantine", title: "Quarantined", body })

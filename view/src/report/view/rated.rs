@@ -1,5 +1,6 @@
 //! Voices as people ranked them, and the raters.
 
+use engine::units;
 use maud::{Markup, html};
 
 use super::table::{Cell, Table};
@@ -12,19 +13,13 @@ pub fn section(tests: &[Test]) -> Option<Section> {
 }
 
 fn of(test: &Test) -> Markup {
-    let (confidence, votes) = (number(test.confidence * 100.0), test.votes);
-    let caption = format!("{}: {votes} votes, intervals of {confidence} %", test.stage);
+    let (confidence, votes) = (number(test.confidence * 100.0), units::counted(test.votes, "vote"));
+    let caption = format!("{}: {votes}, {confidence} % intervals", test.stage);
     let mut voices =
         Table::new(text(&caption), &["Voice", ">Rank", ">Strength", ">Wins", ">Votes"]);
     test.voices.iter().for_each(|voice| voices.row(cells(voice)));
-    let headings = [
-        "Rater",
-        ">Votes",
-        ">Preferred left",
-        ">Repeats answered alike",
-        ">Traps passed",
-        "Result",
-    ];
+    let headings =
+        ["Rater", ">Votes", ">Chose left", ">Consistent repeats", ">Traps passed", "Result"];
     let mut raters = Table::new(text(&format!("{}: raters", test.stage)), &headings);
     test.raters.iter().for_each(|rater| raters.row(checks(rater)));
     html! {
@@ -105,7 +100,7 @@ mod tests {
         let html = section(&[test]).unwrap().render().into_string();
         for part in [
             "undecided: about 22 more pairs",
-            "ranks: 20 votes, intervals of 90 %",
+            "ranks: 20 votes, 90 % intervals",
             "step-&lt;2&gt;",
             "(0.25 to 0.75)",
             "9 of 10",

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::player::player;
 use super::table::{Cell, Table};
 use super::{Section, text};
-use crate::report::audio::Album;
+use crate::report::audio::PageAudio;
 use crate::report::quarantine::Aside;
 use crate::report::recordings::{Fate, Lost, Recording, Run, Timelines};
 
@@ -24,11 +24,11 @@ const LISTED: usize = 500;
 const FATES: [(Fate, &str, &str); 4] = [
     (Fate::Kept, "kept", "kept"),
     (Fate::Rejected, "rejected", "quarantined"),
-    (Fate::NoText, "no-text", "sound without a text"),
+    (Fate::NoText, "no-text", "audio without text"),
     (Fate::Uncut, "uncut", "no segment"),
 ];
 
-pub fn section(all: &[Timelines], aside: &[Aside], album: &mut Album) -> Option<Section> {
+pub fn section(all: &[Timelines], aside: &[Aside], page_audio: &mut PageAudio) -> Option<Section> {
     let recordings: Vec<&Recording> = all.iter().flat_map(|one| &one.recordings).collect();
     if all.is_empty() {
         return None;
@@ -38,12 +38,12 @@ pub fn section(all: &[Timelines], aside: &[Aside], album: &mut Album) -> Option<
     let mut room = LISTED;
     let body = html! {
         p.lead {
-            (units::seconds(kept)) " of " (units::seconds(seconds)) " are kept, in "
+            (units::seconds(kept)) " of " (units::seconds(seconds)) " kept, in "
             (units::count(recordings.len() as u64)) " recording" @if recordings.len() != 1 { "s" } "."
         }
         (overview(&recordings))
         (whole(all))
-        @for recording in recordings.iter().take(DRAWN) { (of(recording, aside, album, &mut room)) }
+        @for recording in recordings.iter().take(DRAWN) { (of(recording, aside, page_audio, &mut room)) }
         @if recordings.len() > DRAWN {
             p.note { (units::count((recordings.len() - DRAWN) as u64)) " more recordings are not drawn." }
         }
@@ -57,7 +57,7 @@ fn overview(recordings: &[&Recording]) -> Markup {
         ">Length",
         ">Kept",
         ">Quarantined",
-        ">Without a text",
+        ">Without text",
         ">No segment",
         ">Words not heard",
     ];
@@ -105,7 +105,12 @@ fn whole(all: &[Timelines]) -> Markup {
     }
 }
 
-fn of(recording: &Recording, aside: &[Aside], album: &mut Album, room: &mut usize) -> Markup {
+fn of(
+    recording: &Recording,
+    aside: &[Aside],
+    page_audio: &mut PageAudio,
+    room: &mut usize,
+) -> Markup {
     let row = LENGTHS.into_iter().find(|row| recording.seconds <= row * ROWS).unwrap_or(86_400.0);
     let listed = recording.rejected.len().min(*room);
     *room -= listed;
@@ -126,7 +131,7 @@ fn of(recording: &Recording, aside: &[Aside], album: &mut Album, room: &mut usiz
                 }
             }
         }
-        @if listed > 0 { (rejected(&recording.rejected[..listed], recording, aside, album)) }
+        @if listed > 0 { (rejected(&recording.rejected[..listed], recording, aside, page_audio)) }
         @if more > 0 { p.note { (units::count(more)) " more segments are not listed." } }
         @if !recording.unheard.is_empty() { (unheard(recording)) }
     }
@@ -166,12 +171,17 @@ fn in_words(recording: &Recording) -> String {
     words
 }
 
-fn rejected(listed: &[Lost], recording: &Recording, aside: &[Aside], album: &mut Album) -> Markup {
+fn rejected(
+    listed: &[Lost],
+    recording: &Recording,
+    aside: &[Aside],
+    page_audio: &mut PageAudio,
+) -> Markup {
     let caption = format!("Quarantined segments of {}", text(&recording.name));
     let mut table = Table::new(caption, &[">Start", ">Length", "Stage", "Reason", "-Listen"]);
     for lost in listed {
         let found = aside.iter().find(|aside| aside.stage == lost.stage && aside.item == lost.id);
-        let heard = found.and_then(|found| found.hear(album));
+        let heard = found.and_then(|found| found.hear(page_audio));
         table.row([
             Cell::number(clock(lost.start), lost.start),
             Cell::number(units::seconds(lost.seconds), lost.seconds),

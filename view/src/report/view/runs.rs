@@ -20,7 +20,7 @@ pub fn section(runs: &Runs) -> Option<Section> {
         [">Run", "Started", "Ended", ">Time", ">Executed"].map(str::to_owned).to_vec();
     headings.extend(headings_of(&runs.compared));
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = Table::new("Runs, with what is not the same in all", &headings);
+    let mut table = Table::new("Runs and their differences", &headings);
     for (at, run) in runs.runs.iter().enumerate() {
         let (class, ended) = match run.status {
             Status::Done => ("reused", "done"),
@@ -74,7 +74,7 @@ pub fn left_out(compared: &Compared) -> maud::Markup {
     let count = beyond(compared.parameters.len()) + beyond(compared.figures.len());
     html! {
         @if count > 0 {
-            p.note { (count) " more columns are not shown: " code { "throstle diff" } " has all differences between two runs." }
+            p.note { (count) " more columns are not shown: " code { "throstle diff" } " lists all differences between two runs." }
         }
     }
 }

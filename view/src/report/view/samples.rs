@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::player::player;
 use super::table::{self, Table};
 use super::{Section, number, text};
-use crate::report::audio::Album;
+use crate::report::audio::PageAudio;
 use crate::report::regression::Finding;
 use crate::report::samples::{Cell, Column, Figure, Grid, Row};
 
@@ -17,21 +17,24 @@ const COLUMNS: usize = 16;
 /// The number of measures shown at first.
 const FIRST: usize = 5;
 
-pub fn section(grids: &[Grid], findings: &[Finding], album: &mut Album) -> Option<Section> {
+pub fn section(
+    grids: &[Grid],
+    findings: &[Finding],
+    page_audio: &mut PageAudio,
+) -> Option<Section> {
     if grids.is_empty() && findings.is_empty() {
         return None;
     }
     let body = html! {
         (regressions(findings))
-        @for grid in grids { (of(grid, album)) }
+        @for grid in grids { (of(grid, page_audio)) }
     };
     Some(Section { id: "samples", title: "Samples", body })
 }
 
 fn regressions(findings: &[Finding]) -> Markup {
-    let headings =
-        ["Measure", "Verdict", ">Mean", ">In the good run", ">Tolerance", "Worst", "Stage"];
-    let mut table = Table::new("Measures against a run that was good", &headings);
+    let headings = ["Measure", "Verdict", ">Mean", ">Baseline", ">Tolerance", "Worst", "Stage"];
+    let mut table = Table::new("Measures compared with the baseline", &headings);
     for finding in findings {
         let figure = |value| table::Cell::number_or_empty(value, number);
         table.row([
@@ -53,7 +56,7 @@ fn regressions(findings: &[Finding]) -> Markup {
     }
 }
 
-fn of(grid: &Grid, album: &mut Album) -> Markup {
+fn of(grid: &Grid, page_audio: &mut PageAudio) -> Markup {
     let title = format!("Spoken by {}", grid.stages.join(", "));
     let rows = units::count(grid.rows.len() as u64);
     html! {
@@ -68,7 +71,7 @@ fn of(grid: &Grid, album: &mut Album) -> Markup {
                     }
                 }
                 tbody {
-                    @for (at, row) in grid.rows.iter().enumerate().take(ROWS) { (row_of(grid, at, row, album)) }
+                    @for (at, row) in grid.rows.iter().enumerate().take(ROWS) { (row_of(grid, at, row, page_audio)) }
                 }
             }
         }
@@ -89,8 +92,8 @@ fn heading(column: &Column, grid: &Grid) -> Markup {
     }
 }
 
-fn row_of(grid: &Grid, at: usize, row: &Row, album: &mut Album) -> Markup {
-    let original = row.original.as_ref().map(|blob| album.hear(blob));
+fn row_of(grid: &Grid, at: usize, row: &Row, page_audio: &mut PageAudio) -> Markup {
+    let original = row.original.as_ref().map(|blob| page_audio.hear(blob));
     html! {
         tr {
             th scope="row" {
@@ -101,15 +104,15 @@ fn row_of(grid: &Grid, at: usize, row: &Row, album: &mut Album) -> Markup {
                 td data-label="Recording" { @if let Some(heard) = original { (player(&heard, &format!("recording of {}", row.sentence))) } }
             }
             @for (place, column) in grid.columns.iter().enumerate().take(COLUMNS) {
-                td data-label=(text(column.name())) { @if let Some(cell) = grid.cells.get(&(at, place)) { (cell_of(cell, row, column, album)) } }
+                td data-label=(text(column.name())) { @if let Some(cell) = grid.cells.get(&(at, place)) { (cell_of(cell, row, column, page_audio)) } }
             }
         }
     }
 }
 
-fn cell_of(cell: &Cell, row: &Row, column: &Column, album: &mut Album) -> Markup {
+fn cell_of(cell: &Cell, row: &Row, column: &Column, page_audio: &mut PageAudio) -> Markup {
     let by = column.name();
-    let heard = cell.audio.as_ref().map(|blob| album.hear(blob));
+    let heard = cell.audio.as_ref().map(|blob| page_audio.hear(blob));
     let (first, rest) = cell.measures.split_at(cell.measures.len().min(FIRST));
     html! {
         @if let Some(heard) = heard { (player(&heard, &format!("{} by {by}", row.sentence))) }

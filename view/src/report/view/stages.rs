@@ -70,7 +70,8 @@ fn counts(stage: &SeenStage) -> String {
 fn in_words(seen: &Seen) -> String {
     let count = |end| seen.stages.iter().filter(|stage| stage.end == end).count();
     format!(
-        "The graph of {} stages: {} executed, {} reused, {} failed, {} not reached. The table below has them all.",
+        "The graph of {} stages: {} executed, {} reused, {} failed, {} not reached. The table \
+         below lists all.",
         seen.stages.len(),
         count(End::Executed),
         count(End::Reused),
@@ -81,8 +82,8 @@ fn in_words(seen: &Seen) -> String {
 
 fn table(seen: &Seen) -> Markup {
     let headings =
-        ["Stage", "Kind", ">Executed", ">Reused", ">Set aside", ">Gives", ">Time", "Why"];
-    let mut table = Table::new("The stages in their order", &headings);
+        ["Stage", "Kind", ">Executed", ">Reused", ">Quarantined", ">Outputs", ">Time", "Why"];
+    let mut table = Table::new("Stages in order", &headings);
     for stage in &seen.stages {
         let count = |number: u64| match number {
             0 => Cell::number(html! { span.none { "0" } }, 0.0),
@@ -107,7 +108,7 @@ fn why(stage: &SeenStage) -> Markup {
     let reasons = &stage.reasons;
     html! {
         @if let Some(failure) = &stage.failure { span.failed { (text(failure)) } }
-        @else if !stage.was_reached() { span.none { "the run did not come to it" } }
+        @else if !stage.was_reached() { span.none { "not reached by the run" } }
         @else if reasons.is_empty() { span.none { "nothing changed" } }
         @else if let [one] = reasons.as_slice() && width(one) <= SHORT { (text(one)) }
         @else {

@@ -51,7 +51,7 @@ fn lead_of(group: &Group) -> String {
     let mut lead = format!("{} trainings", group.members.len());
     if let Some((member, step, loss)) = group.best() {
         lead.push_str(&format!(
-            "; the best held-out loss is {}, of {} at step {}",
+            "; best held-out loss: {}, in {} at step {}",
             number(loss),
             text(&member.label),
             units::count(step)
@@ -66,7 +66,7 @@ fn members(group: &Group) -> Markup {
     let mut headings = vec!["Training".to_owned()];
     headings.extend(headings_of(&group.compared));
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let caption = format!("What the trainings of {} differ in", text(&group.name));
+    let caption = format!("Differences between the trainings of {}", text(&group.name));
     let mut table = Table::new(caption, &headings);
     for (at, member) in group.members.iter().enumerate() {
         let mut cells = vec![Cell::text(text(&member.label))];
@@ -151,7 +151,7 @@ fn lead(training: &Training) -> String {
 }
 
 fn ended_in_words(ended: &Ended) -> String {
-    let mut told = format!("{} steps", units::count(ended.steps));
+    let mut told = units::counted(ended.steps, "step");
     if let Some(passes) = ended.passes {
         told.push_str(&format!(", {} passes over the clips", number(passes)));
     }
@@ -167,14 +167,14 @@ fn ended_in_words(ended: &Ended) -> String {
     }
     told.push('.');
     if ended.stopped_early {
-        told.push_str(" It stopped early: the held-out loss got no better.");
+        told.push_str(" It stopped early: the held-out loss no longer improved.");
     }
     if ended.skipped > 0 {
         let count = units::count(ended.skipped);
-        told.push_str(&format!(" {count} steps were skipped, since their loss was not finite."));
+        told.push_str(&format!(" Steps skipped because of a non-finite loss: {count}."));
     }
     if let Some(step) = ended.went_back {
-        told.push_str(&format!(" At step {} it went back to its best state.", units::count(step)));
+        told.push_str(&format!(" At step {} it returned to its best state.", units::count(step)));
     }
     told
 }

@@ -16,7 +16,7 @@ use super::error::{CliError, Exit};
 use super::meter::Meter;
 use super::project::Program;
 
-pub fn care(
+pub fn run(
     program: &Program,
     command: &CacheCommand,
     output: &mut dyn Write,
@@ -53,7 +53,7 @@ fn stats(
     let mut table_of_sizes = |what: &str, bytes: u64| {
         table.row([what.to_owned(), String::new(), units::bytes(bytes)]);
     };
-    table_of_sizes("no longer used in packs", stats.dead_bytes);
+    table_of_sizes("unused bytes in packs", stats.dead_bytes);
     table_of_sizes("trash", stats.trash_bytes);
     table_of_sizes("being written", stats.staging_bytes);
     writeln!(output, "{}", cache.dir())?;
@@ -85,20 +85,23 @@ fn verify(
     for damage in &report.damages {
         writeln!(output, "{}", damage_line(damage))?;
     }
-    let (objects, bytes) = (units::count(report.objects), units::bytes(report.bytes));
-    let records = units::count(report.records);
-    writeln!(output, "{objects} objects and {records} records were read, {bytes}")?;
+    let objects = units::counted(report.objects, "object");
+    let records = units::counted(report.records, "record");
+    writeln!(output, "read {objects} and {records}, {}", units::bytes(report.bytes))?;
     let found = match report.damages.len() as u64 {
-        1 => "1 damage".to_owned(),
-        many => format!("{} damages", units::count(many)),
+        1 => "1 damaged entry".to_owned(),
+        many => format!("{} damaged entries", units::count(many)),
     };
     match (report.is_clean(), report.repaired) {
         (true, _) => writeln!(output, "nothing is damaged")?,
         (false, true) => {
-            writeln!(output, "{found} quarantined: the next run makes what it needs again")?;
+            writeln!(
+                output,
+                "{found} quarantined: the next run makes the results that it needs again"
+            )?;
         }
         (false, false) => {
-            writeln!(output, "{found}: `throstle cache verify --repair` sets them aside")?;
+            writeln!(output, "{found}: quarantine them with `throstle cache verify --repair`")?;
         }
     }
     Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })
@@ -127,20 +130,23 @@ fn collect(
     let plan = gc::plan(&cache, &limits)?;
     describe(&plan, output)?;
     match (arguments.yes, plan.sweep.is_empty()) {
-        (_, true) => writeln!(output, "nothing can be removed")?,
-        (false, false) => writeln!(output, "nothing is removed yet: add `--yes` to do it")?,
+        (_, true) => writeln!(output, "nothing to remove")?,
+        (false, false) => {
+            writeln!(output, "nothing was removed: add `--yes` to remove these entries")?
+        }
         (true, false) => {
             let report = sweep(program, &cache, arguments.empty_trash, plan.sweep, output)?;
-            write!(output, "removed {} objects and ", units::count(report.objects))?;
-            write!(output, "{} records, ", units::count(report.records))?;
-            writeln!(output, "{} packs written anew", units::count(report.packs))?;
+            let objects = units::counted(report.objects, "object");
+            let records = units::counted(report.records, "record");
+            let packs = units::counted(report.packs, "pack");
+            writeln!(output, "removed {objects} and {records}, rewrote {packs}")?;
             if report.leased > 0 {
-                let leased = units::count(report.leased);
-                writeln!(output, "{leased} objects are being read by other programs and stay")?;
+                let leased = units::counted(report.leased, "object");
+                writeln!(output, "kept {leased} that other programs are reading")?;
             }
             if report.busy_packs > 0 {
-                let busy = units::count(report.busy_packs);
-                writeln!(output, "{busy} packs are in use and were left alone")?;
+                let busy = units::counted(report.busy_packs, "pack");
+                writeln!(output, "kept {busy} in use by other programs")?;
             }
         }
     }
@@ -162,12 +168,13 @@ fn sweep(
         Err(error) if error.is_no_space() && for_good => {
             trash(program, cache, true, output)?;
             let won = cache.make_room(&plan)?;
-            writeln!(output, "{} of large objects deleted for good", units::bytes(won))?;
+            writeln!(output, "permanently deleted {} of large objects", units::bytes(won))?;
             Ok(cache.sweep(plan)?)
         }
-        Err(error) if error.is_no_space() => {
-            Err(CliError::failed(error.whole(), "add `--empty-trash` to remove it for good"))
-        }
+        Err(error) if error.is_no_space() => Err(CliError::failed(
+            error.whole(),
+            "add `--empty-trash` to delete the unused objects permanently",
+        )),
         swept => Ok(swept?),
     }
 }
@@ -180,11 +187,12 @@ fn restore(
 ) -> Result<Exit, CliError> {
     let cache = program.open_existing(&arguments.location, Access::ReadWrite)?;
     let report = cache.restore_trash()?;
-    let [packs, objects, records] =
-        [report.packs, report.objects, report.records].map(units::count);
+    let objects = units::counted(report.objects, "object");
+    let records = units::counted(report.records, "record");
+    let packs = units::counted(report.packs, "pack");
     match report.is_nothing() {
         true => writeln!(output, "nothing to restore")?,
-        false => writeln!(output, "restored {objects} objects, {records} records, {packs} packs")?,
+        false => writeln!(output, "restored {objects}, {records}, {packs}")?,
     }
     report.stays.iter().for_each(|stays| program.warn(stays));
     Ok(if report.stays.is_empty() { Exit::Done } else { Exit::Failed })
@@ -193,26 +201,26 @@ fn restore(
 fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
     let kept: Vec<String> = plan.kept.iter().map(ToString::to_string).collect();
     match kept.len() {
-        0 => writeln!(output, "no run is kept")?,
+        0 => writeln!(output, "keeping the results of no run")?,
         1 => writeln!(output, "keeping the results of run {}", kept.join(", "))?,
         _ => writeln!(output, "keeping the results of the runs {}", kept.join(", "))?,
     }
     if let Some(run) = plan.unfinished {
         writeln!(
             output,
-            "run {run} is not finished: results of single items are all kept until a `throstle \
-                run` of its whole manifest is done"
+            "run {run} is unfinished: all results of single items are kept until a `throstle run` \
+             of its whole manifest finishes"
         )?;
     }
     for one in &plan.given_up {
         let (bytes, seconds) = (units::bytes(one.bytes), units::seconds(one.seconds));
         let stage = clean(&one.stage);
-        writeln!(output, "to meet the size limit: `{stage}`, {bytes}, made in {seconds}")?;
+        writeln!(output, "over the size limit, to remove: `{stage}`, {bytes}, made in {seconds}")?;
     }
-    let objects = units::count(plan.sweep.objects().count() as u64);
-    let records = units::count(plan.sweep.records().count() as u64);
+    let objects = units::counted(plan.sweep.objects().count() as u64, "object");
+    let records = units::counted(plan.sweep.records().count() as u64, "record");
     let bytes = units::bytes(plan.sweep.bytes);
-    writeln!(output, "no longer needed: {objects} objects and {records} records, {bytes} to free")?;
+    writeln!(output, "no longer needed: {objects} and {records}, {bytes} to free")?;
     Ok(())
 }
 
@@ -227,14 +235,14 @@ fn trash(
 ) -> Result<(), CliError> {
     let emptied = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
     if emptied.bytes > 0 {
-        writeln!(output, "{} of trash deleted for good", units::bytes(emptied.bytes))?;
+        writeln!(output, "permanently deleted {} of trash", units::bytes(emptied.bytes))?;
     }
     emptied.stays.iter().for_each(|stays| program.warn(stays));
     if !all {
         writeln!(
             output,
-            "removed entries stay in the trash for a week, or until `--empty-trash`; \
-             `throstle cache restore` puts them back"
+            "removed entries stay in the trash for a week, or until `--empty-trash`; restore them \
+             with `throstle cache restore`"
         )?;
     }
     Ok(())
@@ -249,7 +257,7 @@ fn pin(
     let cache = program.open_existing(&arguments.location, Access::ReadWrite)?;
     let run = arguments.run;
     match history::pin(&cache, run, pinned)? {
-        Some(_) if pinned => writeln!(output, "the results of run {run} are kept")?,
+        Some(_) if pinned => writeln!(output, "the results of run {run} are pinned")?,
         Some(_) => writeln!(output, "the results of run {run} are no longer pinned")?,
         None => {
             let message = format!("there is no run {run} in `{}`", cache.dir());

@@ -1,4 +1,4 @@
-//! The doubt about a clip: how far one of its measures is on the bad side of those of other clips.
+//! The outlier score of a clip: the distance of its worst measure from those of other clips.
 
 use std::collections::BTreeMap;
 
@@ -37,10 +37,10 @@ const fn measure(field: &'static str, label: &'static str, bad: Bad) -> Measure 
     Measure { field, label, bad }
 }
 
-/// The fields that tell of doubt, where clips have them.
+/// The fields that are compared, as far as clips have them.
 pub static MEASURES: [Measure; 6] = [
     measure("align_worst", "worst window", Bad::Low),
-    measure("align_mean", "mean of the path", Bad::Low),
+    measure("align_mean", "path mean", Bad::Low),
     measure("align_edge", "first or last letter", Bad::Low),
     measure("letters_per_second", "letters per second", Bad::Both),
     measure("cer", "CER", Bad::High),
@@ -48,24 +48,24 @@ pub static MEASURES: [Measure; 6] = [
 ];
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Doubt {
+pub struct OutlierScore {
     /// In standard deviations.
     pub score: f64,
-    /// The measure that tells it.
+    /// The measure, with its value and the usual one.
     pub why: String,
 }
 
-impl Doubt {
+impl OutlierScore {
     fn raise(&mut self, score: f64, why: impl FnOnce() -> String) {
         if score > self.score {
-            *self = Doubt { score, why: why() };
+            *self = OutlierScore { score, why: why() };
         }
     }
 }
 
-/// The doubt about each clip.
-pub fn doubts(clips: &[Clip]) -> Vec<Doubt> {
-    let mut doubts = vec![Doubt::default(); clips.len()];
+/// The outlier score of each clip.
+pub fn outlier_scores(clips: &[Clip]) -> Vec<OutlierScore> {
+    let mut doubts = vec![OutlierScore::default(); clips.len()];
     let recordings = recordings(clips);
     for measure in &MEASURES {
         let value = |at: usize| clips[at].measure(measure.field);
@@ -85,7 +85,7 @@ pub fn doubts(clips: &[Clip]) -> Vec<Doubt> {
                 let (Some(own), true) = (value(*at), others.len() > BESIDE) else { continue };
                 let beside = middle(others);
                 let score = measure.bad.side((own - beside) / spread);
-                let why = || format!("{} {own:.2}, its neighbours {beside:.2}", measure.label);
+                let why = || format!("{} {own:.2}, neighbours {beside:.2}", measure.label);
                 doubts[*at].raise(score, why);
             }
         }
@@ -140,20 +140,20 @@ mod tests {
         (0..count).map(clip).collect()
     }
 
-    fn worst(doubts: &[Doubt]) -> usize {
+    fn worst(doubts: &[OutlierScore]) -> usize {
         let scores = doubts.iter().enumerate();
         scores.max_by(|one, other| one.1.score.total_cmp(&other.1.score)).map_or(0, |(at, _)| at)
     }
 
     #[test]
     fn the_measure_that_is_farthest_on_its_bad_side_is_told() {
-        let doubts = doubts(&clips(&[
+        let doubts = outlier_scores(&clips(&[
             ("align_worst", &[-0.5, -0.4, -3.0, -0.6, -0.5, -0.1]),
             ("cer", &[0.1, 0.12, 0.1, 0.11, 0.02, 0.1]),
         ]));
         assert_eq!(worst(&doubts), 2);
         assert_eq!(doubts[2].why, "worst window -3.00, usually -0.50");
-        // Better than the others is no doubt.
+        // Better than the others is no outlier.
         assert!(doubts[5].score < 1.0, "{:?}", doubts[5]);
     }
 
@@ -162,16 +162,18 @@ mod tests {
         // The voice becomes faster and faster.
         let mut speeds: Vec<f64> = (0..20).map(f64::from).collect();
         speeds[4] = 18.0;
-        let doubts = doubts(&clips(&[("letters_per_second", &speeds)]));
+        let doubts = outlier_scores(&clips(&[("letters_per_second", &speeds)]));
         assert_eq!(worst(&doubts), 4);
-        assert!(doubts[4].why.ends_with("18.00, its neighbours 4.00"), "{}", doubts[4].why);
+        assert!(doubts[4].why.ends_with("18.00, neighbours 4.00"), "{}", doubts[4].why);
     }
 
     #[test]
     fn equal_and_missing_measures_raise_no_doubt() {
-        let all =
-            doubts(&clips(&[("cer", &[0.1, 0.1, 0.1, 0.1]), ("other", &[1.0, 9.0, 1.0, 1.0])]));
-        assert!(all.iter().all(|doubt| *doubt == Doubt::default()));
-        assert!(doubts(&[]).is_empty());
+        let all = outlier_scores(&clips(&[
+            ("cer", &[0.1, 0.1, 0.1, 0.1]),
+            ("other", &[1.0, 9.0, 1.0, 1.0]),
+        ]));
+        assert!(all.iter().all(|doubt| *doubt == OutlierScore::default()));
+        assert!(outlier_scores(&[]).is_empty());
     }
 }
