@@ -54,7 +54,7 @@ pub fn answer(stages: &[Arc<dyn Stage>]) -> Option<u8> {
     }
 }
 
-/// What has been typed so far: the script passes it after `--`.
+/// The words typed so far: the script passes them after `--`.
 fn words() -> Vec<String> {
     let typed = std::env::args_os().skip_while(|word| word != "--").skip(2);
     let words = typed.filter_map(|word: OsString| word.into_string().ok());

@@ -267,7 +267,7 @@ fn budget(project: &Project, cache: &Cache) -> Result<Option<Budget>, CliError> 
     Ok(hours.map(|hours| Budget::read(cache, hours * 3600.0)).transpose()?)
 }
 
-/// What is left of the limits that the manifest sets, in words.
+/// The rest of the limits in the manifest, in words.
 fn allowances(project: &Project, cache: &Cache) -> Result<Vec<String>, CliError> {
     let budget = budget(project, cache)?.map(|budget| budget.to_string());
     let purse = Purse::read(cache, &project.pipeline)?.map(|purse| purse.to_string());

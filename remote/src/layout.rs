@@ -81,7 +81,7 @@ pub fn is_folder(name: &str) -> bool {
     }
 }
 
-/// What an odd entry of this name is not.
+/// The problem with an odd entry of this name.
 pub fn expected(name: &str) -> &'static str {
     if is_folder(name) { "not a folder" } else { "not a file" }
 }

@@ -16,7 +16,7 @@ use crate::place::{Listed, Refusal};
 use crate::remote::Remote;
 use crate::verify::Verified;
 
-/// What a push has to write again.
+/// The files that a push has to write again.
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
     /// The names of removed files.

@@ -1,4 +1,4 @@
-//! Who may ask: rules against other web pages, and against other machines.
+//! Rules for requests: against other web pages, and against other machines.
 
 use std::net::SocketAddr;
 
@@ -31,7 +31,7 @@ impl Rules {
         }
     }
 
-    /// Whether a request is allowed; `is_public` tells that its path needs no token.
+    /// Checks if a request is allowed; `is_public`: its path needs no token.
     pub(crate) fn check(&self, head: &Head, is_public: bool) -> Result<(), Refusal> {
         let host = head.one("host")?.ok_or_else(|| Refusal::new(400, "there is no `Host`"))?;
         if self.token.is_none() && !self.is_own(host) {

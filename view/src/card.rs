@@ -31,7 +31,7 @@ const LICENSES: [&str; 14] = [
 /// Parameters that say where the machine's files are, or nothing.
 const LEFT_OUT: [&str; 4] = ["table", "audio", "folder", "file"];
 
-/// What only the author knows.
+/// The values that only the author knows.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     pub title: String,

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::report::STYLE;
 
-/// What the scripts of all pages share: requests with the token, and making nodes.
+/// The common functions of all page scripts: requests with the token, and making nodes.
 const COMMON: &str = include_str!("local/common.js");
 
 /// A page that loads nothing from elsewhere and runs its own script only.

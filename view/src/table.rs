@@ -11,7 +11,7 @@ const COMFORT: usize = 16;
 const LEAST: usize = 6;
 /// Spaces between columns.
 const GAP: usize = 2;
-/// What stands in a cell for nothing.
+/// The text of an empty cell.
 const NOTHING: [&str; 2] = ["", "-"];
 
 /// Rows of cells, which must be clean already.

@@ -261,7 +261,7 @@ impl Estimator<'_> {
         model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
     }
 
-    /// What a stage keeps of the items of a batch beside the weights of its model.
+    /// The memory for the items of a batch beside the weights of the model.
     fn working_bytes(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
         self.with_model(spec, flow, is_gpu, |model, working| model.working_bytes(working))
     }

@@ -22,7 +22,7 @@ pub enum Seen {
     NoAnswer,
 }
 
-/// What this engine has done about a shard.
+/// The actions of this engine for a shard so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// The number of jobs since the last progress.

@@ -19,7 +19,7 @@ pub trait Jobs: Send {
     /// Starts a job for each of these shards, and returns how the scheduler names them.
     fn submit(&mut self, shards: &[u32]) -> Result<String, String>;
 
-    /// What the scheduler knows; shards without an entry are unknown to it.
+    /// The jobs that the scheduler knows; shards without an entry are unknown to it.
     fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String>;
 
     fn cancel(&mut self) -> Result<(), String>;

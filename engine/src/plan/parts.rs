@@ -1,5 +1,5 @@
-//! What the parts of a data set come to. Each value is kept as long as its part, so that a change
-//! of one item reads the items of one part.
+//! The partial sums of the buckets of a data set, for gathers that add up. Each value is kept as
+//! long as its bucket, so that a change of one item reads the items of one bucket.
 
 use bytes::Bytes;
 use cache::{CacheError, Digest};

@@ -56,7 +56,7 @@ impl Expected {
         Expected { items: 1, bytes }
     }
 
-    /// What a stage that expands its items makes of it.
+    /// The children that an expanding stage makes of it.
     pub fn expanded(self, expands: Option<Expands>) -> Expected {
         let Some(expands) = expands else { return self };
         let each = expands.expected(self.bytes);

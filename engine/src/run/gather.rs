@@ -72,7 +72,7 @@ fn port_input(
     input.map_err(|error| lost(context, error))
 }
 
-/// What each part of a data set comes to. Without a key of the job nothing is remembered.
+/// The sum of each part of a data set. Without a key of the job nothing is remembered.
 fn sums(
     context: &EngineContext,
     root: &Digest,

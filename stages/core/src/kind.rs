@@ -188,7 +188,7 @@ pub struct OutputPort {
 #[derive(Clone, Copy, Debug)]
 pub enum Share {
     Of(&'static str),
-    /// What [`Share::Of`] leaves.
+    /// The rest beside [`Share::Of`].
     Rest(&'static str),
 }
 

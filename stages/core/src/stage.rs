@@ -181,7 +181,7 @@ impl<J: EachItem> ItemJob for J {
 
 /// Processes whole data sets.
 pub trait GatherJob: Send {
-    /// What these items come to, for a job that adds items up. The engine hands it sums that it
+    /// The sum of these items, for a job that adds items up. The engine hands it sums that it
     /// remembers, so that a changed item costs a few items and not all: see [`GatherInput::sums`].
     /// The outcome must depend neither on the order of the items nor on how they are divided into
     /// sums. None for a job that needs the items themselves.

@@ -1,5 +1,4 @@
-//! The memory that work with a model takes beside its weights: keys and values of the sentences of a
-//! batch.
+//! The memory of inference beside the weights: keys and values of the sentences of a batch.
 
 use stage_core::{Kind, Parameters};
 
@@ -17,7 +16,7 @@ pub struct Working<'a> {
 }
 
 impl Working<'_> {
-    /// How many of so many pieces are worked on at once.
+    /// The number of these pieces that are processed at once.
     pub(crate) fn at_once(&self, pieces: f64) -> f64 {
         let batch = self.parameters.integer("batch").unwrap_or(1);
         (batch.max(1) as f64).min(pieces.max(1.0))

@@ -8,8 +8,8 @@ use engine::store::{ReadError, Store};
 
 use super::training::Ended;
 
-/// How training ended, numbers of artifacts, and the means of
-/// numbers over the items of data sets; of these outputs only those that are wanted.
+/// The results of trainings, numbers of artifacts, and the means of numbers over the items of data
+/// sets; of these outputs only those that are wanted.
 pub fn figures(
     store: &Store,
     outcome: &StageRecord,

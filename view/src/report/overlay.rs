@@ -23,7 +23,7 @@ pub struct Group {
 
 #[derive(Clone, Debug, Default)]
 pub struct Member {
-    /// What tells it from the others: `[rate=0.1]`, `run 12`, or both.
+    /// Its difference from the others: `[rate=0.1]`, `run 12`, or both.
     pub label: String,
     /// The outcome that its curves belong to, as far as there is one.
     key: Option<Digest>,

@@ -1,4 +1,4 @@
-//! What has become of long recordings: the reports of `report.recordings`.
+//! The fate of long recordings: the reports of `report.recordings`.
 
 use std::collections::BTreeMap;
 

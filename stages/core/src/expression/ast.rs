@@ -1,4 +1,4 @@
-//! What an expression means, once it is read.
+//! The parsed form of an expression.
 
 /// The meaning of a parameter with an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

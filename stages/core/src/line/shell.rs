@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
         list.expects_command = false;
         match plain {
             Some(keyword) if BEFORE_A_COMMAND.contains(&keyword) => {
-                // What follows may fail; behind `time` it may not.
+                // The next command may fail, except after `time`.
                 self.is_behind_first |= self.depth == 0 && keyword != "time";
                 list.expects_command = true;
             }

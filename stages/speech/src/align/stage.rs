@@ -358,7 +358,7 @@ fn with_text(item: &Item, aligned: Aligned) -> Result<NewItem, StageError> {
         .with("words", NewValue::bytes(JSON, to_json(&aligned.words)?)))
 }
 
-/// What none of the recordings of a script has.
+/// The passages that were heard in no recording of a script.
 fn passages(scripts: &BTreeMap<Digest, Heard>) -> Vec<Passage<'_>> {
     let mut found = Vec::new();
     for heard in scripts.values() {

@@ -37,8 +37,8 @@ impl Emissions<'_> {
     }
 }
 
-/// What a frame of sound without a text costs. Its symbols, blanks included, are taken as the recogniser hears
-/// them: a star that scores sounds alone makes the blanks between them expensive, and words beside it move into it.
+/// The cost of a frame of sound without a text, beside its best symbol, blanks included: a star that
+/// scores only sounds makes the blanks between them expensive, and words beside it move into it.
 const GAP: f32 = 0.5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Path {
     }
 }
 
-/// Where the best predecessor of a state is: so many states before, or a jump.
+/// The best predecessor of a state: the number of states before, or a jump.
 const JUMP: u8 = 5;
 
 pub struct Aligner<'a> {

@@ -1,4 +1,4 @@
-//! Where a recording is cut: in its pauses, each chosen by the pauses near it alone.
+//! The cuts of a recording: in pauses, each chosen only by the pauses near it.
 
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 
 use super::sniff::Format;
 
-/// What helps where no decoder here does. `-vn` leaves pictures and videos out.
+/// Advice for formats without a decoder here. `-vn` leaves pictures and videos out.
 pub(super) const CONVERT: &str = "convert it: `ffmpeg -i IN -vn OUT.flac`";
 
 /// The reason why bytes were not accepted as a recording.

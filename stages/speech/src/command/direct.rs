@@ -100,7 +100,7 @@ mod tests {
         [("PATH".to_owned(), path.to_owned())].into()
     }
 
-    /// What a program is given by the shell.
+    /// The words that the shell passes to a program.
     fn by_the_shell(line: &str) -> Vec<String> {
         let output =
             Command::new("/bin/sh").args(["-c", &format!("printf '%s\\0' {line}")]).output();

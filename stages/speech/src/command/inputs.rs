@@ -20,7 +20,7 @@ use stage_core::{Blob, Context, Item, StageError};
 use super::private::{INPUTS, create, write};
 use crate::audio::sniff;
 
-/// So few inputs are written by one thread: others would cost more than they save.
+/// Fewer inputs are written by one thread: others would cost more than they save.
 const FEW: usize = 64;
 /// The folders for many inputs. Threads that create files in the same folder wait for each other,
 /// ext4 even for seconds.
@@ -85,7 +85,7 @@ fn share(folder: &Utf8Path, input: usize) -> Utf8PathBuf {
     folder.join(INPUTS).join((input / IN_A_ROW % SHARES).to_string())
 }
 
-/// Creates the folders for so many inputs.
+/// Creates the folders for this number of inputs.
 fn create_shares(folder: &Utf8Path, inputs: usize) -> Result<(), StageError> {
     let shares = inputs.div_ceil(IN_A_ROW).min(SHARES);
     (0..shares).try_for_each(|number| create(&share(folder, number * IN_A_ROW)))

@@ -167,7 +167,7 @@ impl std::fmt::Display for End {
 }
 
 const MAX_OUTPUT_BYTES: u64 = 4 << 30;
-/// How often a running program is asked to be stopped or is late.
+/// The interval at which a running program is checked for its time limit and a request to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time that a stream may stay open after its program has ended.
 const STREAM_PATIENCE: Duration = Duration::from_secs(2);

@@ -121,7 +121,7 @@ impl Export {
 fn said(pipe: Option<impl Read>) -> String {
     let mut text = String::new();
     if let Some(pipe) = pipe {
-        // What is no text is no reason.
+        // Output that is not text is ignored.
         let _ = pipe.take(1 << 16).read_to_string(&mut text);
     }
     text.trim().to_owned()

@@ -23,7 +23,7 @@ use crate::command::private::Private;
 use crate::command::run::{CommandError, End};
 use crate::command::tail::{self, Tail};
 
-/// How often a busy process is asked to be stopped or is late.
+/// The interval at which a busy process is checked for its time limit and a request to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time to give up a request, or to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ pub struct Process {
     private: Private,
 }
 
-/// What a process is started with.
+/// The settings of a new process.
 pub struct Start<'a> {
     pub python: &'a str,
     pub environment: &'a BTreeMap<String, String>,

@@ -147,7 +147,7 @@ struct Each {
     workers: Workers,
     declared: Declared,
     rejects: bool,
-    /// A stage whose first items are all late fails. With `reject-all` none does.
+    /// The stage fails if its first items all exceed the time limit; not with `reject-all`.
     judges: bool,
     /// Items that were tried alone without an answer in time; none counts after the first answer.
     late: AtomicUsize,
@@ -178,7 +178,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
         has_answered: AtomicBool::new(false),
         verifies: AtomicBool::new(verifies),
     };
-    // What keeps every process from starting is told before any item waits for it.
+    // A fault that prevents every process from starting is reported before any item waits for it.
     let mut place = each.workers.take(context)?;
     place.process = Some(each.declared.start(&place.device, context)?);
     place.give_back();

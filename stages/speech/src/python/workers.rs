@@ -7,7 +7,7 @@ use stage_core::{Context, StageError};
 
 use super::process::Process;
 
-/// How often a thread that waits for a process looks for a request to stop.
+/// The interval at which a thread that waits for a process checks for a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub struct Workers {

@@ -1,4 +1,4 @@
-//! `quality.align`: segments whose text does not fit their sound.
+//! `quality.align`: segments with a text that does not fit their sound.
 
 use stage_core::{Context, Item, ItemJob, Job, Output, Reject, Setup, StageError};
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::sheet::{Pair, Role};
 use super::votes::Preferred;
 
-/// How much better random answers explain the checks of a rater who is left out.
+/// A rater is left out if random answers explain the checks this number of times better.
 const RANDOM_BY: f64 = 30.0;
 /// The chance of as many votes for one side below which it is not by chance.
 const SIDED: f64 = 1e-3;

@@ -1,7 +1,7 @@
-//! Voices compared by people who listen: the pairs of a blind test, the order in which a rater hears
-//! them, the file of their votes, and the ranks that follow.
+//! Listening tests: the pairs of a blind test, the order in which a rater hears
+//! them, the file of their votes, and the resulting ranks.
 //!
-//! What a rater sees and hears is left to the program that plays the pairs.
+//! Playing the pairs is left to the program.
 
 mod care;
 mod loudness;

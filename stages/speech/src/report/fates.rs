@@ -24,7 +24,7 @@ pub struct Segment {
     pub lost: Option<(String, Reject)>,
 }
 
-/// What a span of a recording is.
+/// The fate of a span of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
@@ -84,7 +84,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The parts of a text that several recordings share are told in the first of them.
+    /// The parts of a text that several recordings share are listed in the first of them.
     pub fn of(name: &str, mut segments: Vec<Segment>, unheard: &[Unheard]) -> Recording {
         segments.sort_by(|one, other| one.start.total_cmp(&other.start));
         let own: Vec<&Unheard> = unheard

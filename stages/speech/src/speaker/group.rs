@@ -49,7 +49,7 @@ pub fn groups(
         };
         let before = chain.len().checked_sub(2).map(|at| chain[at]);
         match nearest(&open, top, before) {
-            // What is too far from its nearest neighbour stays too far from what that becomes.
+            // A group that is too far from its nearest neighbour stays too far when that one grows.
             Some((_, linkage)) if linkage < least => {
                 chain.pop();
                 done.extend(open[top].take());

@@ -1,4 +1,4 @@
-//! What was measured: the fields of each candidate and sentence.
+//! The measured fields of each candidate and sentence.
 
 use std::collections::{BTreeMap, BTreeSet};
 

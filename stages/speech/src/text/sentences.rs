@@ -8,7 +8,7 @@ use super::sentence_ends::{closing, ends, is_end};
 const PAUSES: &[char] =
     &[',', ';', ':', '—', '–', '،', '؛', '、', '，', '；', '：', '፣', '፤', '፥', '၊'];
 
-/// What a text is split by.
+/// The rules for splitting a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The most characters of a sentence.

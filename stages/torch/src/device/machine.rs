@@ -1,4 +1,4 @@
-//! What the stages of a worker share: its devices, and its number of threads.
+//! The resources that the stages of a worker share: its devices, and its number of threads.
 
 use std::fmt;
 use std::sync::Arc;

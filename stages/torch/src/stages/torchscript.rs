@@ -55,7 +55,7 @@ struct TorchScriptJob {
     machine: Machine,
 }
 
-/// What a stage gives to the module, and makes of the result.
+/// The input of the module, and the use of its result.
 enum Work {
     Apply { field: String, sound: Option<Sound>, dimensions: Option<usize>, returned: Returned },
     Embed { sound: Sound, features: bool, taken: Option<String>, shortest: f64 },

@@ -20,7 +20,7 @@ pub trait Named {
     fn list(&self, name: &str, into: &mut Listed);
 }
 
-/// Whether any tensor of a module is learned.
+/// True if any tensor of a module is trained.
 pub fn is_trained(module: &dyn Named) -> bool {
     let mut tensors = Vec::new();
     module.list("", &mut tensors);

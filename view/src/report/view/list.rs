@@ -1,6 +1,6 @@
 //! The list of all clips of a corpus: a table that is searched and sorted by the script of the
-//! page. The rows that stand in the page are those with recordings; the script makes the others
-//! from the data beside them, as they are asked for.
+//! page. The page contains the rows with recordings; the script makes the others on demand from
+//! data in the page.
 
 use engine::units;
 use maud::{Markup, PreEscaped, html};
@@ -68,7 +68,7 @@ impl List<'_> {
         List { corpus, columns, first, listed, data }
     }
 
-    /// What it takes of the page.
+    /// Its size in the page.
     pub fn bytes(&self) -> usize {
         self.data.len()
     }
@@ -167,7 +167,7 @@ fn data(
     let mut listed = 0;
     for at in first.iter().map(|(at, _)| *at).chain(others).take(LISTED) {
         let row = row_data(&corpus.clips[at], at, columns, speakers).to_string();
-        // What would end the element is written in another way; in texts that is the same.
+        // Characters that would end the element are escaped; the texts stay the same.
         let row = row.replace('<', "\\u003c");
         if data.len() + row.len() > MOST_BYTES {
             break;

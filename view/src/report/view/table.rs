@@ -91,7 +91,7 @@ impl Table {
     }
 }
 
-/// What stands before a cell where the rows are cards.
+/// The label of a cell where the rows are cards.
 fn label(name: &str) -> &str {
     name.trim_start_matches('-')
 }

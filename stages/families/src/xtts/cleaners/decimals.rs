@@ -7,7 +7,7 @@ use super::words;
 const RUSSIAN: [&str; 6] = ["десят", "сот", "тысячн", "десятитысячн", "стотысячн", "миллионн"];
 const HUNGARIAN: [&str; 3] = ["tized", "század", "ezred"];
 
-/// None where the language has no words for so many decimals.
+/// None if the language has no words for this number of decimals.
 pub fn decimal(number: u64, digits: &str, code: &str) -> Option<String> {
     let (whole, point) = (cardinal(number, code)?, point(code)?);
     let digits = digits.trim_end_matches('0');

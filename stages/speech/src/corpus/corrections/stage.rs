@@ -18,7 +18,7 @@ use super::{CORRECTED, DROPPED, name};
 use crate::audio::wav;
 
 const WHY: &str = "the table of corrections drops it";
-/// What is known of the sound of a whole segment, and not of its parts.
+/// Fields about the sound of a whole segment, which are not valid for its parts.
 const OF_THE_WHOLE: [&str; 12] = [
     "text",
     "words",

@@ -16,7 +16,7 @@ pub struct Candidate {
     pub checkpoint: usize,
     /// The reason why it is not chosen.
     pub out: Option<String>,
-    /// What was required of it.
+    /// Its requirements with their results.
     pub lines: Vec<Line>,
 }
 

@@ -22,7 +22,7 @@ pub struct Options {
     pub ties: bool,
     pub falls_back: bool,
     pub seed: u64,
-    /// What people prefer, if they were asked.
+    /// The ranks by people, if there are any.
     pub rated: Option<Rated>,
     pub words: Words,
 }

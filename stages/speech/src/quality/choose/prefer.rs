@@ -52,7 +52,7 @@ struct Scores {
     beats: Vec<Vec<bool>>,
 }
 
-/// What people prefer.
+/// The name of the ranks by people.
 const EARS: &str = "what people prefer";
 
 impl Scores {
@@ -132,7 +132,7 @@ struct Field {
     /// Positions among all candidates, in the order of steps.
     places: Vec<usize>,
     ids: Vec<String>,
-    /// What people prefer, if they were asked, then the preferred measures, with their names.
+    /// The ranks by people, if there are any, then the preferred measures, with their names.
     scores: Vec<(String, Scores)>,
     is_rated: bool,
 }
