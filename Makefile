@@ -1,6 +1,6 @@
-# Everything from a fresh clone: needs Rust, python3 with pip, gcc and make.
-# Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
-# that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
+# Everything from a fresh clone: needs Rust, python3 with pip, gcc and make. Each target fetches
+# libtorch first if there is none (tools/libtorch.sh), and `test` a browser for the tests of the report
+# page (tools/chromium.sh, which needs apt and root to install one).
 
 .PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
@@ -22,9 +22,8 @@ demo: build
 	@target/release/throstle run pipelines/demo/xtts.toml
 	@python3 pipelines/long-recordings/make_data.py
 	@target/release/throstle run pipelines/long-recordings
-	@echo "three new sentences are in pipelines/demo/out/spoken; beside it lie the recordings"
-	@echo "(wavs), their tokens, what is heard of these (heard), the summary, and what a model of"
-	@echo "other kinds make of the same clips (vits, xtts)"
+	@echo "pipelines/demo/out has three new sentences (spoken), the recordings (wavs), their tokens,"
+	@echo "sound decoded from tokens (heard), a summary, and the outputs of VITS and XTTS (vits, xtts);"
 	@echo "pipelines/long-recordings/out/corpus has clips of two longer recordings in an invented speech"
 
 # The end-to-end tests start the programs, so those are built first.
@@ -32,15 +31,15 @@ test:
 	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo build --workspace --bins --tests; \
 		cargo test --workspace --quiet --no-fail-fast; $(CLOUD_TESTS)
 
-# Remotes in buckets, with the feature that releases have. The servers are fetched by pip and npm
-# (tools/stores.sh); without these, their tests are left out and say so. This builds the client, and
-# nothing of libtorch again.
+# Remotes in buckets, with the feature that releases have. pip and npm fetch the servers
+# (tools/stores.sh); without them, the tests print that they are skipped. This builds the client, but
+# not the libtorch bindings again.
 CLOUD_TESTS = cargo test --workspace --features cli/cloud --test cloud
 test-cloud:
 	@$(LIBTORCH_ENV) $(CLOUD_TESTS)
 
-# A stage in a crate of its own, and another one that `throstle new-stage` writes: with the packages of
-# this folder, outside of the workspace, so that both are built as those of others are. Then the tests
+# A stage in a separate crate, and one that `throstle new-stage` writes: with the packages of this
+# folder, but outside of the workspace, so that both are built like third-party crates. Then the tests
 # with its program.
 OUTSIDE = --offline --target-dir target/outside
 outside:
@@ -69,12 +68,12 @@ bench: build
 	@$(LIBTORCH_ENV) cargo bench --workspace --bench numbers -- $(BENCH)
 
 # Training steps with each switch alone and with all together, against the original code in the same
-# run; `make bench-training BENCH="--gpu 0"` takes the published sizes.
+# run; `make bench-training BENCH="--gpu 0"` uses the published sizes.
 bench-training: build
 	@$(LIBTORCH_ENV) bash tools/bench_training.sh $(BENCH)
 
-# Frames of speech per second, one sentence and several at once, against the original code in the
-# same run; `make bench-speech BENCH="--size published"` takes 860 million parameters.
+# Frames of speech per second, one sentence and several at once, against the original code in the same
+# run; `make bench-speech BENCH="--size published"` uses 860 million parameters.
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
 
@@ -88,13 +87,13 @@ wheel:
 	@python3 tools/wheel.py target/dist
 
 # The wheel, an archive of both programs, their bill of materials and checksums: target/release-files.
-# First, the packages that stages of others depend on, as a registry would take them.
+# First, a check that a registry would accept the packages that custom stages depend on.
 release:
 	@cargo publish --dry-run --allow-dirty --no-verify -p throstle-cache -p throstle-stage-core
 	@bash tools/release.sh
 
-# The Python module with numpy, pandas and other packages, which are fetched first; `make python
-# PYTHON=--with-torch` takes torch and lhotse as well.
+# Tests the Python module with numpy, pandas and other packages, which are fetched first;
+# `make python PYTHON=--with-torch` adds torch and lhotse.
 PYTHON =
 python: build
 	@bash tools/python.sh target/release/throstle $(PYTHON)
@@ -105,8 +104,8 @@ python: build
 gpu-parcel: build bench-programs
 	@bash tools/gpu_parcel.sh
 
-# Every part of `tools/gpu.sh`, tiny and on the processor, with the programs that `test` has built:
-# every commit passes it.
+# Every part of `tools/gpu.sh`, tiny and on the CPU, with the programs that `test` has built; a step of
+# every commit.
 gpu-short:
 	@$(LIBTORCH_ENV) bash tools/bench_programs.sh debug; rm -rf target/gpu-short; \
 		bash tools/gpu.sh --cpu --programs target/debug --out target/gpu-short
@@ -118,7 +117,7 @@ SEEDS = 4
 parity: build
 	@$(LIBTORCH_ENV) bash tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
 
-# The same with the programs that `test` has built, at fewer sizes: every commit passes it.
+# The same with the programs that `test` has built, at fewer sizes; a step of every commit.
 parity-short:
 	@$(LIBTORCH_ENV) bash tools/parity.sh target/debug/throstle-torch $(FIRST_SEED) 1
 

@@ -31,7 +31,7 @@
         beside: &[("sentences.txt", include_bytes!("amharic-xtts/sentences.txt"))],
         ..recipe!(
             "amharic-xtts",
-            "An Amharic voice from the weights of XTTS v2, in a script that they do not know",
+            "An Amharic voice from the weights of XTTS v2, in a script that is new to them",
             Some("put the weights into its `models/xtts-v2` and the recordings into its `data`")
         )
     },

@@ -4,11 +4,11 @@
 #     tools/bench_install.sh WHEEL [CASE…]
 #
 #   bare   the wheel alone: `pip check`, and the stages of the demo that need no libtorch
-#   torch  the wheel, then torch 2.11.0 by pip: the first recording is heard through the codec, the demo whole
+#   torch  the wheel, then torch 2.11.0 by pip: the demo up to the first decoded recording, then the whole demo
 #   uv     the same, installed by uv
-#   wrong  the wheel beside another release of torch: the words of `throstle doctor` and of a run
+#   wrong  the wheel beside another release of torch: the messages of `throstle doctor` and of a run
 #
-# The index of pip decides which build of torch 2.11.0 it is: PyPI gives the one with CUDA (7 GB), and the index
+# The index of pip determines the build of torch 2.11.0: PyPI has the one with CUDA (7 GB), and the index
 # https://download.pytorch.org/whl/cpu the one without. Without CASE: all. Caches of pip and uv are not used, so that
 # every download counts. `env -i` hides Rust, other environments and `LIBTORCH`.
 set -euo pipefail

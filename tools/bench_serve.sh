@@ -4,8 +4,8 @@
 #
 #     tools/bench_serve.sh [PROGRAM [THREADS]]
 #
-# PROGRAM is `throstle`, with its worker beside it; that of a debug build does as well, since libtorch
-# computes. THREADS is 2 by default.
+# PROGRAM is `throstle`, with its worker beside it; a debug build is enough, since libtorch does the work.
+# THREADS is 2 by default.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

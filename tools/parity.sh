@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compares the models with their reference implementations on inputs and weights made up here: every
-# family with its default sizes, then with sizes drawn from seeds. Files of weights are carried to
-# the references and back, and the libraries of the original projects read the files that we write
-# in their formats.
+# Compares the models with their reference implementations on random inputs and weights: every
+# family with its default sizes, then with sizes drawn from seeds. Weight files are passed to the
+# references and back, and the libraries of the original projects read the files that we write in
+# their formats.
 #
 #     tools/parity.sh PROGRAM [FIRST_SEED] [SEEDS]
 #

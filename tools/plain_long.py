@@ -2,13 +2,13 @@
 well-known parts, which cuts at pauses into segments of up to 30 s (greedily, as Emilia and WhisperX),
 lets transformers hear each, aligns the whole recording with `torchaudio.functional.forced_align`, and
 drops the segments with the lowest mean score. The recipe drops those with a bad edge and the lowest
-worst part of the path. Both drop as many as cost one good segment in twenty. Prints both in one table.
+worst part of the path. Both drop segments until one good segment in twenty is lost. Prints both in one table.
 
     python3 pipelines/long-recordings/make_data.py --to /tmp/hour --recordings 6 --minutes 10 \\
         --every 12 --pause 0.3 --scripts
     .reference/bin/python tools/plain_long.py /tmp/hour target/release/throstle
 
-Both sides get the recordings, scripts and the recogniser of `make_data.py`, which tells the truth.
+Both sides get the recordings, scripts and the recogniser of `make_data.py`, which also writes the truth.
 """
 
 import json

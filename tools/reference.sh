@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets up the reference implementations of the parity checks, in `.reference`, and
-# prints the Python that runs them. They share the project's own torch. Only needed by
-# `make parity` and the comparing benchmarks; nothing of it is shipped or linked.
+# Sets up the reference implementations of the parity checks, in `.reference`, and prints the Python
+# that runs them. They share the project's own torch. Only `make parity` and the benchmarks against
+# references need them; nothing of them is shipped or linked.
 #
 # The path of Python goes to stdout, everything else to stderr.
 set -euo pipefail
@@ -39,7 +39,7 @@ install() {
     rm -rf "$home" && python3 -m venv "$home" || fail "python3 cannot make a virtual environment"
     "$python" -m pip install --disable-pip-version-check --no-input --quiet --no-deps \
         "${models[@]}" "${plain[@]}" >&2 || fail "the packages could not be installed"
-    # Last: a set-up that was cut off is made again.
+    # Last, so that an interrupted set-up is repeated.
     printf '%s\n' "$wanted" > "$home/wanted"
     say "ready"
 }

@@ -1,8 +1,8 @@
-//! Leases: the objects that other programs read by their places, such as the module for Python.
+//! Leases: the objects that other programs, such as the Python module, read directly from the files.
 //!
-//! A lease is a file `locks/lease-…` with a digest a line, locked by its reader as long as it reads.
-//! The reader looks up the places and writes the file while it has a shared lock on `locks/readers`.
-//! A sweep has that lock exclusively, so it knows every lease, or the reader sees what it removed.
+//! A lease is a file `locks/lease-…` with one digest per line, locked by its reader as long as it reads.
+//! The reader looks up the positions and writes the file while it has a shared lock on `locks/readers`.
+//! A sweep has that lock exclusively, so it knows every lease, or the reader sees its removals.
 
 use std::collections::HashSet;
 

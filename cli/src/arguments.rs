@@ -44,7 +44,7 @@ pub struct Arguments {
 pub enum Command {
     /// Write a commented manifest to start with; for the demo also its data.
     Init(Init),
-    /// Write a crate with a stage of your own, and a program that has it beside all others.
+    /// Write a crate with a stage of your own, and a program with this stage and all others.
     ///
     /// The stage makes clips quieter: change it. The crate has a test of the stage.
     NewStage(NewStage),
@@ -76,7 +76,7 @@ pub enum Command {
     /// Run the trials of a sweep, and show their results.
     ///
     /// Runs the stages that the score of `[sweep.NAME]` needs, rung by rung, and nothing else. The
-    /// exit codes are those of `run`; a killed or stopped sweep goes on with the next call.
+    /// exit codes are those of `run`; a killed or stopped sweep continues with the next call.
     Sweep(Sweep),
     /// Compare trials or trainings: a table, and curves in one chart.
     Compare(Compare),
@@ -122,16 +122,16 @@ pub enum Command {
     Diff(Diff),
     /// Write one page about a run: reasons, data, training, samples, cost, licences.
     ///
-    /// A single HTML file that needs no network, light and dark, for screen and print. Everything
-    /// in it comes from the cache: nothing runs, and recordings that left the cache are missing. It
+    /// A single HTML file that needs no network, light and dark, for screen and print. Everything in
+    /// it comes from the cache: nothing runs, and recordings that left the cache are missing. It
     /// lists up to 20,000 clips, to be searched and sorted. The list and the recordings, samples of
-    /// models first, take at most 12 MB; the page tells how many did not fit.
+    /// models first, take at most 12 MB; the page shows how many did not fit.
     Report(Report),
     /// Speak a text with a voice: to a file, or aloud.
     ///
     /// Sentences are spoken one after the other, as the synthesis stage speaks them in a run: with
-    /// its parameters, after the stages before it that make a text of a text. Without `--output`
-    /// the sound is played on a terminal, and written to standard output otherwise.
+    /// its parameters, and after the stages before it that change texts. Without `--output` the sound
+    /// is played on a terminal, and written to standard output otherwise.
     Say(Say),
     /// Serve voices over HTTP: the speech API of OpenAI, and a web page.
     ///
@@ -302,7 +302,7 @@ pub struct Status {
 pub struct Why {
     /// The stage to explain. A name without brackets means every instance of a matrix.
     pub stage: String,
-    /// The id of an item that arrives at the stage. May come first if no stage has that name.
+    /// The id of an input item of the stage. May come first if no stage has that name.
     pub item: Option<String>,
     /// Also show every part of the key.
     #[arg(long)]
@@ -315,8 +315,8 @@ pub struct Why {
 
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// The id of an item that arrives at the stage; omit it for stages that work on all items
-    /// together. May come second if no stage has that name.
+    /// The id of an input item of the stage; omit it for stages that work on all items together. May
+    /// come second if no stage has that name.
     pub item: Option<String>,
     /// The stage.
     #[arg(required = true)]
@@ -500,7 +500,7 @@ pub struct Report {
     #[arg(long, value_name = "N")]
     pub run: Option<u64>,
     /// The numbers of runs to compare, such as `12,14`: their curves share charts, and a table has
-    /// their parameters and figures. All else on the page is of the last of them.
+    /// their parameters and figures. Everything else on the page is about the last of them.
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "run")]
     pub runs: Vec<u64>,
     #[command(flatten)]

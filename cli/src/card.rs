@@ -1,4 +1,4 @@
-//! `card`: writes the card of a model, and tells how to publish it.
+//! `card`: writes the card of a model, and prints the commands that publish it.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -245,7 +245,7 @@ fn with_nearest(mut error: clap::Error, words: impl Iterator<Item = String>) -> 
 /// The help of every command as one Markdown page.
 pub fn reference() -> String {
     let mut page = String::from(
-        "# The command line\n\nThis page is made of the help texts of the program; \
+        "# The command line\n\nThis page consists of the help texts of the program; \
          `cargo run -p cli --example bless-cli` writes it.\n",
     );
     let mut command = Arguments::command().term_width(96);

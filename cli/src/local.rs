@@ -1,4 +1,4 @@
-//! Starts a local server: its address, its token, and the line that tells both.
+//! Starts a local server: its address, its token, and the line that shows both.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};

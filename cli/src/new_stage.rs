@@ -1,4 +1,4 @@
-//! `new-stage`: writes a crate with a stage of one's own, and the program that has it.
+//! `new-stage`: writes a crate with a custom stage, and a program with that stage.
 //!
 //! Its files are those of `tests/outside`, under another name.
 

@@ -54,7 +54,7 @@ const CLIPS_AND_SAMPLE: Option<&str> = Some(
 static SHORT: &[Template] = &[
     Template {
         name: "corpus",
-        summary: "A table of clips, brought to one rate",
+        summary: "A table of clips, resampled to one rate",
         manifest: include_str!("templates/corpus.toml"),
         variants: &[],
         beside: &[],

@@ -1,4 +1,4 @@
-//! Voices: stages that speak, with their models, wherever they are.
+//! Voices: synthesis stages with their models, in a pipeline or a folder.
 
 mod place;
 mod published;

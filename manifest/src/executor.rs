@@ -75,7 +75,7 @@ pub static KEYS: &[Parameter] = &[
     key(
         "poll",
         ParameterType::Duration,
-        "The interval between two looks at the jobs. Default: `15s`.",
+        "The interval between two queries of the jobs. Default: `15s`.",
     ),
     key(
         "program",

@@ -34,7 +34,7 @@ pub static COMMON: &[Parameter] = &[
         parameter_type: ParameterType::Duration,
         default: Default::Absent,
         role: Role::Execution,
-        doc: "The longest time for one item, a batch of n items has n times as long; or for all \
+        doc: "The longest time for one item (n times as long for a batch of n items), or for all \
               items of a stage that reads them together.",
         ..Parameter::BASE
     },
@@ -42,7 +42,7 @@ pub static COMMON: &[Parameter] = &[
         name: "salt",
         parameter_type: ParameterType::Text,
         default: Default::Absent,
-        doc: "Another text forces the work to be done again.",
+        doc: "Changing this text runs the stage again.",
         ..Parameter::BASE
     },
     Parameter {

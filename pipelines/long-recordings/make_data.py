@@ -3,10 +3,10 @@
     python3 make_data.py                          data/ and models/recogniser beside this file
     python3 make_data.py --recordings 6 --minutes 10 --to /tmp/hour
 
-Each letter is a short tone of its own pitch, so the truth about every word is known to the sample, and
-a recogniser can be written down instead of trained: its only convolution listens to these pitches.
-Of two recordings the first has subtitles and the second a script. Faults are planted in both, and
-`truth.json` tells them. The same seed gives the same bytes. Needs nothing but Python.
+Each letter is a short tone of its own pitch, so the position of every word is known to the sample, and
+a recogniser can be computed instead of trained: its only convolution detects these pitches.
+The first of the two recordings has subtitles and the second a script. Faults are planted in both, and
+`truth.json` lists them. The same seed gives the same bytes. Needs only Python.
 """
 
 import argparse

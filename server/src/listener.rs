@@ -18,7 +18,7 @@ use crate::silent::Silent;
 /// The pause after a failure to accept, such as a lack of descriptors.
 const RECOVERY: Duration = Duration::from_millis(50);
 
-/// Connections beyond the limit that are told so; further ones are closed at once.
+/// Connections beyond the limit that get an answer; further ones are closed at once.
 const TURNED_AWAY: usize = 32;
 
 /// The answers of a server.

@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// The body, of which a part has been read already.
+    /// The body; a part of it has been read already.
     pub(crate) fn body(
         &mut self,
         mut bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Lets the worker find the libtorch it was built with, and know its release; compiles the few
-//! functions of libtorch that its bindings leave out.
+//! Lets the worker find the libtorch that it was built with, and know its release; compiles the
+//! shim for functions of libtorch that the bindings lack.
 //!
 //! Only `libtorch_cpu` and `libc10` end up as needed libraries: the linker drops what
 //! no symbol asks for, and the worker opens the CUDA part itself when a GPU is wanted.

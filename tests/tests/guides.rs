@@ -1,5 +1,5 @@
-//! Runs the example of a page, and compares the list of benchmarks with its page. The commands of the guides and the README are tested with the worker
-//! (stages/torch/tests/first).
+//! Runs the example of a page, and compares the list of benchmarks with its page. The commands of the
+//! guides and the README are tested with the worker (stages/torch/tests/first).
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-"""The place in which parts run: the programs, the device, the folder of results, and the time left."""
+"""The environment of the parts: the programs, the device, the folder of results, and the time left."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 """Runs the parts that are not done yet, keeps the result of each, and writes the page. `tools/gpu.sh`
-says what the arguments mean."""
+documents the arguments."""
 
 import argparse
 import json

@@ -138,7 +138,7 @@ def resume(lab):
 
 
 def out_of_memory(lab):
-    """A training that does not fit says so and leaves nothing that a later run would take."""
+    """A training that does not fit says so, and leaves nothing that a later run would use."""
     sizes = "layers = 2\ndim = 768" if lab.on_cpu else 'shape = "s1-mini"'
     folder = project(lab.folder("out-of-memory"), "fish", sizes, steps=2)
     if lab.on_cpu:
@@ -194,7 +194,7 @@ def memory_sizes(lab):
 
 
 def memory(lab):
-    """The memory that the plan says, beside what the training took."""
+    """The memory of the plan beside that of the training."""
     work, results = lab.folder("memory"), []
     kind = "ram_bytes" if lab.on_cpu else "vram_bytes"
     for number, (name, (family, sizes, changes)) in enumerate(memory_sizes(lab).items()):

@@ -13,8 +13,8 @@ pub struct Rate {
     /// Listen in the browser, as the rater with this name: letters, digits, `-` and `_`.
     #[arg(long, value_name = "NAME")]
     pub rater: Option<String>,
-    /// Write the test as one HTML file for other raters: it has the recordings in it, and gives the
-    /// votes back as a file.
+    /// Write the test as one HTML file for other raters: it contains the recordings, and returns
+    /// the votes as a file.
     #[arg(long, value_name = "FILE")]
     pub pack: Option<Utf8PathBuf>,
     /// Merge votes from such a file. Can be repeated.

@@ -32,8 +32,8 @@ pub struct Compare {
     /// The form of the result. The page has a table that can be sorted, and the curves.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// The file to write to; `-` for standard output. Default: standard output, for `html`
-    /// `compare.html` beside the manifest. For `tensorboard` a folder; default: `runs` beside the
+    /// The file to write, or `-` for standard output. Default: standard output; for `html`,
+    /// `compare.html` beside the manifest; for `tensorboard`, the folder `runs` beside the
     /// manifest.
     #[arg(short, long, value_name = "FILE|DIR")]
     pub output: Option<Utf8PathBuf>,

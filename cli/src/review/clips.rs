@@ -1,4 +1,4 @@
-//! The clips of a stage, with what later stages say of them.
+//! The clips of a stage, with the verdicts of later stages.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The most that a sweep costs: a rung has no more trials than halving lets through.
+//! The largest cost of a sweep: successive halving limits the trials of a rung.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! A run that nobody watches: a job on Slurm, or a process of its own on this machine.
+//! An unattended run: a job on Slurm, or a separate process on this machine.
 //!
-//! The job or process runs `throstle run`, again and again as long as that pauses, because of a time
-//! limit or of a fault that may pass. So batches follow one another without a person.
+//! The job or process runs `throstle run`, and repeats it as long as that pauses because of a time
+//! limit or a temporary fault.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
 //! Work that runs as jobs of an executor. A thread for each batch submits its jobs and waits for
-//! their results in the remote; to the schedule it is one more place where tasks are done.
+//! their results in the remote; for the schedule it is one more executor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The stages between an item from elsewhere and the stage that processes it, as far as they change
 //! the fields that this stage reads.
 //!
-//! A stage that makes a text of texts is applied to the item, or refused by name. A stage that makes
-//! a text of something else, such as of a recording, is where texts come from: the item takes the
-//! place of its output.
+//! A stage that changes texts is applied to the item, or refused by name. A stage that makes a text
+//! from something else, such as a recording, is the source of the texts: the item replaces its
+//! output.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,7 @@ pub struct ExecutorSpec {
     pub shard_seconds: f64,
     /// The number of times that a job is submitted without progress.
     pub attempts: u32,
-    /// The interval between two looks at the jobs.
+    /// The interval between two queries of the jobs.
     pub poll_seconds: f64,
     /// The path of `throstle` where jobs run; that of this program if `None`.
     pub program: Option<String>,

@@ -189,7 +189,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Equal for two parts with the same meaning. In the order in which differences are told.
+    /// Equal for two parts with the same meaning. In the order in which differences are listed.
     fn place(self) -> (u8, &'a str, usize, u8, &'a str) {
         match self {
             Part::Kind(_) => (0, "", 0, 0, ""),

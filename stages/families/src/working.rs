@@ -1,5 +1,4 @@
-//! The memory that work with a model takes beside its weights: keys and values of the sentences of a
-//! batch.
+//! The memory of inference beside the weights: keys and values of the sentences of a batch.
 
 use stage_core::{Kind, Parameters};
 

@@ -1,4 +1,4 @@
-//! Names for common data that a failed download leaves in the place of any file.
+//! Names the common remains of a failed download in the place of a file.
 
 /// The type of the data, and what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

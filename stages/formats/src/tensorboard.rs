@@ -127,7 +127,7 @@ struct SessionEnd {
     end_time_secs: f64,
 }
 
-/// `google.protobuf.Value`, of which one field is set.
+/// `google.protobuf.Value`, with one field set.
 #[derive(Clone, PartialEq, Message)]
 struct ParameterMessage {
     #[prost(double, optional, tag = "2")]

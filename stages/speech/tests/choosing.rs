@@ -1,4 +1,4 @@
-//! Loss and what is heard disagree: `quality.choose` finds the voice, and the loss does not.
+//! Loss and listening disagree: `quality.choose` finds the voice, and the loss does not.
 //!
 //! The model is a softmax over tokens for each letter. One stream of tokens is audible: each letter
 //! has a token of its own, which only one frame in seven teaches. Nine streams are random and

@@ -1,8 +1,8 @@
 //! The precision of convolutions in half-precision training.
 //!
-//! Weights stay in f32, and so does everything except convolutions: where a value meets a mask or a
-//! weight of f32 it becomes f32 again. libtorch's own mechanism (autocast) can only be enabled from
-//! here for fp16 on a GPU.
+//! Weights stay in f32, and so does everything except convolutions: combined with a mask or a
+//! weight in f32, a value becomes f32 again. The bindings can enable libtorch's own mechanism
+//! (autocast) only for fp16 on a GPU.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Rows beside each other, such as runs or the trainings of a matrix: the parameters that were set
-//! and the figures that came out. What is the same in all of them is left out.
+//! Rows beside each other, such as runs or the trainings of a matrix: their parameters and figures,
+//! except those that are equal in all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The runs of a pipeline beside each other: what was set in each, and what came of it.
+//! The runs of a pipeline beside each other, with their settings and results.
 
 use std::collections::BTreeMap;
 

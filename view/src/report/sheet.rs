@@ -1,5 +1,5 @@
-//! Trainings beside each other: a table of what they differ in and what came of them, and their
-//! curves over each other.
+//! Trainings beside each other: a table of their differences and results, and their overlaid
+//! curves.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -94,9 +94,8 @@ pub const TIE: Parameter = Parameter {
     name: "tie",
     parameter_type: ParameterType::Choice(&["earlier", "exact"]),
     default: Default::Text("earlier"),
-    doc: "`earlier`: of checkpoints with overlapping quality (the interval of their \
-          difference has 0) the earliest is chosen; `exact`: only of those with equal \
-          figures.",
+    doc: "`earlier`: of checkpoints with overlapping quality (the interval of their difference \
+          contains 0) the earliest is chosen; `exact`: only of those with equal figures.",
     ..Parameter::BASE
 };
 
@@ -224,10 +223,10 @@ pub static GAIN: Kind = Kind {
     name: "quality.gain",
     summary: "Shows the gain of each model over the untuned base.",
     doc: "\
-`measures = [\"mean(cer)\", \"share(cer > 0.3)\"]`, as for `quality.choose`. Each measure of each model
-stands beside that of the base, with the difference over the same sentences and its interval, from a
-bootstrap over whole sentences. An interval that has 0 shows no difference. The stage fails if a
-model lacks a sentence or a figure that another one has.
+`measures = [\"mean(cer)\", \"share(cer > 0.3)\"]`, as for `quality.choose`. Each measure of each
+model stands beside that of the base, with the difference over the same sentences and its interval,
+from a bootstrap over whole sentences. An interval that contains 0 shows no difference. The stage
+fails if a model lacks a sentence or a figure that another one has.
 
 The figures are fair only for sentences that took no part in the choice of a model.",
     work: Work::Gather,

@@ -197,7 +197,7 @@ pub static RECORDINGS: Kind = Kind {
     doc: "\
 Reads every recording of a folder (WAV, FLAC, MP3, M4A, Ogg Vorbis, AIFF), and the text beside it
 with the same name: subtitles as `.srt` or `.vtt`, the `.json` of Whisper, or a script as `.txt`.
-Times of subtitles are hints only. A recording without a text has the script of all, if there is
+Times of subtitles are hints only. A recording without a text gets the common `script`, if there is
 one.
 
 The id of a recording is its path without the extension. Texts without a recording, recordings with
@@ -214,7 +214,7 @@ changes everywhere, so keep lossless ones if you edit them.",
         ],
         passes: None,
         doc: "The recordings with their name. `cues` are the subtitles and `script` is the text, \
-              where there is one of them.",
+              if present.",
         ..OutputPort::DATASET
     }],
     parameters: &[

@@ -16,7 +16,7 @@ const FRACTION: &str = "fraction";
 
 pub static SPLIT: Kind = Kind {
     name: "dataset.split",
-    summary: "Holds out clips for validation, and never moves one.",
+    summary: "Holds out clips for validation, by a hash of their ids.",
     doc: "A clip is held out if the hash of its id (or group) and the salt is below the fraction, \
         so added and removed clips move no others. The fraction is met on average. A speaker with \
         fewer held-out clips than `minimum_per_speaker` gets more, in the order of the hash; only \

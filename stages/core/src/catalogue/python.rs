@@ -69,8 +69,8 @@ const SEED: Parameter = Parameter {
 const VERSION: Parameter = Parameter {
     name: "version",
     default: Default::Absent,
-    doc: "A text that stands for everything else that the output depends on, such as `librosa \
-        0.11`. Another version runs the function again. If the script has a version of its own \
+    doc: "A text for everything else that the output depends on, such as `librosa 0.11`. Another \
+        version runs the function again. If the script has a version of its own \
         (`@stage(version = …)`), it must be the same.",
     ..Parameter::BASE
 };
@@ -148,8 +148,8 @@ A Python process is started once per core or device and kept for the run, so a m
 Texts are `str`, numbers `float`, files paths. The function returns every declared output: a number,
 a text, or for a file its bytes or the path of a file in the folder `item.out`. With
 `@stage(batch=True)` it gets a list of at most `batch` items and returns a list. `item.seed` is the
-seed of an item. `raise Reject(\"too short\")` quarantines the item. Whatever the program prints is
-log.
+seed of an item. `raise Reject(\"too short\")` quarantines the item. Output that the program prints
+goes to the log.
 
 An exception quarantines the item, according to `on_failure`; in a batch only the item that causes
 it. A process that dies or exceeds `timeout` (which does not count loading) is started again with
@@ -158,8 +158,8 @@ run. Faults of the machine, such as a full disk, are no verdicts. If the first 2
 20 fail alike, the stage fails with that message. It also fails if three items were tried alone
 without an answer in time, and none had one.
 
-The same items give the same output with any batch and any number of processes: that is up to the
-program, and `verify` checks it.",
+The program must give the same output for an item in any batch and with any number of processes;
+`verify` checks this.",
     batching: Batching::ByCount { parameter: "batch" },
     watches_time: true,
     verdicts: Verdicts::OfProgram { parameter: "on_failure", unless: "reject-all" },

@@ -47,10 +47,10 @@ pub static MEASURE: Kind = Kind {
     version: 2,
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
-Silence, clipping and noise are measured as in `audio.check`, which quarantines bad recordings;
-this stage only quarantines files without sound. `loudness` is after EBU R128. The pitch is found by
-YIN in frames of 10 ms at 16 kHz. A measure that a recording is too short or too silent for is left
-out.
+Silence, clipping and noise are measured as in `audio.check`, which quarantines bad recordings; this
+stage only quarantines files without sound. `loudness` is after EBU R128. The pitch is found by YIN
+in frames of 10 ms at 16 kHz. Measures are left out if a recording is too short or too silent for
+them.
 
 `longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
 `characters_per_second` one that skips or drags, and `f0_range` one that has become monotonous.",

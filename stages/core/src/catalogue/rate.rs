@@ -33,11 +33,11 @@ browser and stores the answers; `rate.votes` reads them, and `rate.result` compu
 All recordings of a sentence get the same loudness: `loudness`, or less if one of them would
 otherwise clip. Silence before and after the speech is cut to a quarter of a second.
 
-A round has one pair for each sentence. Each rater hears the voices in another order, each voice is
-on the left as often as on the right, and the sides and the order follow from the seed and the name
-of the rater. The share `repeats` of the pairs is played again with the sides exchanged, and `traps`
-are mixed in: the same recording twice (with `tie`), and a recording beside a copy of it without
-everything above 3.5 kHz. Both kinds show if a rater listens.
+A round has one pair for each sentence. Each rater hears the voices in a different order, each voice
+is on the left as often as on the right, and the sides and the order follow from the seed and the
+name of the rater. The share `repeats` of the pairs is played again with the sides exchanged, and
+`traps` are mixed in: the same recording twice (with `tie`), and a recording beside a copy of it
+without everything above 3.5 kHz. Both kinds show if a rater listens.
 
 The share `hold` of the sentences is not played: `quality.choose` holds out the same ones, so that
 its report is about sentences that took no part in the choice. The id of a pair is a hash of its

@@ -52,8 +52,8 @@ a timeline of each recording, with players for what was quarantined.
 segments that are kept. A segment that a stage neither outputs nor quarantines counts as left out
 there. Stages before `segments` may be listed in `input` too: their quarantined recordings are listed.
 
-The report stays small: adjacent spans of the same kind are merged, and at most 200 segments and 200 parts of the
-text are listed for each recording. The seconds are those of all.",
+The report stays small: adjacent spans of the same kind are merged, and at most 200 segments and 200
+parts of the text are listed for each recording. The seconds count all of them.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[

@@ -189,19 +189,19 @@ pub static ALIGN: Kind = Kind {
     version: 2,
     summary: "Finds the words of each segment in the script or subtitles of its recording.",
     doc: "\
-All segments of a recording are aligned with its text at once, by what a recogniser hears in each
-frame (CTC). Places where words of the text and of the greedy transcript agree come first, and the
-rest is aligned between them; of subtitles, words are looked for within five seconds of their cue.
-If words are heard further from their cues, the times of all cues of that recording are ignored: its
-subtitles are read as a script, and a note counts these cues.
-Sound without a text is allowed between sentences, and sentences may be left out. Each segment gets
-its part of the text as it is written, with its punctuation. Without a text, the text is what was
-heard.
+All segments of a recording are aligned with its text at once, by the symbol probabilities of a
+recogniser for each frame (CTC). Places where words of the text and of the greedy transcript agree
+come first, and the rest is aligned between them; words of subtitles are searched within five
+seconds of their cue. If words are further from their cues, the times of all cues of that recording
+are ignored: its subtitles are read as a script, and a note counts these cues. Sound without a text
+is allowed between sentences, and sentences may be left out. Each segment gets its part of the text
+as it is written, with its punctuation. Without a text, segments get the transcript of the
+recogniser.
 
-A segment is quarantined if no word of the text is in it, if more than half of it is sound without
-a text, or if one of its ends is within a word. `unheard` lists parts of the text that no recording
-has. Letters that the recogniser does not know, such as digits, match any sound: spell numbers
-out in the text where you can.
+A segment is quarantined if no word of the text is in it, if more than half of it is sound without a
+text, or if one of its ends is within a word. `unheard` lists parts of the text that were heard in
+no recording. Characters that the recogniser does not know, such as digits, match any sound: spell
+numbers out in the text where you can.
 
 A segment with the field `corrected`, which `corpus.corrections` gives, has that text; its words are
 aligned within the segment. One with `dropped` is quarantined after its neighbours are aligned.

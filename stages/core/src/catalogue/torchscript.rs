@@ -112,8 +112,9 @@ Items are computed one by one, and the optimiser of graphs is off, so a result d
 other items nor on their order. A module that changes itself while it runs, such as one that counts
 its calls, breaks this rule, and its results are not reproducible.
 
-An output replaces a field of the same name. An exception in the module quarantines the item with the
-last line of its message, as do values that are not finite. What the module prints is log.",
+An output replaces a field of the same name. An exception in the module quarantines the item with
+the last line of its message, as do values that are not finite. Output that the module prints goes
+to the log.",
     place: Place::Worker,
     verdicts: Verdicts::OfProgram { parameter: "on_failure", unless: "reject-all" },
     inputs: &[
@@ -203,9 +204,9 @@ changes. Recordings shorter than twice `shortest` have no `halves`.",
             name: "features",
             parameter_type: ParameterType::Choice(&[SAMPLES, FBANK]),
             default: Default::Text(SAMPLES),
-            doc: "What the module gets: `samples`, or `fbank`, which modules of WeSpeaker expect. \
-                Those are filter banks `[1, frames, 80]` as Kaldi computes them: frames of 25 ms each \
-                10 ms, a Hamming window, and the mean over time removed.",
+            doc: "The input of the module: `samples`, or `fbank`, which modules of WeSpeaker \
+                expect. Those are filter banks `[1, frames, 80]` as Kaldi computes them: frames of \
+                25 ms each 10 ms, a Hamming window, and the mean over time removed.",
             ..Parameter::BASE
         },
         Parameter {

@@ -250,9 +250,10 @@ pub const TRAINING: [Parameter; COUNT] = [
         "precision",
         &["auto", "f32", "tf32", "bf16", "fp16"],
         "Number format of the computation. Weights stay in f32, and fp16 uses loss scaling. `tf32` \
-            is f32 with matrix products and convolutions of ten bits of precision, which no other \
-            format uses. `auto`: bf16 if the GPU supports it, fp16 on older ones, f32 on the CPU; \
-            the result is also found under the selected format. Unsupported formats are refused.",
+            is f32 with matrix products and convolutions of ten bits of precision; only this \
+            format uses TF32. `auto`: bf16 if the GPU supports it, fp16 on older ones, f32 on the \
+            CPU; the result is also found under the selected format. Unsupported formats are \
+            refused.",
     ),
     choice(
         "attention",

@@ -1,4 +1,4 @@
-//! The kinds of the family `voice`: speakers and reference clips compared by what they speak.
+//! The kinds of the family `voice`: speakers and reference clips compared by sentences.
 
 use crate::artifact;
 use crate::catalogue::choice::{
@@ -39,8 +39,7 @@ each candidate an instance of a `matrix` instead: `dataset.item` with
     ],
     outputs: &[OutputPort {
         writes: &[("sentence", FieldType::Text), ("speaker", FieldType::Text)],
-        doc: "The sentences, each as often as there are speakers: `sentence` is the id of the \
-              sentence.",
+        doc: "One item for each sentence and speaker: `sentence` is the id of the sentence.",
         ..OutputPort::DATASET
     }],
     parameters: &[Parameter {
@@ -68,8 +67,8 @@ pub static CHOOSE: Kind = Kind {
     summary: "Chooses the speaker or the reference clip that gives the best voice.",
     doc: "\
 `speaker.stats` and `speaker.select` count clips and minutes before anything is trained. This stage
-compares voices by what a model speaks with them, with the expressions, intervals and ties of
-`quality.choose`: `require` leaves voices out, `prefer` orders the others.
+compares voices by sentences that a model speaks with them, with the expressions, intervals and ties
+of `quality.choose`: `require` leaves voices out, `prefer` orders the others.
 
 `base` in an expression is the voice with the most clips, which `speaker.select` would take, or the
 one that `base_name` names. If nothing tells two voices apart, the one with more clips is chosen,

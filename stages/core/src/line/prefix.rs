@@ -1,6 +1,6 @@
 //! Programs that run another one: `nice foo`, `env A=b foo`, `timeout 5 foo`.
 
-/// A program whose arguments name another one.
+/// A program that runs another one, which its arguments name.
 struct Runner {
     name: &'static str,
     /// The options with a value in the next word.

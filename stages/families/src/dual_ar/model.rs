@@ -22,7 +22,7 @@ const FILLED: f64 = 0.95;
 /// Frames of published codecs, and tokens of the text, for a second of speech.
 const FRAMES_PER_SECOND: f64 = 21.5;
 const TEXT_PER_SECOND: f64 = 5.5;
-/// The pace that the length of a text is told by.
+/// The speaking rate for estimating the duration of a text.
 const LETTERS_PER_SECOND: f64 = 14.0;
 /// Columns of the prompt beside the text: its marks, and a reference of some seconds.
 const PROMPT: f64 = 200.0;

@@ -108,7 +108,7 @@ read if they exist; copies of tensors, filters and the optimizer's state are lef
             name: "discriminator",
             default: Default::Absent,
             doc: "For VITS models of the original project: the file in the asset with the \
-                  discriminator, such as `D_100000.pth`, which training goes on with.",
+                  discriminator, such as `D_100000.pth`, for further training.",
             ..Parameter::BASE
         },
         Parameter {
@@ -318,8 +318,8 @@ adapters: `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
             ("step", FieldType::Number),
             (WEIGHTS, FieldType::Blob),
         ],
-        doc: "The sentences, each as often as there are checkpoints and models: `sentence` and \
-              `checkpoint` are the ids of the two, `step` and `weights` those of the checkpoint.",
+        doc: "One item for each sentence and each checkpoint or model: `sentence` and `checkpoint` \
+              are the ids of the two, `step` and `weights` those of the checkpoint.",
         ..OutputPort::DATASET
     }],
     ..Kind::BASE

@@ -70,8 +70,8 @@ pub static INIT: Kind = Kind {
     summary: "Makes a VITS model with random weights, to try a pipeline without a download.",
     doc: "\
 The model is initialised as in the original project, with a tokenizer of single characters and, for
-training, a discriminator. It is untrained, and good speech takes days from here: start from
-published weights with `model.import` for that.",
+training, a discriminator. It is untrained, and days of training are needed for good speech: start
+from published weights with `model.import` instead.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Weights(Weights { start: 0.25, written: 1.0, streams: false }),

@@ -68,14 +68,14 @@ pub const EMISSIONS_KIND: &str = "emissions/npy";
 
 pub static EMIT: Kind = Kind {
     name: "asr.emit",
-    summary: "Gives what a speech recogniser hears in each frame of segments.",
+    summary: "Computes the symbol probabilities of a speech recogniser for each frame of segments.",
     doc: "\
-The recogniser is that of `asr.transcribe`, and each segment is heard by itself. The result is the
-logarithm of the probability of each symbol in each frame, for `text.align`, and the transcript by
-greedy decoding.
+The recogniser is that of `asr.transcribe`, and each segment is processed by itself. The result is
+the logarithm of the probability of each symbol in each frame, for `text.align`, and the transcript
+by greedy decoding.
 
 Segments must have the sample rate of the recogniser: put `audio.resample` with `rate = 16000`
-between `audio.segment` and this stage. If a text is corrected, nothing is heard again.",
+between `audio.segment` and this stage. A corrected text does not run this stage again.",
     cost: Cost::Rates(Rates {
         // 50 frames per second, with 32 symbols of two bytes.
         bytes_per_second: 3_200.0,

@@ -74,14 +74,14 @@ pub static EXTEND: Kind = Kind {
     summary: "Adds a language to the tokenizer of an XTTS model.",
     doc: "\
 Appends to the vocabulary the tag of `language`, the characters of the texts that it lacks, and
-pieces of several characters: byte-pair encoding goes on from where the old merges leave the texts.
-Ids never move, and holes between them stay. The text embedding and the text head grow by as many
-rows: old ones keep their bits, new ones are the mean of the old with a little noise. All other
-tensors do not change. Train the model afterwards: the new rows are untrained.
+pieces of several characters: new merges are learned on the texts after the old merges. Ids never
+move, and holes between them stay. The text embedding and the text head grow by as many rows: old
+ones keep their bits, new ones are the mean of the old with a little noise. All other tensors do not
+change. Train the model afterwards: the new rows are untrained.
 
 Texts are cleaned as for training. Languages beyond the 17 of XTTS v2 lose straight quotes and
-capitals, and keep all else; spell out their numbers before. About 2000 pieces have served languages
-with a script of their own well.",
+capitals, and keep everything else; spell out their numbers before. About 2000 pieces work well for
+languages with a script of their own.",
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Weights(Weights { start: 0.3, written: 1.0, streams: true }),
@@ -103,7 +103,7 @@ with a script of their own well.",
     parameters: &[
         Parameter {
             name: "language",
-            doc: "The code of the language, such as `am`. A region behind it is cut off.",
+            doc: "The code of the language, such as `am`. A region after it is ignored.",
             ..Parameter::BASE
         },
         count("pieces", 2000, "The largest number of added pieces of several characters."),

@@ -1,5 +1,5 @@
-//! Refuses a `vocab.json` that reads texts in another way than the published one: models were
-//! trained with a BPE behind white space, without any chance in it.
+//! Refuses a `vocab.json` that tokenizes texts in another way than the published one: models were
+//! trained with a deterministic BPE after splitting at white space.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;

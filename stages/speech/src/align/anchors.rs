@@ -1,6 +1,6 @@
-//! Places where a script and what was heard certainly agree: runs of words that occur once in each,
-//! in the same order. Between them an alignment needs no more than its surroundings, and text or
-//! sound that has no counterpart shows.
+//! Places where a script and the transcript certainly agree: runs of words that occur once in each,
+//! in the same order. Between them, short alignments suffice, and text or sound without a
+//! counterpart shows.
 
 use std::collections::HashMap;
 

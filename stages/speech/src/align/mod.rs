@@ -1,4 +1,4 @@
-//! Texts and sound: which words are said where. The search knows no files and no stages.
+//! Alignment of texts with sound: the times of words. The search knows no files and no stages.
 
 pub mod anchors;
 pub mod recording;

@@ -106,7 +106,7 @@ pub struct Unheard {
 pub struct Outcome {
     pub segments: Vec<Aligned>,
     pub unheard: Vec<Unheard>,
-    /// Cues whose words are heard too far from them to be found by their times.
+    /// Cues that are too far from their words to find them by the times.
     pub misplaced: usize,
 }
 
@@ -565,7 +565,7 @@ fn heard_words(script: &Script, path: &Path) -> Vec<Option<Heard>> {
     heard
 }
 
-/// The number of cues whose first heard word is far from their times.
+/// The number of cues that are far from their first heard word.
 fn misplaced(segments: &[Segment], text: &Text, script: &Script, heard: &[Option<Heard>]) -> usize {
     let times: Vec<f64> = times(segments).collect();
     let is_far = |(bytes, cue): &&(Range<usize>, Range<f64>)| {

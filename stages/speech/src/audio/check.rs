@@ -1,5 +1,5 @@
-//! Checks if a recording is good enough to train on: its measures against limits. The measures come
-//! from `measure`; violations are listed with value and limit.
+//! Checks if a recording is good enough for training: its measures against limits. The measures
+//! come from `measure`; violations are listed with value and limit.
 
 use super::clip::Clip;
 use super::measure::{Measures, measure};

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 pub struct Rule {
     /// The frames on each side of the centre of a box.
     pub half: usize,
-    /// The frames on each side of which the largest energy counts.
+    /// The frames on each side in which the largest energy is found.
     pub around: usize,
     /// The shortest dip.
     pub least: u64,

@@ -20,7 +20,7 @@ use stage_core::{Blob, Context, Item, StageError};
 use super::private::{INPUTS, create, write};
 use crate::audio::sniff;
 
-/// So few inputs are written by one thread: others would cost more than they save.
+/// Fewer inputs are written by one thread: others would cost more than they save.
 const FEW: usize = 64;
 /// The folders for many inputs. Threads that create files in the same folder wait for each other,
 /// ext4 even for seconds.

@@ -1,4 +1,4 @@
-//! The model that an export is given.
+//! The model on the port of an export.
 
 use stage_core::{Fields, GatherInput, StageError};
 use stage_families::artifact::FAMILY;

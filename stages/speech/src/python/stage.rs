@@ -147,7 +147,7 @@ struct Each {
     workers: Workers,
     declared: Declared,
     rejects: bool,
-    /// A stage whose first items are all late fails. With `reject-all` none does.
+    /// The stage fails if its first items all exceed the time limit; not with `reject-all`.
     judges: bool,
     /// Items that were tried alone without an answer in time; none counts after the first answer.
     late: AtomicUsize,

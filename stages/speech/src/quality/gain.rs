@@ -1,4 +1,4 @@
-//! `quality.gain`: what each model gained over the untuned base.
+//! `quality.gain`: the gain of each model over the untuned base.
 
 use serde::Serialize;
 use stage_core::{

@@ -1,5 +1,5 @@
-//! Voices compared by people who listen: the pairs of a blind test, the order in which a rater hears
-//! them, the file of their votes, and the ranks that follow.
+//! Listening tests: the pairs of a blind test, the order in which a rater hears
+//! them, the file of their votes, and the resulting ranks.
 //!
 //! The program that plays the pairs decides what a rater sees and hears.
 

@@ -84,7 +84,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The parts of a text that several recordings share are told in the first of them.
+    /// The parts of a text that several recordings share are listed in the first of them.
     pub fn of(name: &str, mut segments: Vec<Segment>, unheard: &[Unheard]) -> Recording {
         segments.sort_by(|one, other| one.start.total_cmp(&other.start));
         let own: Vec<&Unheard> = unheard

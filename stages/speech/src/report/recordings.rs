@@ -1,4 +1,4 @@
-//! `report.recordings`: what has become of each second of long recordings.
+//! `report.recordings`: the fate of each second of long recordings.
 
 use std::collections::{BTreeMap, BTreeSet};
 

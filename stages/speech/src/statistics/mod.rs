@@ -1,9 +1,9 @@
-//! Statistics of measured sentences: what candidates and a base have said, one number for each
-//! sentence and measure, and what follows from them with which certainty.
+//! Statistics of measured sentences of candidates and a base: one number for each sentence and
+//! measure, and intervals for their differences.
 //!
-//! All candidates speak the same sentences. Resampling draws whole sentences, for all candidates
-//! together, so that a difference between two is of the same sentences in every draw. Everything
-//! here is a function of numbers and a seed.
+//! All candidates speak the same sentences. Resampling draws whole sentences, the same for all
+//! candidates, so that every difference compares the same sentences. Everything here is a function
+//! of numbers and a seed.
 
 pub mod aggregate;
 pub mod bootstrap;

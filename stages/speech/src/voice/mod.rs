@@ -1,4 +1,4 @@
-//! Speakers and reference clips, compared by what a model speaks with them.
+//! Speakers and reference clips, compared by sentences that a model speaks with them.
 
 mod audition;
 mod choose;

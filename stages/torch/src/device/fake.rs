@@ -1,4 +1,4 @@
-//! A machine with GPUs that are not there.
+//! A machine with simulated GPUs, for tests.
 
 use std::sync::Mutex;
 

@@ -1,6 +1,5 @@
-//! The devices of a worker, by the CUDA runtime of its own process: the numbers, names, sizes and
-//! faults that libtorch will meet too, whatever `CUDA_VISIBLE_DEVICES`, a container or a scheduler
-//! shows of the machine.
+//! The devices of a worker, by the CUDA runtime of its own process: the same numbers, names, sizes
+//! and faults as for libtorch, under any `CUDA_VISIBLE_DEVICES`, container or scheduler.
 
 mod cudart;
 #[cfg(test)]

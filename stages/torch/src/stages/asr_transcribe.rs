@@ -1,5 +1,5 @@
-//! `asr.transcribe` and `asr.emit`: what a speech recogniser hears in a recording, as a text or frame
-//! by frame.
+//! `asr.transcribe` and `asr.emit`: the output of a speech recogniser for a recording, as a text or
+//! frame by frame.
 
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,

@@ -68,7 +68,7 @@ impl DvaeCodec {
             rounds: griffin_lim::ROUNDS,
             weights: Mutex::new(weights),
         };
-        codec.parts()?; // all that is wrong with the weights is told now
+        codec.parts()?; // reports all problems of the weights now
         Ok(codec)
     }
 

@@ -1,6 +1,6 @@
 //! The list of all clips of a corpus: a table that is searched and sorted by the script of the
-//! page. The rows that stand in the page are those with recordings; the script makes the others
-//! from the data beside them, as they are asked for.
+//! page. The page contains the rows with recordings; the script makes the others on demand from
+//! data in the page.
 
 use engine::units;
 use maud::{Markup, PreEscaped, html};

@@ -1,4 +1,4 @@
-//! Applies corrections to segments: which segments there are then, and what is known of each.
+//! Applies corrections to segments: the resulting segments and their fields.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! `quality.choose`: the checkpoint that speaks best, by measures of its sentences and not by loss.
 //!
 //! Requirements leave out candidates that are not shown to be good enough, the preferred measures
-//! order the rest, and what no measure tells apart goes to the earlier step. A missing value is
-//! never passed over: on the base it is an error, and a candidate is out because of it.
+//! order the rest, and of equal ones the earlier step wins. A missing value is never ignored: for
+//! the base it is an error, and it excludes a candidate.
 
 mod candidate;
 mod options;
