@@ -274,7 +274,7 @@ mod tests {
         // Also behind a writer, such as that of a tar file.
         for error in [CliError::from(of_file()), io::Error::other(of_file()).into()] {
             let told = render(&error);
-            assert_eq!((error.code(), told.contains("make room")), (PAUSED, true), "{told}");
+            assert_eq!((error.code(), told.contains("free some space")), (PAUSED, true), "{told}");
             assert!(told.starts_with("error: cannot write `set/000000.tar`"), "{told}");
         }
         assert_eq!(CliError::usage("", "").code(), USAGE);

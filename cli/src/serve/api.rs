@@ -350,7 +350,7 @@ mod tests {
         let object = wish(json!({"model": "x", "voice": {"id": "many"}, "input": "a"})).unwrap();
         assert_eq!(object.voice, 1);
         let error = wish(json!({"model": "one", "voice": "alloy", "input": "a"})).unwrap_err();
-        let expected = "there is no `voice` \"alloy\", but one, many, many:aino, many:eero";
+        let expected = "unknown `voice` \"alloy\"; one, many, many:aino, many:eero";
         assert_eq!(error, expected);
     }
 

@@ -54,7 +54,7 @@ fn what_a_command_declares_is_found_together() {
         [
             "`{script}` in `command` is unknown",
             "output `a` cannot be the file `../a`",
-            "two outputs use the file `./b.txt`",
+            "two outputs have the file `./b.txt`",
             "`texts` names `d`, which is not in `outputs`",
             "`A=B` is not a valid name of a variable",
         ]

@@ -62,7 +62,7 @@ mod tests {
         let expected = expected.map(|(name, shape)| (name.to_owned(), shape));
         assert_eq!(
             compare(&found, &expected),
-            Err("missing: `c`; unexpected: `x`; of another shape: `a` [2, 3] instead of [3, 2]"
+            Err("missing: `c`; unexpected: `x`; wrong shape: `a` [2, 3] instead of [3, 2]"
                 .to_owned())
         );
     }

@@ -98,7 +98,7 @@ fn weights_that_do_not_fit_their_config_are_named() {
     assert_eq!(
         failure(&[config(), ("model.pth", pth(&other))], &[]),
         "the weights do not match `config.json`: missing: `norm.weight`; unexpected: \
-         `extra.weight`; of another shape: `fast_norm.weight` [4] instead of [8]"
+         `extra.weight`; wrong shape: `fast_norm.weight` [4] instead of [8]"
     );
 }
 
@@ -153,7 +153,7 @@ fn a_codec_is_known_by_its_names_and_has_the_shapes_of_its_sizes() {
     let other = Tensors::from([(format!("generator.{name}"), one)]);
     stored.extend(other);
     let error = failure(&[("codec.pth", pth(&stored)), sizes], &[]);
-    assert!(error.contains(&format!("of another shape: `{name}` [1] instead of [4]")), "{error}");
+    assert!(error.contains(&format!("wrong shape: `{name}` [1] instead of [4]")), "{error}");
     // Without sizes a file has those of the published codec.
     let error = failure(&[("codec.pth", pth(&own))], &[]);
     assert!(error.contains("missing: `decoder.model.3"), "{error}");

@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(
             error,
             "the model cannot be used: missing: `c`; unexpected: `x`; \
-             of another shape: `a` [2, 3] instead of [3, 2]"
+             wrong shape: `a` [2, 3] instead of [3, 2]"
         );
     }
 

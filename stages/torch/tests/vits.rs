@@ -132,7 +132,7 @@ fn what_a_file_lacks_and_what_it_has_too_much_is_told() {
     let unknown = refused(&|weights| weights.insert("decoder.x", Tensor::from(1f32)));
     assert!(unknown.contains("unexpected: `decoder.x`"), "{unknown}");
     let other = refused(&|weights| weights.insert("text_encoder.project.bias", Tensor::from(1f32)));
-    assert!(other.contains("of another shape: `text_encoder.project.bias` [] instead"), "{other}");
+    assert!(other.contains("wrong shape: `text_encoder.project.bias` [] instead"), "{other}");
     let hole = refused(&|weights| {
         let bias = weights.get("decoder.conv_pre.bias").unwrap() * f64::NAN;
         weights.insert("decoder.conv_pre.bias", bias);

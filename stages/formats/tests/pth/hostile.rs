@@ -243,7 +243,9 @@ fn another_byte_order_is_named() {
 
 #[test]
 fn a_file_without_tensors_is_named() {
-    assert!(message(pth(&dictionary(&[(text("x"), int(3))]))).contains("no tensors"));
+    assert!(
+        message(pth(&dictionary(&[(text("x"), int(3))]))).contains("no dictionary with tensors")
+    );
 }
 
 #[test]

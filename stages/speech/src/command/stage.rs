@@ -277,7 +277,7 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
             StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
         })?;
         if outputs.iter().any(|(_, other)| *other == file) {
-            return Err(StageError::failed(format!("two outputs use the file `{file}`")));
+            return Err(StageError::failed(format!("two outputs have the file `{file}`")));
         }
         outputs.push((name.to_owned(), Utf8PathBuf::from(file)));
     }

@@ -207,7 +207,10 @@ mod tests {
     #[test]
     fn damage_is_named_by_its_line() {
         let told = |text: &str| cues(text).unwrap_err().to_string();
-        assert!(told("1\n00:00:0x,000 --> 00:00:02,000\na\n").starts_with("line 2: `00:00:0x"));
+        assert!(
+            told("1\n00:00:0x,000 --> 00:00:02,000\na\n")
+                .ends_with("found `00:00:0x,000 --> 00:00:02,000`")
+        );
         assert_eq!(
             told("00:00:05,000 --> 00:00:02,000\na"),
             "line 1: the cue ends before it begins"

@@ -434,7 +434,7 @@ mod tests {
             (&|w: &mut Weights| w.insert("encoder.extra", zeros(1)), "unexpected: `encoder.extra`"),
             (
                 &|w: &mut Weights| w.insert(name, zeros(3)),
-                "of another shape: `encoder.block.0.conv.bias` [3] instead of [16]",
+                "wrong shape: `encoder.block.0.conv.bias` [3] instead of [16]",
             ),
             (
                 &|w: &mut Weights| w.insert(name, zeros(16) / 0.0),

@@ -302,7 +302,7 @@ fn a_result_in_another_form_is_refused_in_words() {
         [3]; list the outputs in order in `returns`";
     assert!(several.starts_with(start), "{several}");
     let words = refusal(trial.apply("words", "number", items));
-    assert!(words.starts_with("the module returns 2 values: a text, a text"), "{words}");
+    assert!(words.starts_with("the module returns 2 values: a string, a string"), "{words}");
     let missing = refusal(trial.apply("named", "number", items));
     assert_eq!(missing, "the module does not return `made`, but `loud`, `mean`; ");
     let method = refusal(trial.apply("rate", "number", items));

@@ -105,7 +105,7 @@ fn speakers_are_named_by_the_stage_or_by_the_sentence() {
         "{reject:?}"
     );
     let reject = speak(&[("speaker", text("veikko"))], &eero).unwrap_err();
-    assert!(reject.reason.contains("`veikko` is none of them"), "{reject:?}");
+    assert!(reject.reason.contains("has no speaker `veikko`"), "{reject:?}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn a_voice_that_came_with_the_model_is_taken_by_its_name() {
     let vector = tensor("speaker_embedding", voice, &mut bench);
     assert_eq!((vector.size(), vector.double_value(&[0, 3, 0])), (vec![1, 32, 1], 0.25));
     let error = gather(&spoken::VOICE, &named("Eero"), ports(&model), &mut bench).unwrap_err();
-    assert!(error.help().unwrap().contains("are Aino A."), "{error:?}");
+    assert!(error.help().unwrap().contains("speakers of the model: Aino A."), "{error:?}");
     let both = voice_of(&named("Aino A."), &model, &[(RATE, noise(1.0, 1))], &mut bench);
     assert!(both.unwrap_err().to_string().contains("both references and a `speaker`"));
 }

@@ -172,7 +172,7 @@ fn weights_that_are_no_numbers_are_refused_before_training() {
         let mut spoilt = base.clone();
         spoil(&mut spoilt, name, value, &mut bench);
         let error = tune(&[], &spoilt, &mut bench).unwrap_err().to_string();
-        assert!(error.contains(&format!("`{name}` holds")), "{error}");
+        assert!(error.contains(&format!("`{name}` has")), "{error}");
     }
 }
 
