@@ -102,6 +102,8 @@ fn processor() -> String {
     line_of(&bytes, "model name").unwrap_or_else(|| "processor".to_owned())
 }
 
+/// The GPUs of the machine according to its driver: the best that a plan knows before a worker has
+/// answered. Nothing runs by this list, and the first answer of a worker replaces it.
 fn gpu_models() -> Vec<String> {
     let folder = Utf8Path::new("/proc/driver/nvidia/gpus");
     let mut places: Vec<Utf8PathBuf> = RealFs

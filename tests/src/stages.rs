@@ -1,7 +1,9 @@
-//! The stages of the small world: a source, two item stages and a gather, on texts.
+//! The stages of the small world: sources, item stages and gathers, on texts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{
     Batching, Blob, Context, Default, Expands, FieldSet, FieldType, Fields, GatherInput, GatherJob,
@@ -20,6 +22,7 @@ pub fn all() -> Vec<Arc<dyn Stage>> {
         Arc::new(Twice),
         Arc::new(Split),
         Arc::new(Join),
+        Arc::new(Tally),
         Arc::new(Train(&TRAIN)),
         Arc::new(Judge),
     ]
@@ -332,6 +335,64 @@ impl GatherJob for JoinJob {
             all.push_str(&format!("{}: {}\n", item.id, body(item, context)?));
         }
         let values = vec![("all".to_owned(), NewValue::bytes("text/plain", all.into_bytes()))];
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
+    }
+}
+
+/// Counts the items of each text, in sums that the engine remembers.
+pub struct Tally;
+
+static TALLY: Kind = Kind {
+    name: "test.tally",
+    summary: "Counts.",
+    inputs: &[InputPort { reads: TEXT, ..InputPort::DATASET }],
+    parameters: &[Parameter {
+        name: "least",
+        parameter_type: ParameterType::Integer { min: 0, max: 1_000 },
+        default: Default::Integer(0),
+        doc: "Shorter texts are not counted.",
+        ..Parameter::BASE
+    }],
+    ..JOIN
+};
+
+impl Stage for Tally {
+    fn kind(&self) -> &'static Kind {
+        &TALLY
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(TallyJob { least: setup.parameters.integer("least")? as u64 })))
+    }
+}
+
+struct TallyJob {
+    least: u64,
+}
+
+/// The number of items by the digest of their text.
+type Counts = BTreeMap<String, u64>;
+
+impl GatherJob for TallyJob {
+    fn sum(&self, items: &[Item]) -> Option<Bytes> {
+        let mut counts = Counts::new();
+        let texts = items.iter().filter_map(|item| item.fields.blob("body"));
+        for text in texts.filter(|text| text.size >= self.least) {
+            *counts.entry(text.digest.to_string()).or_default() += 1;
+        }
+        serde_json::to_vec(&counts).ok().map(Bytes::from)
+    }
+
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let failed = |error: serde_json::Error| StageError::failed(error.to_string());
+        let mut all = Counts::new();
+        for sum in input.sums("input", self)? {
+            for (text, count) in serde_json::from_slice::<Counts>(&sum).map_err(failed)? {
+                *all.entry(text).or_default() += count;
+            }
+        }
+        let all = serde_json::to_vec_pretty(&all).map_err(failed)?;
+        let values = vec![("all".to_owned(), NewValue::bytes("application/json", all))];
         Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
     }
 }

@@ -34,6 +34,8 @@ enum Edit {
     Split(bool),
     Sweep(bool),
     Both(bool),
+    /// Texts of fewer bytes are not counted.
+    Least(u64),
     /// A run on a disk of this size in bytes.
     Full(u64),
 }
@@ -52,6 +54,7 @@ struct Manifest {
     split: bool,
     sweep: bool,
     both: bool,
+    least: u64,
 }
 
 impl Manifest {
@@ -61,7 +64,7 @@ impl Manifest {
             write!(text, "\n[stage.{name}]\nquarantine = 1.0\n{lines}").unwrap();
         };
         stage("lines", "use = \"test.lines\"\nfolder = \"data\"\n".into());
-        let Manifest { mark, salt, .. } = self;
+        let Manifest { mark, salt, least, .. } = self;
         let loud = format!("use = \"test.shout\"\ninput = \"lines\"\nmark = \"{mark}\"\n");
         stage(
             "loud",
@@ -87,6 +90,8 @@ impl Manifest {
             "joined",
             format!("use = \"test.join\"\ninput = \"{from}\"\nexport = \"out/joined/all\"\n"),
         );
+        let tally = format!("use = \"test.tally\"\ninput = \"{from}\"\nleast = {least}\n");
+        stage("tally", format!("{tally}export = \"out/tally/all\"\n"));
         text
     }
 }
@@ -99,8 +104,15 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let manifest =
-            Manifest { mark: "!", salt: "", twice: true, split: false, sweep: false, both: false };
+        let manifest = Manifest {
+            mark: "!",
+            salt: "",
+            twice: true,
+            split: false,
+            sweep: false,
+            both: false,
+            least: 0,
+        };
         let mut world = World { memory: MemoryFs::new(), manifest, texts: BTreeMap::new() };
         world.lab().write("pipeline.toml", &world.manifest.text());
         for (name, text) in NAMES.into_iter().zip(WORDS).take(5) {
@@ -148,6 +160,7 @@ impl World {
             Edit::Split(on) => self.manifest.split = on,
             Edit::Sweep(on) => self.manifest.sweep = on,
             Edit::Both(on) => self.manifest.both = on,
+            Edit::Least(bytes) => self.manifest.least = bytes,
             Edit::Full(bytes) => {
                 self.lab().write("pipeline.toml", &self.manifest.text());
                 self.run_with_room_for(bytes);
@@ -247,7 +260,7 @@ fn random_edit(random: &mut StdRng) -> Edit {
     let (one, other) = (name(), name());
     let word = WORDS[random.random_range(0..WORDS.len())];
     let on = random.random_bool(0.5);
-    match random.random_range(0..18) {
+    match random.random_range(0..19) {
         0..=3 => Edit::Write(one, word),
         4..=5 => Edit::Remove(one),
         6 => Edit::Rename(one, other),
@@ -260,6 +273,7 @@ fn random_edit(random: &mut StdRng) -> Edit {
         14 => Edit::Sweep(on),
         16 => Edit::Split(on),
         15 => Edit::Full(random.random_range(0..8_000)),
+        17 => Edit::Least([0, 6, 11][random.random_range(0..3)]),
         _ => Edit::Both(on),
     }
 }

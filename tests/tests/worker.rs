@@ -398,23 +398,22 @@ fn a_gpu_that_cannot_be_used_is_told_and_not_passed_over_for_the_processor() {
 fn all_devices_of_a_training_are_reserved_for_it() {
     let mut lab = lab(&[]);
     lab.stages.push(Arc::new(throstle_tests::train::Remote));
-    // Stages at the end come first, so the items become ready while the training runs.
+    // Stages at the end come first, so the items become ready while the training runs. They have to
+    // wait for its second device.
+    let far = MANIFEST.replace("\"test.remote\"", "\"test.remote\"\ndevice = \"cuda:1\"");
     let training = "use = \"test.remote-train\"\ninput = \"lines\"\npause = \"100ms\"";
-    let devices = "devices = [\"cuda:0\", \"cuda:1\"]";
-    let manifest = format!("{MANIFEST}\n[stage.trained]\n{training}\n{devices}\n");
-    lab.write("pipeline.toml", &manifest);
+    let devices = "device = \"cuda:0\"\ndevices = [\"cuda:0\", \"cuda:1\"]";
+    lab.write("pipeline.toml", &format!("{far}\n[stage.trained]\n{training}\n{devices}\n"));
     lab.worker.arguments = vec!["gpus".into(), "2".into(), lab.base().join("noted").to_string()];
     let ran = lab.run();
-    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
-    // The second one gets work after the training, if any.
-    let place = |wanted: &dyn Fn(&Event) -> bool| ran.events.iter().position(wanted);
-    let ended =
-        place(&|event| matches!(event, Event::StageFinished { stage, .. } if stage == "trained"));
-    let other = place(&|event| match event {
-        Event::WorkerStarted { device, .. } => device == "cuda:1",
-        _ => false,
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12), "{:?}", ran.events);
+    let order = ran.events.iter().filter_map(|event| match event {
+        Event::WorkerStarted { device, .. } => Some(device.as_str()),
+        Event::StageFinished { stage, .. } if stage == "trained" => Some("trained"),
+        _ => None,
     });
-    assert!(other.is_none_or(|other| Some(other) > ended), "{:?}", ran.events);
+    let order: Vec<&str> = order.collect();
+    assert_eq!(order, ["cuda:0", "trained", "cuda:1"], "{:?}", ran.events);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::error::TorchError;
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     F32,
-    /// f32, with TF32 matrix products (ten bits of precision) if a GPU supports them.
+    /// f32, with matrix products and convolutions in TF32 (ten bits of precision).
     Tf32,
     Bf16,
     Fp16,
@@ -73,7 +73,7 @@ impl Precision {
     }
 }
 
-/// Refuses TF32 matrix products on devices without them.
+/// Refuses TF32 on devices without it.
 fn check_tf32(facts: &DeviceFacts) -> Result<(), TorchError> {
     match facts.compute_capability {
         None => Err(TorchError::Input(format!(
