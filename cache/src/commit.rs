@@ -57,10 +57,7 @@ fn write_batch(
         return Ok(Committed::default());
     }
     writer.append_durably(shared.ledger(), &entries)?;
-    let mut forgotten = shared.forgotten();
-    for digest in batch.objects.keys() {
-        forgotten.remove(digest);
-    }
+    shared.forgotten().retain(|digest| !batch.objects.contains_key(digest));
     let is_record = |entry: &&Entry| matches!(entry, Entry::Record { .. } | Entry::Gone { .. });
     let records = entries.iter().filter(is_record).count() as u64;
     Ok(Committed { objects: entries.len() as u64 - records, records, bytes: batch.bytes })
@@ -71,11 +68,13 @@ fn write_batch(
 fn entries(shared: &Shared, sequence: &mut u64, batch: &Batch) -> Result<Vec<Entry>, CacheError> {
     let stored = stored(shared, batch)?;
     let entry = |step: &Step| match step {
-        Step::Object(digest) if stored.contains(digest) => None,
-        Step::Object(digest) => match batch.objects.get(digest)? {
-            Waiting::Bytes(bytes) => Some(Entry::Object { digest: *digest, bytes: bytes.clone() }),
-            Waiting::File { size, .. } => Some(Entry::Loose { digest: *digest, size: *size }),
-        },
+        Step::Object(digest, _) if stored.contains(digest) => None,
+        Step::Object(digest, Waiting::Bytes(bytes)) => {
+            Some(Entry::Object { digest: *digest, bytes: bytes.clone() })
+        }
+        Step::Object(digest, Waiting::File { size, .. }) => {
+            Some(Entry::Loose { digest: *digest, size: *size })
+        }
         Step::Record { table, key, value } => {
             *sequence += 1;
             let (table, key, sequence) = (*table, *key, *sequence);
@@ -91,9 +90,11 @@ fn entries(shared: &Shared, sequence: &mut u64, batch: &Batch) -> Result<Vec<Ent
 /// The small objects of a batch that the index has. They are sorted, so that neighbours in the
 /// index are looked up one after the other.
 fn stored(shared: &Shared, batch: &Batch) -> Result<HashSet<Digest>, CacheError> {
-    let is_small = |(_, waiting): &(&Digest, &Waiting)| matches!(waiting, Waiting::Bytes(_));
-    let small = batch.objects.iter().filter(is_small);
-    let mut digests: Vec<Digest> = small.map(|(digest, _)| *digest).collect();
+    let small = |step: &Step| match step {
+        Step::Object(digest, Waiting::Bytes(_)) => Some(*digest),
+        _ => None,
+    };
+    let mut digests: Vec<Digest> = batch.steps.iter().filter_map(small).collect();
     digests.sort_unstable();
     let there = shared.stored(&digests)?;
     Ok(digests.into_iter().zip(there).filter(|(_, there)| *there).map(|(d, _)| d).collect())

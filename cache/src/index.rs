@@ -1,16 +1,18 @@
 //! The tables of the index: the location of each object, the records, and the indexed length of
 //! each pack. All of it can be rebuilt from the packs.
 
+use std::ops::Bound::Unbounded;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{
-    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
-    TableError, WriteTransaction,
+    CursorError, Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, TableDefinition, TableError, WriteTransaction,
 };
 
 use crate::backend::Done;
 use crate::entry::Entry;
 use crate::fs::FsError;
+use crate::packs::Placed;
 use crate::rows::{Known, KnownValue, Location};
 use crate::{Digest, Table};
 
@@ -256,17 +258,36 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Adds an entry at this position of a pack.
+    /// Adds entries at their positions. They are sorted by key, so that neighbours in the index are
+    /// written one after the other.
+    pub fn take_in_sorted(&mut self, placed: &[&Placed]) -> IndexResult<()> {
+        if !self.objects.is_empty().map_err(broken)? {
+            return placed.iter().try_for_each(|(pack, at, entry)| self.take_in(*pack, *at, entry));
+        }
+        // An empty table is filled from its end, in a quarter of the time.
+        let mut others = Vec::new();
+        let mut end = self.objects.upper_bound_mut(Unbounded::<&[u8; 32]>).map_err(broken)?;
+        for (pack, offset, entry) in placed {
+            let added = match object(*pack, *offset, entry)? {
+                Some((digest, at)) => end.insert_before(digest.as_bytes(), &at.encode()),
+                None => Err(CursorError::UnorderedKey),
+            };
+            match added {
+                Err(CursorError::UnorderedKey) => others.push((*pack, *offset, entry)),
+                added => added.map_err(broken)?,
+            }
+        }
+        end.close().map_err(broken)?;
+        others.into_iter().try_for_each(|(pack, offset, entry)| self.take_in(pack, offset, entry))
+    }
+
+    /// Adds an entry at its position of a pack.
     pub fn take_in(&mut self, pack: u32, offset: u64, entry: &Entry) -> IndexResult<()> {
+        if let Some((digest, location)) = object(pack, offset, entry)? {
+            return self.put_object(&digest, location);
+        }
         let offset = u32::try_from(offset).map_err(broken)?;
         match entry {
-            Entry::Object { digest, bytes } => {
-                let length = u32::try_from(bytes.len()).map_err(broken)?;
-                self.put_object(digest, Location::Packed { pack, offset, length })
-            }
-            Entry::Loose { digest, size } => {
-                self.put_object(digest, Location::Loose { size: *size })
-            }
             Entry::Record { table, key, sequence, value } => {
                 let length = u32::try_from(value.len()).map_err(broken)?;
                 let value = if value.len() <= INLINE {
@@ -281,8 +302,98 @@ impl<'t> Tables<'t> {
                 let known = Known { sequence: *sequence, pack, offset, value: KnownValue::Gone };
                 self.put_record(*table, key, &known)
             }
-            // Belongs to archives; it has no meaning in a pack of the cache.
-            Entry::Piece { .. } => Ok(()),
+            // Pieces belong to archives; they have no meaning in a pack of the cache.
+            Entry::Object { .. } | Entry::Loose { .. } | Entry::Piece { .. } => Ok(()),
         }
+    }
+}
+
+/// The row of an object, if the entry has one.
+fn object(pack: u32, offset: u64, entry: &Entry) -> IndexResult<Option<(Digest, Location)>> {
+    Ok(match entry {
+        Entry::Object { digest, bytes } => {
+            let offset = u32::try_from(offset).map_err(broken)?;
+            let length = u32::try_from(bytes.len()).map_err(broken)?;
+            Some((*digest, Location::Packed { pack, offset, length }))
+        }
+        Entry::Loose { digest, size } => Some((*digest, Location::Loose { size: *size })),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use bytes::Bytes;
+    use redb::backends::InMemoryBackend;
+
+    use super::*;
+
+    type Rows = (Vec<(Digest, Location)>, Vec<(Table, Digest, Known)>);
+
+    fn rows(database: Database) -> Rows {
+        let view = View::open(database, Done::default()).unwrap();
+        let mut rows = (Vec::new(), Vec::new());
+        let mut object = |digest, location| {
+            rows.0.push((digest, location));
+            Ok(())
+        };
+        view.objects(&mut object).unwrap();
+        let mut record = |table, key, known| {
+            rows.1.push((table, key, known));
+            Ok(())
+        };
+        view.records(None, &mut record).unwrap();
+        rows
+    }
+
+    fn index(change: impl FnOnce(&mut Tables) -> IndexResult<()>) -> Rows {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut tables = Tables::open(&transaction).unwrap();
+        change(&mut tables).unwrap();
+        tables.finish().unwrap();
+        transaction.commit().unwrap();
+        rows(database)
+    }
+
+    /// Objects, files and records; of every tenth object there are two.
+    fn entries(numbers: std::ops::Range<u64>) -> Vec<Placed> {
+        let mut entries = Vec::new();
+        let mut add = |entry| {
+            let at = 100 * entries.len() as u64;
+            entries.push((1, at, entry));
+        };
+        for number in numbers {
+            let digest = Digest::of(&number.to_le_bytes());
+            match number % 3 {
+                0 => add(Entry::Loose { digest, size: number }),
+                1 => add(Entry::Object { digest, bytes: Bytes::from_static(b"object") }),
+                _ => {
+                    let (table, value) = (Table(number as u8), Bytes::from_static(b"value"));
+                    add(Entry::Record { table, key: digest, sequence: number, value });
+                }
+            }
+            if number % 10 == 1 {
+                add(Entry::Object { digest, bytes: Bytes::from_static(b"once more") });
+            }
+        }
+        entries.sort_by_key(|(_, _, entry)| entry.key());
+        entries
+    }
+
+    #[test]
+    fn a_batch_has_the_same_rows_in_an_empty_index_as_one_by_one() {
+        let batches = [entries(0..500), entries(400..900)];
+        let at_once = index(|tables| {
+            batches.iter().try_for_each(|batch| {
+                tables.take_in_sorted(&batch.iter().collect::<Vec<&Placed>>())
+            })
+        });
+        let mut all = batches.iter().flatten();
+        let one_by_one =
+            index(|tables| all.try_for_each(|(pack, at, entry)| tables.take_in(*pack, *at, entry)));
+        assert_eq!(at_once, one_by_one);
+        assert!(at_once.0.len() >= 600 && at_once.1.len() == 300, "{}", at_once.1.len());
     }
 }

@@ -15,6 +15,7 @@ mod claim;
 mod commit;
 mod database;
 mod digest;
+mod digests;
 mod entry;
 mod error;
 mod gate;

@@ -30,7 +30,7 @@ impl Waiting {
 /// One thing to write, in put order.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    Object(Digest),
+    Object(Digest, Waiting),
     Record { table: Table, key: Digest, value: Option<Bytes> },
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Batch {
 impl Batch {
     pub fn put(&mut self, digest: Digest, waiting: Waiting) {
         self.bytes += waiting.size();
-        self.steps.push(Step::Object(digest));
+        self.steps.push(Step::Object(digest, waiting.clone()));
         self.objects.insert(digest, waiting);
     }
 

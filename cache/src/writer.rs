@@ -65,14 +65,11 @@ impl Writer {
                 self.pack = Some(pack);
             }
         }
-        // Neighbours in the index are written one after the other. Of two records with one key, the
-        // index keeps that with the higher number.
+        // Of two records with one key, the index keeps that with the higher number.
         let mut rows: Vec<&Placed> = placed.iter().collect();
         rows.sort_by_key(|(_, _, entry)| entry.key());
         ledger.write_soon(|tables| {
-            for (pack, offset, entry) in &rows {
-                tables.take_in(*pack, *offset, entry)?;
-            }
+            tables.take_in_sorted(&rows)?;
             ends.iter().try_for_each(|(number, end)| tables.set_pack(*number, *end))
         })
     }

@@ -16,7 +16,7 @@ pub const PIECE: u64 = 8 << 20;
 /// Shorter requests would cost more than they gain.
 const SHORTEST: u64 = 4 << 20;
 /// One thread commits once this many bytes are pending, while the others go on.
-const MUCH: u64 = 4 << 20;
+const MUCH: u64 = 16 << 20;
 /// Every thread waits for a commit once this many bytes are pending.
 const LARGE: u64 = 64 << 20;
 
@@ -246,7 +246,7 @@ fn spans(mut places: Vec<Place>, at_once: usize) -> Vec<Span> {
     const GAP: u64 = 64 << 10;
     let total: u64 = places.iter().map(|(.., length)| u64::from(*length)).sum();
     let longest = (total / at_once.max(1) as u64).clamp(SHORTEST, PIECE);
-    places.sort_unstable();
+    places.sort_unstable_by_key(|(pack, volume, offset, _)| (pack.start(), *volume, *offset));
     let mut spans: Vec<Span> = Vec::new();
     for (pack, volume, offset, length) in places {
         let end = offset + cache::ENTRY_HEADER + u64::from(length);

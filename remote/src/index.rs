@@ -164,12 +164,14 @@ impl PackIndex {
         (0..self.large).filter_map(|at| self.large_at(at))
     }
 
-    pub fn find(&self, digest: &Digest) -> Option<Found> {
-        let small = search(self.small, digest, |at| self.small_at(at).map(|place| place.digest));
+    pub fn find(&self, wanted: &Digest) -> Option<Found> {
+        let start = self.small_start();
+        let small = search(self.small, wanted, |at| digest(&self.bytes, start + at * SMALL));
         if let Some(place) = small.and_then(|at| self.small_at(at)) {
             return Some(Found::Small(place));
         }
-        let large = search(self.large, digest, |at| self.large_at(at).map(|(digest, _)| digest));
+        let start = start + self.small * SMALL;
+        let large = search(self.large, wanted, |at| digest(&self.bytes, start + at * LARGE));
         large.and_then(|at| self.large_at(at)).map(|(_, size)| Found::Large { size })
     }
 }

@@ -95,16 +95,21 @@ pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, C
 /// The valid entries in a part of a volume that begins with an entry. The part may end in the
 /// middle of one. False if an entry is damaged; nothing after it is read.
 pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEntry>, bool) {
-    let mut entries = Vec::new();
-    let mut at = 0;
-    while at + HEADER <= part.len() {
-        let header = Header::decode(&part[at..at + HEADER], volume, offset + at as u64);
-        let Some(header) = header else { return (entries, false) };
-        let end = at + HEADER + header.length as usize;
-        if end > part.len() {
-            break;
-        }
-        match header.entry(&part.slice(at + HEADER..end)) {
+    let (framed, is_whole) = framed(volume, offset, part);
+    let is_object = |(header, _): &&(Header, Bytes)| header.small_object().is_some();
+    let objects: Vec<&[u8]> =
+        framed.iter().filter(is_object).map(|(_, bytes)| &bytes[..]).collect();
+    let mut digests = Digest::of_each(&objects).into_iter();
+    let mut entries = Vec::with_capacity(framed.len());
+    for (header, payload) in &framed {
+        let entry = match header.small_object() {
+            Some(digest) if digests.next() == Some(digest) => {
+                Some(Entry::Object { digest, bytes: payload.clone() })
+            }
+            Some(_) => None,
+            None => header.entry(payload),
+        };
+        match entry {
             Some(Entry::Object { digest, bytes }) => {
                 entries.push(ArchiveEntry::Object { digest, bytes });
             }
@@ -114,9 +119,25 @@ pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEn
             Some(Entry::Loose { .. } | Entry::Gone { .. } | Entry::Piece { .. }) => {}
             None => return (entries, false),
         }
+    }
+    (entries, is_whole)
+}
+
+/// The headers and payloads of a part, up to the first damaged header. False if there is one.
+fn framed(volume: u32, offset: u64, part: &Bytes) -> (Vec<(Header, Bytes)>, bool) {
+    let mut framed = Vec::new();
+    let mut at = 0;
+    while at + HEADER <= part.len() {
+        let header = Header::decode(&part[at..at + HEADER], volume, offset + at as u64);
+        let Some(header) = header else { return (framed, false) };
+        let end = at + HEADER + header.length as usize;
+        if end > part.len() {
+            break;
+        }
+        framed.push((header, part.slice(at + HEADER..end)));
         at = end;
     }
-    (entries, true)
+    (framed, true)
 }
 
 /// The objects that a record's value as written consists of, if it is a long one.

@@ -233,6 +233,10 @@ impl<I: Interceptor> FsFile for LayerFile<I> {
         self.around(Call::Metadata, |below| below.metadata())
     }
 
+    fn opened(&self) -> FsResult<Metadata> {
+        self.around(Call::Metadata, |below| below.opened())
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
         self.around(Call::Read, |below| below.read_at(buffer, offset))
     }

@@ -304,7 +304,7 @@ pub trait Fs: Debug + Send + Sync {
 
     fn read(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
         let file = self.open(path, Open::Read)?;
-        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
+        let mut bytes = vec![0; usize::try_from(file.opened()?.size).unwrap_or(0)];
         let mut filled = file.read_full_at(&mut bytes, 0)?;
         bytes.truncate(filled);
         // The file grew meanwhile, or the system does not know its length.
@@ -390,6 +390,10 @@ pub trait Fs: Debug + Send + Sync {
 pub trait FsFile: Debug + Send + Sync {
     fn path(&self) -> &Utf8Path;
     fn metadata(&self) -> FsResult<Metadata>;
+    /// The metadata at the time when it was opened, which costs no call where opening reads them.
+    fn opened(&self) -> FsResult<Metadata> {
+        self.metadata()
+    }
     /// May read less than asked; 0 only at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize>;
     /// May write less than asked.

@@ -27,8 +27,9 @@ fn named<T>(call: Call, path: &Utf8Path, result: io::Result<T>) -> FsResult<T> {
 
 impl Fs for RealFs {
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
-        let file = named(how.call(), path, regular::open(path, how))?;
-        Ok(Box::new(RealFile { file, path: path.to_owned() }))
+        let (file, opened) = named(how.call(), path, regular::open(path, how))?;
+        let opened = opened.map(|metadata| convert(&metadata));
+        Ok(Box::new(RealFile { file, path: path.to_owned(), opened }))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
@@ -146,8 +147,8 @@ impl Fs for RealFs {
     }
 
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
-        let file = named(Call::Open, path, regular::open(path, Open::Read))?;
-        if named(Call::Metadata, path, file.metadata())?.len() == 0 {
+        let (file, opened) = named(Call::Open, path, regular::open(path, Open::Read))?;
+        if opened.is_some_and(|metadata| metadata.len() == 0) {
             return Ok(Bytes::new());
         }
         // SAFETY: the mapping is read-only and private; callers of `Fs::map` guarantee that the
@@ -179,7 +180,7 @@ impl RealFs {
     /// the store are written once and then only replaced as a whole. Bytes that the disk cannot
     /// read end the process.
     pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
-        let file = named(Call::Open, path, regular::open(path, Open::Read))?;
+        let (file, _) = named(Call::Open, path, regular::open(path, Open::Read))?;
         // SAFETY: the bytes change only with the file, and nobody changes it.
         let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
         Ok(Bytes::from_owner(map))
@@ -267,6 +268,8 @@ fn convert(metadata: &fs::Metadata) -> Metadata {
 struct RealFile {
     file: File,
     path: Utf8PathBuf,
+    /// None for a file that was created.
+    opened: Option<Metadata>,
 }
 
 impl RealFile {
@@ -282,6 +285,10 @@ impl FsFile for RealFile {
 
     fn metadata(&self) -> FsResult<Metadata> {
         self.named(Call::Metadata, self.file.metadata()).map(|metadata| convert(&metadata))
+    }
+
+    fn opened(&self) -> FsResult<Metadata> {
+        self.opened.map_or_else(|| self.metadata(), Ok)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {

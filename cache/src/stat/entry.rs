@@ -117,7 +117,7 @@ pub(super) fn trusted(what: What, mtime_ns: i64, ctime_ns: i64, hashed_ns: i64) 
 pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), CacheError> {
     let hashed_ns = fs.now();
     let file = fs.open(path, Open::Read)?;
-    let before = file.metadata()?;
+    let before = file.opened()?;
     if !before.is_file() {
         return Err(CacheError::NotAFile { path: path.to_owned() });
     }

@@ -206,7 +206,7 @@ impl Schedule<'_> {
         key: &Digest,
         remote: &Remote,
     ) -> Result<Option<Vec<Batch>>, EngineError> {
-        let is_at_work = |id: &Digest| self.crews.contains_key(id);
+        let is_at_work = |id: &Digest| self.batch_threads.contains_key(id);
         match own::open(self.store.cache(), remote, key, is_at_work) {
             Ok(batches) => Ok(Some(batches)),
             Err(Trouble::Cache(error)) => Err(error.into()),

@@ -15,8 +15,8 @@ use crate::fs::Open;
 #[error("it is {0}, not a regular file")]
 struct NotRegular(&'static str);
 
-/// Opens a regular file without blocking.
-pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
+/// Opens a regular file without blocking. Returns its metadata too, unless it is new.
+pub fn open(path: &Utf8Path, how: Open) -> io::Result<(File, Option<Metadata>)> {
     let mut options = OpenOptions::new();
     options.read(true);
     match how {
@@ -24,7 +24,9 @@ pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
         Open::ReadWrite => _ = options.write(true),
         Open::Create => _ = options.write(true).create(true),
         // A newly created file is a regular file.
-        Open::CreateNew => return options.write(true).create_new(true).open(path),
+        Open::CreateNew => {
+            return Ok((options.write(true).create_new(true).open(path)?, None));
+        }
     }
     // Opening some devices has side effects, so they are refused before.
     match fs::metadata(path) {
@@ -46,7 +48,7 @@ pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
     // Files that the kernel generates occupy no blocks, unlike most others.
     match metadata.blocks() == 0 && made_up::is_made_up(&file) {
         true => Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)")),
-        false => Ok(file),
+        false => Ok((file, Some(metadata))),
     }
 }
 
