@@ -47,8 +47,9 @@ mod verify;
 mod writer;
 
 pub use archive::{
-    ArchiveEntry, ArchivePlaces, Archived, Archiving, ENTRY_HEADER, FIRST_ENTRY, Kept, ObjectPlace,
-    Prefers, UnpackCounts, Unpacking, archive_entries, archive_places, record_parts, volume_name,
+    ArchiveEntry, ArchivePlaces, Archived, Archiving, ENTRY_HEADER, FIRST_ENTRY, Kept,
+    MOST_ARCHIVE_BYTES, ObjectPlace, Prefers, UnpackCounts, Unpacking, archive_entries,
+    archive_places, archive_volumes, record_parts, volume_name,
 };
 pub use cache::Cache;
 pub use claim::Claim;

@@ -102,16 +102,22 @@ impl Program {
         manifest: &Utf8Path,
         settings: &Settings,
     ) -> Result<Project, CliError> {
-        let loaded = self.load(manifest, settings);
-        match (loaded, stages.is_empty()) {
-            (Err(CliError::Manifest(problems)), false) => {
-                match self.load_to_look(manifest, settings) {
-                    Ok(project) if project.has_files_of(stages) => Ok(project),
-                    _ => Err(CliError::Manifest(problems)),
-                }
-            }
-            (loaded, _) => loaded,
+        let problems = match self.load(manifest, settings) {
+            Err(problems @ CliError::Manifest(_)) if !stages.is_empty() => problems,
+            loaded => return loaded,
+        };
+        let Ok(project) = self.load_to_look(manifest, settings) else { return Err(problems) };
+        let Some(needed) = project.absent_files_of(stages) else { return Err(problems) };
+        if needed.is_empty() {
+            return Ok(project);
         }
+        // Of the missing files, only these are reported.
+        let kind = |path: &Utf8Path| match file_kind(path) {
+            FileKind::Missing if !needed.contains(path) => FileKind::File,
+            kind => kind,
+        };
+        let loaded = load_with(&self.catalogue, manifest, settings, &kind);
+        Err(loaded.err().unwrap_or(problems))
     }
 
     /// Mentions that there are warnings, which `check` shows.
@@ -281,8 +287,9 @@ impl Project {
         named::refuse_sources(place, sources)
     }
 
-    /// True if no file is missing that these stages, or outputs of stages, depend on.
-    fn has_files_of(&self, names: &[impl AsRef<str>]) -> bool {
+    /// The missing files that these stages, or outputs of stages, depend on; none if there are no
+    /// such stages.
+    fn absent_files_of(&self, names: &[impl AsRef<str>]) -> Option<BTreeSet<Utf8PathBuf>> {
         let pipeline = &self.pipeline;
         let is_meant = |stage: &StageSpec, name: &str| {
             let of_port = name.rsplit_once('.').is_some_and(|(name, _)| is_named(stage, name));
@@ -291,13 +298,27 @@ impl Project {
         let meant = pipeline.stages.iter();
         let meant = meant.filter(|stage| names.iter().any(|name| is_meant(stage, name.as_ref())));
         let wanted = pipeline.with_upstream(&meant.map(|stage| stage.id).collect::<Vec<_>>());
-        let mut wanted = wanted.iter().map(|id| pipeline.stage(*id));
-        wanted.len() > 0 && wanted.all(|stage| pipeline.absent_file(stage).is_none())
+        let absent = wanted.iter().flat_map(|id| pipeline.absent_files(pipeline.stage(*id)));
+        (!wanted.is_empty()).then(|| absent.cloned().collect())
     }
 
     /// The stage with this name.
     pub fn stage(&self, name: &str) -> Result<&StageSpec, CliError> {
-        self.pipeline.find(name).ok_or_else(|| self.unknown_stage(name))
+        self.pipeline.find(name).ok_or_else(|| self.no_one_stage(name))
+    }
+
+    /// A name that no stage has, or several: the trials of a sweep, or the stages of a matrix.
+    fn no_one_stage(&self, name: &str) -> CliError {
+        let stages = self.pipeline.stages.iter().filter(|stage| is_named(stage, name));
+        let names: Vec<&str> = stages.map(|stage| stage.name.as_str()).collect();
+        let (Some(first), count) = (names.first(), names.len()) else {
+            return self.unknown_stage(name);
+        };
+        let help = suggestion("", "they are", names.iter().copied());
+        let help = help.unwrap_or_else(|| format!("name one of them, such as `{}`", clean(first)));
+        let file = clean(self.pipeline.file.as_str());
+        let message = format!("`{file}` has {count} stages `{}[…]`: name one of them", clean(name));
+        CliError::usage(message, help)
     }
 
     /// A stage and an item in the given order, or swapped if only the second name can be a stage.

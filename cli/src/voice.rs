@@ -4,18 +4,20 @@ mod place;
 mod published;
 mod sentences;
 mod sound;
+mod speakers;
 
 use cache::fs::RealFs;
+use cache::stat::StatIndex;
 use cache::{Access, Cache};
 use camino::Utf8Path;
 use engine::engine::{Engine, StopFlag};
 use engine::pipeline::{ITEMS, Pipeline, StageSpec};
 use engine::run::replay::ReplayError;
 use engine::run::standing::{Elsewhere, Prepared, Results, Standing, prepare};
+use engine::store::Store;
 use stage_core::{
     Batching, FieldType, Fields, Item, Kind, NewValue, Output, ParameterValue, StageError, Value,
 };
-use stage_families::artifact::SPEAKERS;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -25,6 +27,7 @@ use super::project::Program;
 pub use place::Place;
 pub use sentences::sentences;
 pub use sound::{Sound, play_bytes};
+use speakers::Speakers;
 
 /// The fields of a sentence.
 const TEXT: &str = "text";
@@ -102,6 +105,7 @@ impl Voices {
             folder: tempfile::tempdir()
                 .map_err(CliError::process("make a folder for temporary files"))?,
         };
+        let mut refusals = Vec::new();
         for place in places {
             let cache =
                 Cache::open(&place.project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
@@ -115,9 +119,23 @@ impl Voices {
                     "give one of them another name: `NAME=VOICE`",
                 ));
             }
-            voices.add(place.name.clone(), spec, prepared, options);
+            let index = Arc::new(StatIndex::load(&cache)?);
+            let store = Store::new(cache, &pipeline.base, index);
+            let speakers = Speakers::of(&prepared.setup, &store);
+            let mut own = options.clone();
+            if let Some(wished) = &options.speaker
+                && let Err(refusal) = require_speaker(place, &speakers, wished)
+            {
+                refusals.push(refusal);
+                own.speaker = None;
+            }
+            voices.add(place.name.clone(), spec, prepared, speakers.names, &own);
         }
-        Ok(voices)
+        // One of several voices has to have the speaker.
+        match refusals.len() == places.len() {
+            true => refusals.into_iter().next().map_or(Ok(voices), Err),
+            false => Ok(voices),
+        }
     }
 
     fn add(
@@ -125,6 +143,7 @@ impl Voices {
         name: String,
         spec: &StageSpec,
         mut prepared: Prepared,
+        speakers: Vec<String>,
         options: &VoiceOptions,
     ) {
         let reads = spec.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
@@ -143,10 +162,6 @@ impl Voices {
             Batching::ByCount { parameter } => prepared.setup.parameters.integer(parameter),
             _ => Ok(1),
         };
-        let models = prepared.setup.artifacts.values().flatten();
-        let names = models.filter_map(|model| model.text(SPEAKERS)).next();
-        let speakers: Vec<String> =
-            names.and_then(|names| serde_json::from_str(names).ok()).unwrap_or_default();
         let licenses: Vec<&str> = spec.licenses.iter().map(String::as_str).collect();
         self.voices.push(Voice {
             name,
@@ -205,6 +220,21 @@ impl Voice {
             false => return Err(format!("the voice `{}` has only one speed", self.name)),
         }
         Ok(Item::new("", fields))
+    }
+}
+
+/// Fails if neither the sentences of a voice nor its pipeline choose this speaker.
+fn require_speaker(place: &Place, speakers: &Speakers, wished: &str) -> Result<(), CliError> {
+    let (pipeline, spec) = (&place.project.pipeline, place.spec()?);
+    let reads = spec.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
+    if reads.iter().any(|(field, _)| *field == SPEAKER) {
+        return speakers.require(&place.name, wished);
+    }
+    let is_chosen =
+        |stage: &StageSpec| stage.parameters.text(SPEAKER).is_ok_and(|speaker| speaker == wished);
+    match pipeline.with_upstream(&[spec.id]).into_iter().any(|id| is_chosen(pipeline.stage(id))) {
+        true => Ok(()),
+        false => Speakers::one().require(&place.name, wished),
     }
 }
 

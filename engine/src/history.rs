@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use cache::{Cache, CacheError, Digest};
 use stage_core::event::{Event, Status};
 
+use crate::machine;
 use crate::record::{
     BEGUN, BegunRecord, LAST, LastRecord, MADE_OF, Previous, RUN, RunRecord, STAGE, StageRecord,
     decode, encode, last_key, run_key,
 };
-use crate::runlog;
+use crate::runlog::{self, Beginning};
 use crate::units;
 
 /// All runs, the oldest first.
@@ -65,12 +66,15 @@ pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, Cac
 /// The other runs that work with this cache now, in words; empty if none is known.
 pub fn others_at_work(cache: &Cache, own: u64) -> Result<String, CacheError> {
     let open = open_runs(cache, &runs(cache)?)?.into_iter();
+    let own_machine = machine::host();
     let others = open.filter(|run| run.is_under_way && run.run != own).map(|run| {
-        let (time, process) = runlog::beginning(cache, run.run);
+        let Beginning { time, process, machine } = runlog::beginning(cache, run.run);
         let process = process.map_or(String::new(), |process| format!(", process {process}"));
+        let machine = machine.filter(|name| own_machine.as_ref() != Some(name));
+        let machine = machine.map_or(String::new(), |name| format!(" on `{name}`"));
         let since = run.started.or(time);
         let since = since.map_or(String::new(), |time| format!(", since {}", units::date(time)));
-        format!("run {}{process}{since}", run.run)
+        format!("run {}{process}{machine}{since}", run.run)
     });
     Ok(others.collect::<Vec<_>>().join("; "))
 }
@@ -208,6 +212,7 @@ mod tests {
             stages: Vec::new(),
             time: Some(0),
             process: Some(77),
+            machine: Some("node-of-others".into()),
         };
         let mut log = serde_json::to_vec(&started).unwrap();
         log.extend(b"\n{\"event\":\"waiting\",\"what\":\"x\"}\n");
@@ -216,7 +221,8 @@ mod tests {
         let _claims = [3, 5].map(|number| cache.claim_number(number).unwrap());
         assert_eq!(
             others_at_work(&cache, 2).unwrap(),
-            "run 3, since 1970-01-01 00:01 UTC; run 5, process 77, since 1970-01-01 00:00 UTC"
+            "run 3, since 1970-01-01 00:01 UTC; run 5, process 77 on `node-of-others`, since \
+             1970-01-01 00:00 UTC"
         );
         assert!(others_at_work(&cache, 3).unwrap().starts_with("run 5"));
     }

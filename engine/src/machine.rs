@@ -26,6 +26,13 @@ pub enum Device {
     Gpu(Option<String>),
 }
 
+/// The name of this machine in its network.
+pub fn host() -> Option<String> {
+    let name = RealFs.read_system_file("/proc/sys/kernel/hostname".into()).ok()?;
+    let name = String::from_utf8_lossy(&name).trim().to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
 pub fn is_gpu(device: &str) -> bool {
     device.starts_with("cuda")
 }

@@ -36,8 +36,21 @@ const TABLES: [Table; 9] = [ITEM, CHUNK, MEMO, PART, MADE_OF, PROGRESS, PARENT, 
 /// The runs of every pipeline with results that are pushed.
 const KEEP_RUNS: usize = 3;
 
+/// The time that an item took differs between machines.
+fn meaning(table: Table, value: &[u8]) -> Option<Vec<u8>> {
+    if table != ITEM {
+        return None;
+    }
+    match decode(value)? {
+        ItemRecord::Done { fields, notes, .. } => {
+            Some(encode(&ItemRecord::Done { fields, notes, seconds: 0.0 }))
+        }
+        ItemRecord::Rejected(_) => None,
+    }
+}
+
 pub fn rules() -> Rules {
-    Rules { prefers: is_newer, takes: |table| TABLES.contains(&table) }
+    Rules { prefers: is_newer, takes: |table| TABLES.contains(&table), meaning }
 }
 
 /// The scope of the records of a stage on whole data sets, its checkpoints included.
@@ -68,7 +81,9 @@ pub fn repair(
 ) -> Result<(Vec<String>, Pushed), Trouble> {
     let mut repaired = remote.repair(verified)?;
     let removed = std::mem::take(&mut repaired.removed);
-    Ok((removed, push_with(cache, remote, repaired, progress)?))
+    let mut pushed = push_with(cache, remote, repaired, progress)?;
+    pushed.logs += push_logs(cache, remote)?;
+    Ok((removed, pushed))
 }
 
 /// A push with the contents of packs that were removed from the remote because of damage.

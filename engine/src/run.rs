@@ -48,6 +48,7 @@ use stage_core::event::{Event, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::history;
+use crate::machine;
 use crate::measure::Measure;
 use crate::mirror::{self, tell_notes};
 use crate::pipeline::{Pipeline, StageId};
@@ -133,6 +134,7 @@ impl Run<'_> {
             stages: names,
             time: Some(begun),
             process: Some(std::process::id()),
+            machine: machine::host(),
         });
         let mut kept = Kept::default();
         let mut status = status(self.passes(&mut kept, total, sink)?, sink);

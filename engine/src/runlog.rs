@@ -42,13 +42,21 @@ pub fn read(cache: &Cache, run: u64) -> Result<Option<(Vec<Event>, usize)>, FsEr
     Ok(Some((events.into_iter().flatten().collect(), unreadable)))
 }
 
-/// The time and the process of a run, from the beginning of its log.
-pub fn beginning(cache: &Cache, run: u64) -> (Option<i64>, Option<u32>) {
+/// When, as which process and on which machine a run has started.
+#[derive(Debug, Default)]
+pub struct Beginning {
+    pub time: Option<i64>,
+    pub process: Option<u32>,
+    pub machine: Option<String>,
+}
+
+/// From the beginning of the log of a run.
+pub fn beginning(cache: &Cache, run: u64) -> Beginning {
     let bytes = cache.fs().read(&path(cache.dir(), run)).unwrap_or_default();
     let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match serde_json::from_slice(first) {
-        Ok(Event::Started { time, process, .. }) => (time, process),
-        _ => (None, None),
+        Ok(Event::Started { time, process, machine, .. }) => Beginning { time, process, machine },
+        _ => Beginning::default(),
     }
 }
 
@@ -175,6 +183,7 @@ mod tests {
                 stages: vec![],
                 time: None,
                 process: None,
+                machine: None,
             },
             Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![], trial: None },
             Event::Finished { status: Status::Done, stages: [].into(), seconds: 0.0 },
@@ -195,6 +204,7 @@ mod tests {
                 stages: vec![],
                 time: None,
                 process: None,
+                machine: None,
             },
             Event::Finished { status: Status::Done, stages: [].into(), seconds: 0.0 },
         ];

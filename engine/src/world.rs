@@ -244,6 +244,7 @@ impl<'a> Watch<'a> {
             let (path, below) = (folder.join(&name), below.join(&name));
             match kind {
                 FileKind::Dir => {
+                    found.folders.push(below.clone());
                     if let Err(reject) = self.list_into(&path, &below, found)? {
                         found.rejects.push((below.into_string(), reject));
                     }
@@ -256,6 +257,7 @@ impl<'a> Watch<'a> {
                     // Recorded, since the list changes when the link leads elsewhere.
                     let entry = hash_file(self.fs(), self.store.base(), &path);
                     drop(self.fact(&path, entry)?);
+                    found.folders.push(below);
                 }
                 FileKind::File | FileKind::Symlink | FileKind::Other => found.files.push(below),
             }
@@ -358,6 +360,7 @@ impl World for Watch<'_> {
         match self.list_into(folder, Utf8Path::new(""), &mut found)? {
             Ok(()) => {
                 found.files.sort();
+                found.folders.sort();
                 Ok(Some(found))
             }
             Err(reject) if reject.code == NO_FOLDER => Ok(None),

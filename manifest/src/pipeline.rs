@@ -102,12 +102,17 @@ impl Pipeline {
 
     /// A missing input file of the stage.
     pub fn absent_file(&self, spec: &StageSpec) -> Option<&Utf8PathBuf> {
+        self.absent_files(spec).next()
+    }
+
+    /// The missing input files of the stage.
+    pub fn absent_files(&self, spec: &StageSpec) -> impl Iterator<Item = &Utf8PathBuf> {
         let assets = self.assets_of(&BTreeSet::from([spec.id]));
         let of_assets = assets.iter().filter_map(|name| self.assets.get(*name));
         let mut read: BTreeSet<Utf8PathBuf> =
             of_assets.map(|asset| self.base.join(&asset.path)).collect();
         read.extend(spec.paths().map(|(_, path)| self.base.join(path)));
-        self.absent.iter().find(|absent| read.contains(*absent))
+        self.absent.iter().filter(move |absent| read.contains(*absent))
     }
 }
 

@@ -70,6 +70,18 @@ def value_of(value):
     return file
 
 
+def numbers_of(error):
+    """The numbers of the system's errors behind an exception, such as that of a full disk."""
+    found, seen = [], []
+    while error is not None and not any(error is other for other in seen):
+        seen.append(error)
+        number = error.errno if isinstance(error, OSError) else None
+        if isinstance(number, int) and 0 < number < 4096:
+            found.append(int(number))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
 class Refusal(Exception):
     """The program cannot start."""
 
@@ -150,6 +162,10 @@ class Worker:
             sys.stderr.flush()
         return f"{words[:KEPT]}{place}"
 
+    def failed(self, error):
+        """The fields of an answer about an error: the engine tells by the numbers if the machine is to blame."""
+        return {"error": self.failure(error), "numbers": numbers_of(error)}
+
     def place(self, error):
         own = os.path.dirname(self.script)
         if isinstance(error, SyntaxError) and error.filename:
@@ -181,7 +197,7 @@ class Worker:
         except Refusal as error:
             return self.refuse(str(error))
         except (Exception, SystemExit) as error:
-            return self.refuse(self.failure(error))
+            return self.refuse(self.failure(error), numbers_of(error))
         outputs, version = how.get("outputs"), how.get("version")
         code = getattr(self.function, "__code__", None)
         takes_any = code is not None and code.co_flags & VARARGS
@@ -191,8 +207,8 @@ class Worker:
         )
         return True
 
-    def refuse(self, reason):
-        self.send(type="refused", reason=reason)
+    def refuse(self, reason, numbers=()):
+        self.send(type="refused", reason=reason, numbers=list(numbers))
         return False
 
     def call(self, given):
@@ -235,7 +251,7 @@ class Worker:
         except (Exception, SystemExit) as error:
             if len(items) == 1:
                 is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-                return [{"id": items[0].handle, "error": self.failure(error), "memory": is_memory}]
+                return [{"id": items[0].handle, **self.failed(error), "memory": is_memory}]
         else:
             return [self.result(item, fields) for item, fields in zip(items, made)]
         half = len(items) // 2
@@ -247,7 +263,7 @@ class Worker:
         try:
             return {"id": item.handle, "fields": self.fields(fields, self.kinds, item.out)}
         except Exception as error:
-            return {"id": item.handle, "error": self.failure(error)}
+            return {"id": item.handle, **self.failed(error)}
 
     def all(self, request, items, out):
         try:
@@ -262,7 +278,7 @@ class Worker:
             reason = str(reject)[:KEPT].encode("utf-8", "replace").decode()
             self.send(type="failed", request=request, reason=f"the function rejected the data set: {reason}")
         except (Exception, SystemExit) as error:
-            self.send(type="failed", request=request, reason=self.failure(error))
+            self.send(type="failed", request=request, reason=self.failure(error), numbers=numbers_of(error))
 
     def kept(self, item, number, out):
         folder = os.path.join(out, f"item-{number}")

@@ -5,7 +5,7 @@ use cache::{ArchiveEntry, Digest, Table, archive_entries, record_parts};
 
 use crate::error::Trouble;
 use crate::index::{self, Found, PackIndex};
-use crate::known::{record_hash, without_ignored};
+use crate::known::without_ignored;
 use crate::layout;
 use crate::remote::Remote;
 
@@ -125,7 +125,7 @@ impl Remote {
         let mut hashes = Vec::with_capacity(records.len());
         for (table, key, written) in &records {
             if let Some(value) = self.cache.whole_record(written.clone())? {
-                hashes.push(record_hash(*table, key, &value));
+                hashes.push(self.hash_of(*table, key, &value));
             }
         }
         let records = without_ignored(&self.cache, records)?;

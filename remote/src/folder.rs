@@ -223,7 +223,14 @@ impl Place for Folder {
         let is_folder = RealFs.symlink_metadata(&path).is_ok_and(|about| about.is_dir());
         let removed = if is_folder { RealFs.remove_dir(&path) } else { RealFs.remove_file(&path) };
         match removed {
-            Err(error) if error.is_not_found() => Ok(()),
+            // It may be gone, or an odd entry with a name that is no text.
+            Err(error) if error.is_not_found() => match (path.parent(), path.file_name()) {
+                (Some(folder), Some(shown)) => match RealFs.remove_unnameable(folder, shown) {
+                    Err(error) if error.is_not_found() => Ok(()),
+                    other => Ok(other?),
+                },
+                _ => Ok(()),
+            },
             other => Ok(other?),
         }
     }

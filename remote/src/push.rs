@@ -14,7 +14,7 @@ use camino::Utf8Path;
 
 use crate::error::Trouble;
 use crate::index::PackIndex;
-use crate::known::{self, record_hash};
+use crate::known::{self, Known, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::remote::Remote;
@@ -62,9 +62,23 @@ impl Pushed {
 }
 
 impl Remote {
-    /// True if the remote is known to have this record with this value.
+    /// True if the remote is known to have this record with a value of this meaning.
     pub fn has_record(&self, table: Table, key: &Digest, value: &[u8]) -> Result<bool, CacheError> {
-        self.with_known(|known| Ok(known.has_record(record_hash(table, key, value))))
+        self.with_known(|known| Ok(self.is_known(known, table, key, value)))
+    }
+
+    fn is_known(&self, known: &Known, table: Table, key: &Digest, value: &[u8]) -> bool {
+        let by_meaning = self.hash_of(table, key, value);
+        // Programs before this one have remembered the hash of the whole value.
+        known.has_record(by_meaning) || known.has_record(record_hash(table, key, value))
+    }
+
+    /// A hash of a record with the meaning of its value.
+    pub(crate) fn hash_of(&self, table: Table, key: &Digest, value: &[u8]) -> u64 {
+        match (self.rules.meaning)(table, value) {
+            Some(meaning) => record_hash(table, key, &meaning),
+            None => record_hash(table, key, value),
+        }
     }
 
     pub fn has_outcome(&self, key: &Digest) -> Result<bool, CacheError> {
@@ -85,6 +99,7 @@ impl Remote {
         self.begin()?;
         // An outcome must not refer to what somebody has removed meanwhile.
         self.look_for_packs(push.outcomes.iter().flat_map(|outcome| &outcome.objects))?;
+        self.learn_of(&push.outcomes)?;
         let Push { objects, records, outcomes, logs, progress } = push;
         let objects: Vec<(Digest, u64)> = self.with_known(|known| {
             Ok(objects.into_iter().filter(|(digest, _)| known.find(digest).is_none()).collect())
@@ -92,7 +107,7 @@ impl Remote {
         let mut fresh = Vec::new();
         for (table, key, value) in records {
             if !self.has_record(table, &key, &value)? {
-                fresh.push((table, key, record_hash(table, &key, &value)));
+                fresh.push((table, key, self.hash_of(table, &key, &value)));
             }
         }
         let mut logs_left = Vec::new();
@@ -125,6 +140,27 @@ impl Remote {
         Ok(pushed)
     }
 
+    /// Makes known what the remote has of results that this process has not asked for: those of another
+    /// machine, or of another remote that was copied. Nothing of them is written again.
+    fn learn_of(&self, outcomes: &[Fresh]) -> Result<(), Trouble> {
+        let unasked: Vec<&Fresh> =
+            outcomes.iter().filter(|fresh| self.is_first_question(&fresh.key)).collect();
+        let mut packs = BTreeSet::new();
+        for found in self.each(&unasked, |fresh| self.read_outcome(&fresh.key)) {
+            packs.extend(found?.into_iter().flat_map(|outcome| outcome.packs));
+        }
+        self.learn(&packs.into_iter().collect::<Vec<_>>())?;
+        // The outcomes of their items.
+        let scopes = self.state().scopes.clone();
+        scopes.iter().try_for_each(|scope| self.scope(scope).map(drop))
+    }
+
+    fn read_outcome(&self, key: &Digest) -> Result<Option<Outcome>, Trouble> {
+        let found = self.place.get(&layout::result(key), MOST_BYTES);
+        let found = found.map_err(|refusal| self.give_up(refusal))?;
+        Ok(found.and_then(|bytes| Outcome::decode(&bytes, key)))
+    }
+
     /// Writes one outcome with objects that the remote has. False if its key has one already.
     pub fn publish(&self, fresh: &Fresh) -> Result<bool, Trouble> {
         self.begin()?;
@@ -136,7 +172,7 @@ impl Remote {
         self.with_known(|known| {
             let is_known = |digest| known.find(digest).is_some();
             let has = |(table, key, value): &(Table, Digest, Bytes)| {
-                known.has_record(record_hash(*table, key, value))
+                self.is_known(known, *table, key, value)
             };
             let is_there = |name: &str| !layout::is_log(name) || known.has_outcome(&log_key(name));
             Ok(!push.outcomes.is_empty()
@@ -303,8 +339,7 @@ impl Remote {
 
     /// The first outcome under a key stays.
     fn compare(&self, fresh: &Fresh, name: &str) -> Result<Written, Trouble> {
-        let there = self.place.get(name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
-        match there.and_then(|bytes| Outcome::decode(&bytes, &fresh.key)) {
+        match self.read_outcome(&fresh.key)? {
             Some(first) if first.summary == fresh.summary => Ok(Written::Same),
             Some(_) if known::is_ignored(&self.cache, fresh.table, &fresh.key)? => {
                 Ok(Written::Retried(fresh.name.clone()))

@@ -54,6 +54,8 @@ pub struct Rules {
     pub prefers: fn(Table, &[u8], &[u8]) -> bool,
     /// Selects the tables that are taken from packs.
     pub takes: fn(Table) -> bool,
+    /// The part of a value that two machines have alike; none if that is the whole.
+    pub meaning: fn(Table, &[u8]) -> Option<Vec<u8>>,
 }
 
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, FIRST_ENTRY, Table};
 
 use crate::error::Trouble;
@@ -57,6 +58,7 @@ impl Remote {
         self.cache.commit()?;
         self.save_outcomes(&all, &indexes, &packs, &mut repaired)?;
         self.remove_damaged(&all, &wrong, &packs, &mut repaired)?;
+        self.write_labels(&wrong, &indexes, &packs)?;
         self.remove_odd(&wrong, &mut repaired)?;
         self.look_again()?;
         Ok(repaired)
@@ -71,7 +73,7 @@ impl Remote {
             let why = match removed {
                 // Such as a folder with contents, which are not ours.
                 Err(Refusal(why)) => why,
-                // A name that is not UTF-8 is no path.
+                // A place may not reach every name.
                 Ok(()) if left.contains(&name) => "remove it manually".to_owned(),
                 Ok(()) => {
                     repaired.removed.push(name);
@@ -79,6 +81,22 @@ impl Remote {
                 }
             };
             self.tell_wrong(&name, &format!("it cannot be removed: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Writes damaged labels of intact packs again: no push would.
+    fn write_labels(
+        &self,
+        wrong: &BTreeSet<&str>,
+        indexes: &BTreeMap<Digest, PackIndex>,
+        packs: &BTreeSet<Digest>,
+    ) -> Result<(), Trouble> {
+        for name in wrong.iter().filter(|name| name.starts_with(&format!("{}/", layout::KNOWN))) {
+            let pack = layout::digest_of(name);
+            if pack.is_some_and(|id| indexes.contains_key(&id) && !packs.contains(&id)) {
+                self.write(name, Bytes::new())?;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use cache::{Digest, FIRST_ENTRY, Hasher, archive_entries};
+use cache::{Digest, FIRST_ENTRY, Hasher, MOST_ARCHIVE_BYTES, archive_entries, archive_volumes};
 
 use crate::archive::PIECE;
 use crate::error::Trouble;
@@ -11,6 +11,18 @@ use crate::layout;
 use crate::outcome::{self, Outcome};
 use crate::place::Listed;
 use crate::remote::Remote;
+
+/// The longest log that is read.
+const MOST_LOG: u64 = 1 << 30;
+
+/// The files of a remote, for comparing them with each other.
+struct Files<'a> {
+    names: HashSet<&'a str>,
+    /// Those that are valid.
+    indexes: &'a BTreeMap<Digest, PackIndex>,
+    /// The sizes of large objects, from the indexes.
+    large: &'a BTreeMap<Digest, u64>,
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
@@ -22,30 +34,34 @@ pub struct Verified {
 }
 
 impl Remote {
-    /// Reads all files and compares them with their digests. Also finds files that are missing: volumes of
-    /// packs, and large objects.
+    /// Reads all files and compares them with their digests and with each other. Also finds files that are
+    /// missing: the files of packs, and large objects.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<Verified, Trouble> {
         let all = self.everything()?;
         let total = all.iter().map(|listed| listed.size).sum();
         let mut verified = Verified::default();
         let indexes: BTreeMap<Digest, PackIndex> = self.indexes(&all)?;
         let large: BTreeMap<Digest, u64> = indexes.values().flat_map(PackIndex::large).collect();
+        let names = all.iter().map(|listed| listed.name.as_str()).collect();
+        let files = Files { names, indexes: &indexes, large: &large };
         let mut done = 0;
         for Listed { name, size, .. } in &all {
-            let wrong = self.look_at(name, *size, &indexes, &large)?;
+            let wrong = self.look_at(name, *size, &files)?;
             verified.read += 1;
             verified.bytes += size;
             verified.wrong.extend(wrong.map(|why| (name.clone(), why)));
             done += size;
             progress(done, total);
         }
-        let names: HashSet<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
         let volumes = indexes
             .values()
             .flat_map(|index| index.volumes().map(|(number, _)| layout::volume(&index.id, number)));
-        let expected = volumes.chain(large.keys().map(layout::object));
+        let packed = indexes.values().filter(|index| index.volumes().next().is_some());
+        let archives = packed.map(|index| layout::archive(&index.id));
+        let expected = volumes.chain(archives).chain(large.keys().map(layout::object));
         let odd = self.odd()?;
-        let missing = expected.filter(|name| !names.contains(name.as_str()) && !odd.contains(name));
+        let missing =
+            expected.filter(|name| !files.names.contains(name.as_str()) && !odd.contains(name));
         verified.wrong.extend(missing.map(|name| (name, "it is missing".to_owned())));
         let odd = odd.into_iter().map(|name| {
             let why = format!("it is {}", layout::expected(&name));
@@ -71,13 +87,8 @@ impl Remote {
     }
 
     /// The reason why something is wrong.
-    fn look_at(
-        &self,
-        name: &str,
-        size: u64,
-        indexes: &BTreeMap<Digest, PackIndex>,
-        large: &BTreeMap<Digest, u64>,
-    ) -> Result<Option<String>, Trouble> {
+    fn look_at(&self, name: &str, size: u64, files: &Files) -> Result<Option<String>, Trouble> {
+        let Files { indexes, large, .. } = files;
         let refused = |refusal| self.give_up(refusal);
         let is = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         if is(layout::CHECKPOINTS) {
@@ -102,7 +113,14 @@ impl Remote {
             let known = layout::pack_of(name).is_some_and(|id| indexes.contains_key(&id));
             return Ok((!known).then(|| "it is damaged".to_owned()));
         }
+        if is(layout::KNOWN) {
+            return Ok(label(name, size, files));
+        }
+        if is(layout::LOGS) {
+            return self.look_at_log(name);
+        }
         match layout::pack_of(name).and_then(|id| indexes.get(&id)) {
+            Some(index) if layout::archive(&index.id) == name => self.look_at_archive(name, index),
             Some(index) => self.look_at_volume(name, size, index),
             None => Ok(None),
         }
@@ -137,6 +155,36 @@ impl Remote {
         Ok((!is_whole || lacks).then(|| "an entry in it is damaged".to_owned()))
     }
 
+    /// The file that `unpack-cache` reads.
+    fn look_at_archive(&self, name: &str, index: &PackIndex) -> Result<Option<String>, Trouble> {
+        let found = self.place.get(name, MOST_ARCHIVE_BYTES);
+        let found = found.map_err(|refusal| self.give_up(refusal))?;
+        let archive = found.and_then(|bytes| archive_volumes(&bytes));
+        let volumes = index.volumes().map(|(_, size)| size).collect();
+        let is_right = archive == Some((index.id, volumes));
+        Ok((!is_right).then(|| "it is damaged, or of another pack".to_owned()))
+    }
+
+    /// The names of most logs end with the digest of their contents.
+    fn look_at_log(&self, name: &str) -> Result<Option<String>, Trouble> {
+        let last = name.rsplit('/').next().unwrap_or_default();
+        let Some(stem) = last.strip_suffix(".jsonl").filter(|_| layout::is_log(last)) else {
+            return Ok(None);
+        };
+        let found = self.place.get(name, MOST_LOG).map_err(|refusal| self.give_up(refusal))?;
+        let bytes = found.unwrap_or_default();
+        let is_event = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
+        let mut lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        if std::str::from_utf8(&bytes).is_err() || !lines.all(is_event) {
+            return Ok(Some("a line in it is no event".to_owned()));
+        }
+        let said = stem.rsplit('-').next().unwrap_or_default();
+        let digest = Digest::of(&bytes).short();
+        let is_digest = said.len() == digest.len() && said.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_right = !is_digest || said == digest;
+        Ok((!is_right).then(|| "its bytes differ from its digest".to_owned()))
+    }
+
     fn look_at_object(
         &self,
         name: &str,
@@ -159,5 +207,20 @@ impl Remote {
         }
         let is_right = hasher.finish() == digest;
         Ok((!is_right).then(|| "its bytes differ from its digest".to_owned()))
+    }
+}
+
+/// The reason why a label is wrong: it is an empty file that names a pack.
+fn label(name: &str, size: u64, files: &Files) -> Option<String> {
+    let pack = layout::digest_of(name)?;
+    let scope = name.split('/').nth(1)?.parse().ok()?;
+    if layout::known(&scope, &pack) != name {
+        return None;
+    }
+    let has_pack = files.names.contains(layout::index(&pack).as_str());
+    match (size, has_pack) {
+        (0, true) => None,
+        (0, false) => Some(format!("pack {} is missing", pack.short())),
+        _ => Some("it is not empty".to_owned()),
     }
 }

@@ -23,7 +23,8 @@ use remote::{Fresh, Push, Remote, Rules, Settings};
 
 const ITEMS: Table = Table(1);
 const OUTCOMES: Table = Table(3);
-const RULES: Rules = Rules { prefers: |_, _, _| false, takes: |table| table.0 == ITEMS.0 };
+const RULES: Rules =
+    Rules { prefers: |_, _, _| false, takes: |table| table.0 == ITEMS.0, meaning: |_, _| None };
 
 struct Machine {
     _folder: tempfile::TempDir,

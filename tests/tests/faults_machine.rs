@@ -499,6 +499,46 @@ fn a_program_that_is_killed_below_its_shell_is_tried_again_by_the_next_run() {
     project.run().assert_nothing_done();
 }
 
+/// The clip `b` is written to a full disk, which is not that of the cache.
+const ELSEWHERE: &str = r#"
+[pipeline]
+name = "elsewhere"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.said]
+use = "command"
+input = "clips"
+fields = ["text"]
+command = """
+case {text} in *b.) [ -e {base}/go ] || cat /etc/passwd > /dev/full;; esac && echo {text} > {out.said}"""
+outputs = { said = "said.txt" }
+quarantine = 1.0
+retries = 1
+export = "out/{id}.txt"
+"#;
+
+#[test]
+fn a_program_that_fills_another_disk_pauses_the_run() {
+    let project = Project::new(ELSEWHERE);
+    write_clips(&project, &["a", "b", "c"]);
+    let ran = project.run();
+    assert_eq!((ran.code, ran.all("retried").len()), (Some(75), 1), "{:?}", ran.events);
+    assert_eq!(ran.all("item-quarantined"), Vec::<&serde_json::Value>::new());
+    let why = ran.all("stopping")[0]["why"].as_str().unwrap();
+    assert!(
+        why.starts_with("stage `said`, item `b`: a disk that the command uses is full"),
+        "{why}"
+    );
+    project.write("go", "");
+    assert_eq!(project.run().code, Some(0));
+    assert_eq!(project.names("out"), ["a.txt", "b.txt", "c.txt"]);
+    project.run().assert_nothing_done();
+}
+
 #[test]
 fn the_manifest_of_these_tests_has_the_stages_of_the_small_world() {
     let lab = Lab::in_memory(&without_limit(fresh()));

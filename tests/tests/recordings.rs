@@ -272,6 +272,8 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     world.write("latin.srt", b"1\n00:00:01,000 --> 00:00:02,000\ncaf\xE9\n".to_vec());
     world.record("backwards.wav", &speech(10, 20.0));
     world.write("backwards.vtt", b"WEBVTT\n\n00:05.000 --> 00:02.000\ntwo\n".to_vec());
+    world.record("folder.wav", &speech(11, 20.0));
+    world.lab().write("data/folder.srt/notes.md", "no subtitles");
     world.record("silence.wav", &vec![0; 30 * RATE as usize]);
     let steady: Vec<i16> =
         (0..40 * RATE as i64).map(|at| (at * 7_919 % 6_001) as i16 - 3_000).collect();
@@ -280,6 +282,7 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     let told = ran.set_aside().join("\n");
     for part in [
         "`twice.txt` and `twice.vtt` are texts of one recording",
+        "`folder.srt` has the name of a text of `folder.wav` and is a folder; rename it",
         "`lonely.txt` has no recording beside it",
         "`damaged.srt`: line 1: text without a time before it",
         "`wordless.txt`: it has no text",

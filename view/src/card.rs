@@ -7,9 +7,10 @@ use engine::pipeline::{Pipeline, Reference, StageId, StageSpec, StageWork};
 use engine::record::{PortValue, StageRecord};
 use engine::store::{ReadError, Store};
 use engine::units;
-use stage_core::Fields;
+use stage_core::{Fields, Kind, Parameters};
 
 use crate::report::figures::figures;
+use crate::report::training::Ended;
 
 /// Licences under their names on the hub; others are `other` with a name.
 const LICENSES: [&str; 14] = [
@@ -27,6 +28,19 @@ const LICENSES: [&str; 14] = [
     "gpl-3.0",
     "mpl-2.0",
     "openrail",
+];
+/// Numbers of items that say how long or where something is, and judge nothing.
+const SIZES: [&str; 10] = [
+    "step",
+    "frames",
+    "seconds",
+    "pieces",
+    "start",
+    "text_start",
+    "text_end",
+    "line",
+    "rate",
+    "halves",
 ];
 /// Parameters that say where the machine's files are, or nothing.
 const LEFT_OUT: [&str; 4] = ["table", "audio", "folder", "file"];
@@ -98,12 +112,12 @@ fn step<'a>(pipeline: &'a Pipeline, store: &Store, id: StageId) -> Result<Step<'
     Ok(Step { spec, outcome })
 }
 
-/// The header that hubs read.
 /// An export as a graph, which the library of the model does not load.
 fn is_graph(spec: &StageSpec) -> bool {
     spec.parameters.text("format").is_ok_and(|format| format == "onnx")
 }
 
+/// The header that hubs read.
 fn head(pipeline: &Pipeline, spec: &StageSpec, said: &CardDetails) -> String {
     let mut head = String::from("---\n");
     let mut line = |key: &str, value: &str| head.push_str(&format!("{key}: {}\n", quoted(value)));
@@ -228,11 +242,28 @@ fn measures(
         }
         let step = step(pipeline, store, id)?;
         let Some(outcome) = &step.outcome else { continue };
-        for (name, value) in figures(store, outcome, &|_| true)? {
+        let figures = figures(store, outcome, &|_| true)?.into_iter();
+        let (kind, parameters) = (step.spec.kind, &step.spec.parameters);
+        for (name, value) in figures.filter(|(name, _)| is_measure(kind, parameters, name)) {
             all.entry(name).or_insert(value);
         }
     }
     Ok(all)
+}
+
+/// True for a figure that judges the model: how training ended, a number of a report, or a mean of a
+/// number that the stage itself gives each item.
+fn is_measure(kind: &Kind, parameters: &Parameters, name: &str) -> bool {
+    let of_items = name.strip_prefix("mean of `").and_then(|rest| rest.strip_suffix('`'));
+    let Some(field) = of_items else {
+        let makes_model = kind.outputs.first().is_some_and(|port| !port.gives.is_empty());
+        return !makes_model || Ended::FIGURES.contains(&name);
+    };
+    let is_written =
+        kind.outputs.iter().flat_map(|port| port.writes).any(|(written, _)| *written == field);
+    let is_declared =
+        |table| parameters.map(table).is_ok_and(|outputs| outputs.contains_key(field));
+    !SIZES.contains(&field) && (is_written || is_declared("outputs") || is_declared("item_outputs"))
 }
 
 fn number(value: f64) -> String {
@@ -259,7 +290,35 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stage_core::ParameterValue;
+
     use super::*;
+
+    #[test]
+    fn a_measure_judges_the_model_and_is_made_by_the_stage_itself() {
+        let catalogue = stage_families::catalogue();
+        let none = Parameters::default();
+        let is = |kind: &str, name: &str| {
+            is_measure(catalogue.get(kind).unwrap(), &none, &format!("mean of `{name}`"))
+        };
+        assert!(is("vits.synthesize", "duration_ratio") && is("quality.compare", "mcd"));
+        for (kind, name) in [
+            ("vits.synthesize", "frames"),
+            ("vits.synthesize", "seconds"),
+            ("vits.finetune", "step"),
+            // The number of an earlier stage, which is passed on.
+            ("quality.compare", "snr"),
+        ] {
+            assert!(!is(kind, name), "{kind} {name}");
+        }
+        let kind = |kind: &str| catalogue.get(kind).unwrap();
+        assert!(is_measure(kind("vits.finetune"), &none, "best held-out loss"));
+        assert!(!is_measure(kind("vits.finetune"), &none, "hop"));
+        let outputs = [("pitch".to_owned(), ParameterValue::Text("number".to_owned()))].into();
+        let declared = [("outputs".to_owned(), ParameterValue::Map(outputs))].into();
+        assert!(is_measure(kind("python"), &Parameters(declared), "mean of `pitch`"));
+    }
 
     #[test]
     fn texts_from_elsewhere_stay_within_their_place() {

@@ -14,6 +14,8 @@ use super::table::Table;
 /// Bounds that differ less than this, relative to the figure, are left out.
 const EXACT: f64 = 0.005;
 const NOTHING: &str = "-";
+/// Of more stages with the same line, only the first and the last are named.
+const NAMED: usize = 3;
 
 pub struct EstimateText<'a> {
     pub pipeline: &'a Pipeline,
@@ -107,12 +109,13 @@ impl EstimateText<'_> {
     }
 
     fn advice(&self, text: &mut String) {
+        let mut said = Alike::default();
         for (spec, stage) in self.estimate.in_order(self.pipeline) {
             for advice in &stage.advice {
-                let line = format!("{} on {}", clean(&spec.name), clean(advice));
-                let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
+                said.add(&spec.name, format!(" on {}", clean(advice)));
             }
         }
+        text.push_str(&said.render(self.paint));
     }
 
     fn total(&self, text: &mut String) {
@@ -181,20 +184,45 @@ pub fn assumed_counts(estimate: &Estimate) -> String {
 
 /// The courses of the trainings, with the parts that will probably never take effect.
 pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String {
-    let mut text = String::new();
+    let mut said = Alike::default();
     for (spec, stage) in estimate.in_order(pipeline) {
         let Some(training) = &stage.training else { continue };
-        let name = clean(&spec.name);
-        let line = format!("{name}: {}", super::course::expected(training));
-        let _ = writeln!(text, "{}", paint.fold(&line, 2));
+        said.add(&spec.name, format!(": {}", super::course::expected(training)));
         // Certain mistakes are errors of their own.
         for idle in training.idle.iter().filter(|_| training.mistakes().is_empty()) {
             let warning = paint.warning("warning");
-            let line = format!("{name}: {warning}: {}", clean(&idle.message));
-            let _ = writeln!(text, "{}", paint.fold(&line, 2));
+            said.add(&spec.name, format!(": {warning}: {}", clean(&idle.message)));
         }
     }
-    text
+    said.render(paint)
+}
+
+/// Lines that begin with the name of a stage: equal ones, such as those of the trials of a sweep, are
+/// one line with all names.
+#[derive(Default)]
+struct Alike(Vec<(String, Vec<String>)>);
+
+impl Alike {
+    fn add(&mut self, name: &str, rest: String) {
+        let name = clean(name).into_owned();
+        match self.0.iter_mut().find(|(other, _)| *other == rest) {
+            Some((_, names)) => names.push(name),
+            None => self.0.push((rest, vec![name])),
+        }
+    }
+
+    fn render(&self, paint: Paint) -> String {
+        let line = |(rest, names): &(String, Vec<String>)| {
+            let names = match names.as_slice() {
+                [first, .., last] if names.len() > NAMED => {
+                    format!("{first} to {last} ({})", units::count(names.len() as u64))
+                }
+                names => names.join(", "),
+            };
+            paint.fold(&format!("{names}{rest}"), 2) + "\n"
+        };
+        self.0.iter().map(line).collect()
+    }
 }
 
 /// The part of the work that fits into this session.
@@ -324,6 +352,22 @@ mod tests {
         assert_eq!(band(figure, units::seconds), "1m00s (30.0 s to 2h00m)");
         assert_eq!(band(Figure::exact(1.2345), money), "1.23");
         assert_eq!(cell(None, bytes, band), "-");
+    }
+
+    #[test]
+    fn equal_lines_of_trials_are_one_line_with_their_names() {
+        let mut said = Alike::default();
+        let add = |said: &mut Alike, trial: u32| {
+            said.add(&format!("trained[trial={trial}]"), ": 6 steps".to_owned());
+        };
+        add(&mut said, 0);
+        said.add("other", ": 9 steps".to_owned());
+        add(&mut said, 2);
+        let text = said.render(Paint::default());
+        assert_eq!(text, "trained[trial=0], trained[trial=2]: 6 steps\nother: 9 steps\n");
+        [3, 5].into_iter().for_each(|trial| add(&mut said, trial));
+        let text = said.render(Paint::default());
+        assert!(text.starts_with("trained[trial=0] to trained[trial=5] (4): 6 steps\n"), "{text}");
     }
 
     fn pipeline(text: &str) -> Pipeline {

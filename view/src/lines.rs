@@ -342,6 +342,7 @@ mod tests {
                 stages: vec!["clips".into(), stage()],
                 time: None,
                 process: None,
+                machine: None,
             },
             Event::StageFinished {
                 stage: "clips".into(),

@@ -275,6 +275,7 @@ pub(crate) mod tests {
             stages,
             time: None,
             process: None,
+            machine: None,
         });
         (0..7).for_each(|number| summary.observe(&rejected(number)));
         let notes = [("odd byte".to_owned(), 2)].into();
@@ -312,6 +313,7 @@ pub(crate) mod tests {
             stages: names,
             time: None,
             process: None,
+            machine: None,
         });
         let seconds = Figure { low: 8.0, likely: 10.0, high: 12.5 };
         let voice = StageEstimate { seconds: Some(seconds), ..StageEstimate::unknown(40) };

@@ -98,7 +98,10 @@ impl Index {
         text
     }
 
-    fn parse(text: &str) -> Option<Index> {
+    /// The longest index that is read.
+    pub const MOST_BYTES: u64 = MOST_BYTES;
+
+    pub fn parse(text: &str) -> Option<Index> {
         let at = text.rfind("check ")?;
         let (body, last) = text.split_at(at);
         if last.trim_end() != format!("check {}", check(body)) {

@@ -62,6 +62,16 @@ pub fn volume_name(number: u32) -> String {
     volume_path("".into(), number).into_string()
 }
 
+/// The longest file `ARCHIVE` that is read.
+pub const MOST_ARCHIVE_BYTES: u64 = Index::MOST_BYTES;
+
+/// The id of an archive and the sizes of its volumes, from the bytes of its file `ARCHIVE`; none if
+/// they are damaged.
+pub fn archive_volumes(bytes: &[u8]) -> Option<(Digest, Vec<u64>)> {
+    let index = Index::parse(std::str::from_utf8(bytes).ok()?)?;
+    Some((index.id, index.volumes.into_iter().map(|volume| volume.bytes).collect()))
+}
+
 /// The positions in an archive, from the headers of its entries.
 pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, CacheError> {
     let index = Index::read(fs, folder)?;

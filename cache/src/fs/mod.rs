@@ -334,20 +334,9 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Replaces a file: writes a new one beside it, syncs and renames it, and syncs the folder.
     fn write_durably(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
-        self.write_prepared(path, bytes, &|_| {})
-    }
-
-    /// The same; `prepare` gets the path of the new file while it is still empty.
-    fn write_prepared(
-        &self,
-        path: &Utf8Path,
-        bytes: &[u8],
-        prepare: &dyn Fn(&Utf8Path),
-    ) -> FsResult<()> {
         let beside = beside(path);
         let write = || {
             let file = self.open(&beside, Open::CreateNew)?;
-            prepare(&beside);
             file.write_all_at(bytes, 0)?;
             file.sync_data()?;
             drop(file);

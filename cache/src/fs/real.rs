@@ -4,10 +4,11 @@
 
 mod named;
 mod regular;
+mod replace;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -160,20 +161,41 @@ impl Fs for RealFs {
 
 impl RealFs {
     /// Writes the output of a command to the file that a person named for it. A regular file is
-    /// replaced as a whole, and keeps its permissions and, where possible, its owner. A pipe, a
+    /// replaced as a whole, and keeps its permissions and, where possible, its owner; a process that
+    /// is killed meanwhile leaves no other file. A pipe, a
     /// terminal or a device such as `/dev/null` stays in its place and is written to, as is an open
     /// file that is named by its number (`/dev/stdout`).
     pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         match named(Call::Open, path, named::target(path))? {
-            Target::File(path) => match fs::metadata(&path) {
-                Ok(before) => self.write_prepared(&path, bytes, &|new| keep_rights(&before, new)),
-                Err(_) => self.write_durably(&path, bytes),
-            },
+            Target::File(path) => {
+                let before = fs::metadata(&path).ok();
+                let keep = |new: &File| before.iter().for_each(|before| keep_rights(before, new));
+                replace::replace(&path, bytes, &keep)
+            }
             Target::Stream(path) => {
                 let mut stream = named(Call::Open, &path, named::open_stream(&path))?;
                 named(Call::Write, &path, stream.write_all(bytes))
             }
         }
+    }
+
+    /// Removes an entry with a name that is not UTF-8, by the name that [`Fs::read_dir`] gives it: a
+    /// file, or an empty folder.
+    pub fn remove_unnameable(&self, folder: &Utf8Path, shown: &str) -> FsResult<()> {
+        for entry in named(Call::ReadDir, folder, fs::read_dir(folder))? {
+            let entry = named(Call::ReadDir, folder, entry)?;
+            let name = entry.file_name();
+            let is_meant = name.to_str().is_none()
+                && name.as_encoded_bytes().escape_ascii().to_string() == shown;
+            if is_meant {
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                return match is_folder {
+                    true => named(Call::RemoveDir, folder, fs::remove_dir(entry.path())),
+                    false => named(Call::RemoveFile, folder, fs::remove_file(entry.path())),
+                };
+            }
+        }
+        Ok(())
     }
 
     /// A file's bytes without a copy of them, read on access. The file must not change: objects of
@@ -188,11 +210,11 @@ impl RealFs {
 }
 
 /// Gives a new file the permissions and the owner of the one that it replaces, as far as allowed.
-fn keep_rights(before: &fs::Metadata, new: &Utf8Path) {
+fn keep_rights(before: &fs::Metadata, new: &File) {
     // Only root may give a file away; the owner may choose between their own groups.
     let group = Some(before.gid());
-    let _ = chown(new, Some(before.uid()), group).or_else(|_| chown(new, None, group));
-    let _ = fs::set_permissions(new, before.permissions());
+    let _ = fchown(new, Some(before.uid()), group).or_else(|_| fchown(new, None, group));
+    let _ = new.set_permissions(before.permissions());
 }
 
 /// Gives the owner access to a folder and everything below it, as far as permissions allow. Links

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use cache::{CacheError, Claim, Digest};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use stage_core::escape::cleaned;
 use stage_core::event::Event;
 use stage_core::{Reject, StageError};
 
@@ -295,6 +296,12 @@ impl Schedule<'_> {
     pub fn pause_at(&mut self, id: StageId, error: &StageError) {
         let stage = self.name(id);
         self.pause(format!("stage `{stage}`: {error}"));
+    }
+
+    /// The same for a fault that one item met again and again.
+    pub fn pause_at_item(&mut self, id: StageId, item: &str, error: &StageError) {
+        let (stage, item) = (self.name(id), cleaned(item.to_owned()));
+        self.pause(format!("stage `{stage}`, item `{item}`: {error}"));
     }
 
     /// Periodic work: progress, time limits, commits.

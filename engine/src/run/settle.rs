@@ -303,7 +303,14 @@ impl Schedule<'_> {
                 queued.attempt += 1;
                 self.retry(id, queued);
             }
-            (Failure::Stage(error @ StageError::Machine { .. }), _) => self.pause_at(id, &error),
+            (Failure::Stage(error @ StageError::Machine { .. }), batch) => {
+                let kind = self.pipeline.stage(id).kind;
+                // In a batch, it may be another item that met the fault.
+                match batch.is_none() || kind.batching == Batching::Single {
+                    true => self.pause_at_item(id, &queued.item.id, &error),
+                    false => self.pause_at(id, &error),
+                }
+            }
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
                 self.fail(id, &error)?;
             }

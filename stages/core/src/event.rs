@@ -78,6 +78,9 @@ pub enum Event {
         /// The number of the process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<u32>,
+        /// The name of the machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        machine: Option<String>,
     },
     /// The estimate of the run, by the stages that have work.
     Estimated {

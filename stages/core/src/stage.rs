@@ -397,6 +397,8 @@ pub struct Listing {
     /// Everything except folders, sorted, relative to the folder. An entry that is not a regular
     /// file is reported when it is read.
     pub files: Vec<Utf8PathBuf>,
+    /// The folders, sorted, relative to the folder; also links to folders, which are not followed.
+    pub folders: Vec<Utf8PathBuf>,
     /// Names without a path, and folders that cannot be listed.
     pub rejects: Vec<(String, Reject)>,
 }

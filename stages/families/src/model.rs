@@ -1,4 +1,4 @@
-//! The cost of a model, from its sizes alone: no weights are needed, and nothing is computed.
+//! The cost of a model and its number of speakers, from its sizes alone: no weights are needed, and nothing is computed.
 
 use stage_core::Parameters;
 use stage_formats::shapes::Expected;
@@ -31,6 +31,11 @@ pub trait Model {
     /// Bytes that working with it takes beside its weights, for each batch.
     fn working_bytes(&self, _working: &Working<'_>) -> f64 {
         0.0
+    }
+
+    /// The number of speakers among which a sentence may choose; none if it cannot choose.
+    fn speakers(&self) -> Option<u64> {
+        None
     }
 
     /// The cost of training, if it is trainable.

@@ -264,6 +264,68 @@ fn a_fault_of_the_machine_is_no_verdict() {
     assert_eq!(values(&project, "measured", "n").len(), 10);
 }
 
+/// The disk of the cache has room: it is another one that is full.
+#[test]
+fn a_fault_of_the_machine_pauses_the_run_and_sets_nothing_aside() {
+    let gone = tempfile::tempdir().unwrap();
+    let fixed = gone.path().join("fixed");
+    for (raised, told) in [
+        ("open('/dev/full', 'wb', 0).write(b'x')", "No space left on device"),
+        ("raise OSError(errno.EDQUOT, 'x')", "[Errno 122] x"),
+        ("raise OSError(errno.EIO, 'x')", "[Errno 5] x"),
+        ("raise OSError(errno.ENOMEM, 'x')", "[Errno 12] x"),
+        ("wrapped()", "RuntimeError: not saved"),
+        ("raise RuntimeError('No space left on device')", "No space left on device"),
+    ] {
+        for more in ["batch = 8\nworkers = 1\n", "batch = 1\n"] {
+            let body =
+                format!("    if item['id'] == 'n03' and not os.path.exists({fixed:?}): {raised}");
+            let project = failing(&body, more);
+            let wrapped = "import errno, os\ndef wrapped():\n    try:\n        \
+                raise OSError(errno.EROFS, 'x')\n    except OSError as error:\n        \
+                raise RuntimeError('not saved') from error\n";
+            project.edit("measure.py", |script| format!("{wrapped}{script}"));
+            let ran = project.run();
+            assert_eq!((ran.code, aside(&ran)), (Some(75), Vec::new()), "{raised}: {}", ran.errors);
+            let why = ran.all("stopping")[0]["why"].as_str().unwrap();
+            assert!(why.contains(told), "{raised}: {why}");
+            std::fs::write(&fixed, "").unwrap();
+            let again = project.run();
+            assert_eq!((again.code, again.quarantined("measured")), (Some(0), 0), "{raised}");
+            assert_eq!(values(&project, "measured", "n").len(), 10);
+            project.run().assert_nothing_done();
+            std::fs::remove_file(&fixed).unwrap();
+        }
+    }
+}
+
+/// The text alone may be about the input, so only its item waits for the next run.
+#[test]
+fn an_item_that_speaks_of_a_fault_is_set_aside_alone() {
+    let body = "    if item['id'] == 'n05': raise RuntimeError('Input/output error')";
+    let project = failing(body, "batch = 8\nworkers = 1\n");
+    let ran = project.run();
+    let found = aside(&ran);
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, "n05", "failed"), "{found:?}");
+    assert_eq!(values(&project, "measured", "n").len(), 9);
+}
+
+#[test]
+fn a_program_that_cannot_start_for_a_fault_of_the_machine_pauses_the_run() {
+    let gone = tempfile::tempdir().unwrap();
+    let fixed = gone.path().join("fixed");
+    let body = format!(
+        "import errno, os\nif not os.path.exists({fixed:?}):\n    \
+        raise OSError(errno.EIO, 'x')\n"
+    );
+    let project = failing("    pass", "");
+    project.edit("measure.py", |script| format!("{body}{script}"));
+    let ran = project.run();
+    assert_eq!((ran.code, aside(&ran)), (Some(75), Vec::new()), "{}", ran.errors);
+    std::fs::write(&fixed, "").unwrap();
+    assert_eq!(project.run().executed()["measured"], 10);
+}
+
 #[test]
 fn an_item_without_memory_is_tried_in_smaller_batches_and_never_condemned() {
     let body = "    if item['id'] == 'n05': raise MemoryError('too long')";

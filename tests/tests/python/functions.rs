@@ -289,6 +289,10 @@ fn a_trial_that_exceeds_its_time_limit_ranks_last() {
     assert_eq!(state("good"), "winner", "{compared}");
     assert!(state("slow").starts_with("failed: "), "{compared}");
     project.run().assert_nothing_done();
+    let output = project.output(&["items", "measured"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("has 3 stages `measured[…]`: name one of them"), "{told}");
+    assert!(told.contains("they are: `measured[trial="), "{told}");
     assert!(!project.printed(&["check"]).contains("nothing reads stage `scored`"));
 }
 

@@ -51,8 +51,7 @@ fn a_repair_writes_again_what_the_machine_has() {
     let mut files = shared.files("packs");
     files.extend(shared.files("results"));
     files.extend(shared.files("objects"));
-    files.retain(|path| path.file_name().unwrap() != "ARCHIVE");
-    let kinds = ["INDEX", ".pack", "results/", "objects/"];
+    let kinds = ["INDEX", "ARCHIVE", ".pack", "results/", "objects/"];
     for kind in kinds {
         let is_of_kind = |path: &&PathBuf| name_in(&shared, path).contains(kind);
         let path = files.iter().find(is_of_kind).cloned();
@@ -76,6 +75,36 @@ fn a_repair_writes_again_what_the_machine_has() {
         assert_eq!(warnings(&ran), Vec::<String>::new(), "{kind}");
         assert_eq!(other.files("out"), project.files("out"), "{kind}");
     }
+}
+
+#[test]
+fn labels_and_logs_are_read_and_repaired() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let labels = shared.files("known");
+    let stray = labels[0].with_file_name("0".repeat(64));
+    let log = shared.files("logs").remove(0);
+    std::fs::write(&labels[0], "x").unwrap();
+    std::fs::write(&stray, "").unwrap();
+    let whole = std::fs::read(&log).unwrap();
+    std::fs::write(&log, [&whole[..], b"{}\n"].concat()).unwrap();
+    let told = found(&project, &shared);
+    for (path, why) in [
+        (&labels[0], "it is not empty"),
+        (&stray, "pack 000000000000 is missing"),
+        (&log, "its bytes differ from its digest"),
+    ] {
+        let expected = format!("`{}`: {why}", name_in(&shared, path));
+        assert!(told.contains(&expected), "{expected}: {told}");
+    }
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    project.printed(&[&verify[..], &["--repair"]].concat());
+    assert!(project.printed(&verify).contains("nothing is damaged"));
+    assert!(labels.iter().all(|label| std::fs::read(label).is_ok_and(|text| text.is_empty())));
+    assert!(!stray.exists());
+    assert_eq!(std::fs::read(&log).unwrap(), whole);
+    let other = another(&project);
+    assert_eq!(run(&other, &shared).executed(), BTreeMap::new());
 }
 
 #[test]
@@ -203,16 +232,19 @@ fn a_link_to_a_file_is_read_as_the_file() {
 }
 
 #[test]
-fn a_name_that_is_no_path_is_left_to_people() {
+fn a_name_that_is_not_utf8_is_named_and_removed() {
     use std::os::unix::ffi::OsStrExt;
     let shared = Shared::new();
     let project = first(&shared);
-    let odd = shared.path().join("results").join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
-    std::fs::write(&odd, "x").unwrap();
-    let repair = ["remote", "verify", "--repair", "--remote", &shared.url()];
-    let output = project.output(&repair);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("caf") && told.contains("remove it manually"), "{told}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("removed 0 files"), "{output:?}");
-    assert!(odd.exists());
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let [file, folder] = ["results", "logs"].map(|own| shared.path().join(own).join(name));
+    std::fs::write(&file, "x").unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    let told = found(&project, &shared);
+    assert!(told.contains("`results/caf\\xe9`") && told.contains("`logs/caf\\xe9`"), "{told}");
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    let told = project.printed(&[&verify[..], &["--repair"]].concat());
+    assert!(told.contains("removed 2 files"), "{told}");
+    assert!(!file.exists() && !folder.exists());
+    assert!(project.printed(&verify).contains("nothing is damaged"));
 }

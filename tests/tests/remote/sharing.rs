@@ -124,6 +124,33 @@ fn a_machine_that_never_pushes_writes_nothing_until_it_is_told_to() {
 }
 
 #[test]
+fn a_push_writes_nothing_that_a_copy_or_another_machine_has_brought() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    let copy = Shared::new();
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([shared.path().join("."), copy.path().to_owned()])
+        .status();
+    assert!(copied.unwrap().success());
+    let before = copy.files("");
+    let told = one.printed(&["push", "--remote", &copy.url()]);
+    assert!(told.contains("has everything"), "{told}");
+    assert_eq!(copy.files(""), before);
+    // The same results, made on another machine.
+    let other = machine(MANIFEST);
+    run_with(&other, &[]);
+    let pushed = json(&other, &["push", "--remote", &copy.url()]);
+    let counts = ["objects", "records", "outcomes"].map(|what| pushed[what].clone());
+    assert_eq!(counts, [0, 0, 0].map(serde_json::Value::from), "{pushed}");
+    let is_log = |path: &std::path::PathBuf| path.starts_with(copy.path().join("logs"));
+    let (logs, files): (Vec<_>, Vec<_>) = copy.files("").into_iter().partition(is_log);
+    assert_eq!(files, before.iter().filter(|path| !is_log(path)).cloned().collect::<Vec<_>>());
+    assert_eq!(logs.len(), 2);
+    assert!(other.printed(&["push", "--remote", &copy.url()]).contains("has everything"));
+}
+
+#[test]
 fn many_small_objects_travel_in_few_files() {
     let shared = Shared::new();
     let names: Vec<String> = (0..300).map(|number| format!("clip{number:03}")).collect();

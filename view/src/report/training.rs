@@ -84,14 +84,17 @@ impl Ended {
         Ok(json(store, outcome, LOG)?.as_ref().map(Ended::of))
     }
 
+    /// The names of its figures.
+    pub const FIGURES: [&str; 3] = ["steps", "last held-out loss", "best held-out loss"];
+
     /// Its figures by their names.
     pub fn figures(&self) -> BTreeMap<String, f64> {
-        let figures = [
-            ("steps", Some(self.steps as f64)),
-            ("last held-out loss", self.held_out),
-            ("best held-out loss", self.best.map(|(_, loss)| loss)),
-        ];
-        figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+        let figures = [Some(self.steps as f64), self.held_out, self.best.map(|(_, loss)| loss)];
+        Ended::FIGURES
+            .into_iter()
+            .zip(figures)
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
     }
 
     fn of(log: &Value) -> Ended {

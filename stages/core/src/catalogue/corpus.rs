@@ -193,6 +193,7 @@ which does not change when other sentences are inserted.",
 
 pub static RECORDINGS: Kind = Kind {
     name: "corpus.recordings",
+    version: 2,
     summary: "Reads long recordings with subtitles, a script, or neither.",
     doc: "\
 Reads every recording of a folder (WAV, FLAC, MP3, M4A, Ogg Vorbis, AIFF), and the text beside it
@@ -201,7 +202,8 @@ Times of subtitles are hints only. A recording without a text gets the common `s
 one.
 
 The id of a recording is its path without the extension. Texts without a recording, recordings with
-several texts, and texts that cannot be read are quarantined, the last with the line.
+several texts or with a folder in the place of a text, and texts that cannot be read are quarantined,
+the last with the line.
 
 `audio.pauses` and `audio.segment` cut the recordings. A lossy recording that is encoded again
 changes everywhere, so keep lossless ones if you edit them.",

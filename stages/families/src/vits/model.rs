@@ -57,6 +57,10 @@ impl Model for Config {
         self.speaking_parameters() as f64 / Config::mms().speaking_parameters() as f64
     }
 
+    fn speakers(&self) -> Option<u64> {
+        u64::try_from(self.num_speakers).ok()
+    }
+
     fn trainable(&self) -> Option<&dyn Trainable> {
         Some(self)
     }

@@ -18,8 +18,7 @@ use super::run::CommandError;
 
 /// Programs that ignore TMPDIR write there too.
 const TEMPORARY: &str = "/tmp";
-/// With more free space than this, a program that reports a full disk means another disk, or its
-/// input.
+/// With more free space than this, a program that reports a full disk means another disk.
 const PLENTY: u64 = 1 << 30;
 /// With less free space than this, a failure is no verdict on the input.
 const LITTLE: u64 = 64 << 20;
@@ -126,6 +125,9 @@ impl<'a> Room<'a> {
             Ok(given) => Ok(given),
             Err(error) if !error.is_of_the_program() => Err(error),
             Err(error) if self.had_no_room(&error, space) => Err(without_room(Some(error))),
+            Err(error) if says(&error, &FULL) => {
+                Err(CommandError::NoRoomElsewhere { cause: error.in_short() })
+            }
             Err(error) if says_it_cannot_start(&error) => {
                 Err(CommandError::NoProcess { cause: error.in_short() })
             }
@@ -201,7 +203,7 @@ fn says(error: &CommandError, texts: &[&str]) -> bool {
 
 fn says_it_is_the_machine(error: &CommandError) -> bool {
     let lacks_memory = || is_limited(&MEMORY_LIMITS) && says(error, &NO_MEMORY);
-    says(error, &FULL) || says(error, &UNABLE) || lacks_memory()
+    says(error, &UNABLE) || lacks_memory()
 }
 
 const MEMORY_LIMITS: [Resource; 2] = [Resource::RLIMIT_AS, Resource::RLIMIT_DATA];
@@ -238,7 +240,6 @@ mod tests {
     #[test]
     fn a_program_that_speaks_of_the_machine_gives_no_verdict() {
         for said in [
-            "cat: write error: No space left on device",
             "OSError: [Errno 24] Too many open files: 'x'",
             "read failed: Input/output error",
             "Traceback (most recent call last):\n  in <module>\nMemoryError",

@@ -322,7 +322,9 @@ pub(crate) fn fatal(error: CommandError) -> StageError {
     match &error {
         CommandError::Stopped => StageError::Stopped,
         CommandError::NoRoom { .. } => StageError::NoSpace { message },
-        CommandError::NoProcess { .. } => StageError::Machine { message },
+        CommandError::NoProcess { .. } | CommandError::NoRoomElsewhere { .. } => {
+            StageError::Machine { message }
+        }
         CommandError::Killed { .. }
         | CommandError::LittleRoom { .. }
         | CommandError::Machine { .. } => StageError::Transient { message },

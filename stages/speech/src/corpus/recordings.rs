@@ -36,6 +36,8 @@ struct Recordings {
 struct Found {
     sound: Vec<Utf8PathBuf>,
     texts: Vec<Utf8PathBuf>,
+    /// Folders with the name of a text.
+    folders: Vec<Utf8PathBuf>,
 }
 
 /// The format of a text beside a recording.
@@ -69,7 +71,7 @@ impl SourceJob for Recordings {
         output.rejects.extend(listed.rejects.into_iter().filter(|(name, _)| is_ours(name)));
         let script = self.script(world)?;
         let mut ready = Vec::new();
-        for (name, found) in self.by_name(listed.files) {
+        for (name, found) in self.by_name(listed.files, listed.folders) {
             match found.pair(&name) {
                 Ok(pair) => ready.push((name, pair)),
                 Err(reject) => output.rejects.push((name, reject)),
@@ -98,7 +100,11 @@ impl SourceJob for Recordings {
 
 impl Recordings {
     /// The files by their path without extension. The script of all recordings is none of them.
-    fn by_name(&self, files: Vec<Utf8PathBuf>) -> BTreeMap<String, Found> {
+    fn by_name(
+        &self,
+        files: Vec<Utf8PathBuf>,
+        folders: Vec<Utf8PathBuf>,
+    ) -> BTreeMap<String, Found> {
         let mut all: BTreeMap<String, Found> = BTreeMap::new();
         let script = self.script.as_deref();
         for path in files.into_iter().filter(|path| script != Some(&self.folder.join(path))) {
@@ -107,6 +113,11 @@ impl Recordings {
                 all.entry(name).or_default().sound.push(path);
             } else if text_format(&path).is_some() {
                 all.entry(name).or_default().texts.push(path);
+            }
+        }
+        for path in folders.into_iter().filter(|path| text_format(path).is_some()) {
+            if let Some(found) = all.get_mut(path.with_extension("").as_str()) {
+                found.folders.push(path);
             }
         }
         all
@@ -170,6 +181,14 @@ impl Found {
             (0, _) => {
                 let reason = format!("{} has no recording beside it", list(&self.texts));
                 Err(Reject::new("orphan", reason))
+            }
+            (1, _) if !self.folders.is_empty() => {
+                let reason = format!(
+                    "{} has the name of a text of `{}` and is a folder; rename it",
+                    list(&self.folders),
+                    self.sound[0]
+                );
+                Err(Reject::new("text-is-folder", reason))
             }
             (1, 0 | 1) => Ok((self.sound.remove(0), self.texts.pop())),
             (1, _) => {

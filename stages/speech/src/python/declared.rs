@@ -14,6 +14,7 @@ use stage_core::catalogue::python::SCRIPT_FILE;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Fields, ParameterValue, Parameters, Setup, StageError};
 
+use super::failures::of_machine;
 use super::inputs::{ID, value};
 use super::messages::{Form, Hello, PROTOCOL, Reply, Request};
 use super::process::{Fault, Process, Start};
@@ -21,7 +22,7 @@ use crate::command::direct;
 use crate::command::inputs::safe_name;
 use crate::command::private::{INPUTS, OUTPUTS, Private, create, write};
 use crate::command::room::Room;
-use crate::command::run::{CommandError, End};
+use crate::command::run::CommandError;
 use crate::command::stage::{absolute, environment, fatal};
 
 /// The package `throstle` of this program: its version is that of the engine.
@@ -164,7 +165,9 @@ impl Declared {
                 process.works_in_batches = batch;
                 Ok(process)
             }
-            Ok(Reply::Refused { reason }) => Err(refused(&room, reason)),
+            Ok(Reply::Refused { reason, numbers }) => {
+                Err(of_machine(&room, &reason, &numbers).unwrap_or_else(|| unable(reason)))
+            }
             Ok(_) => Err(unable("it did not begin with the message `ready`".to_owned())),
             Err(Fault::Broken(why)) => Err(unable(why)),
             Err(Fault::Stopped) => Err(StageError::Stopped),
@@ -227,15 +230,6 @@ fn listed(outputs: &BTreeMap<String, String>) -> String {
 
 fn unable(why: String) -> StageError {
     StageError::Unable { message: format!("the Python program cannot start: {why}"), help: None }
-}
-
-/// The program says that it cannot start, which may be for want of space.
-fn refused(room: &Room, reason: String) -> StageError {
-    let error = CommandError::Failed { status: 1, end: End(reason.clone()) };
-    match room.judge::<()>(Err(error)) {
-        Err(error) if error.reject_code().is_none() => fatal(error),
-        _ => unable(reason),
-    }
 }
 
 fn types(parameters: &Parameters, name: &str) -> Result<BTreeMap<String, String>, StageError> {

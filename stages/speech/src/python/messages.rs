@@ -78,6 +78,9 @@ pub enum Reply {
     /// The program cannot start.
     Refused {
         reason: String,
+        /// See [`Answer::numbers`].
+        #[serde(default)]
+        numbers: Vec<i32>,
     },
     /// A sign of life.
     Progress {
@@ -97,6 +100,9 @@ pub enum Reply {
     Failed {
         request: u64,
         reason: String,
+        /// See [`Answer::numbers`].
+        #[serde(default)]
+        numbers: Vec<i32>,
     },
 }
 
@@ -114,6 +120,9 @@ pub struct Answer {
     /// The error is a lack of memory.
     #[serde(default)]
     pub memory: bool,
+    /// The numbers of the system's errors behind the error.
+    #[serde(default)]
+    pub numbers: Vec<i32>,
 }
 
 /// An item that a function for a whole data set returns.

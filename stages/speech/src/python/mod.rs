@@ -6,6 +6,7 @@
 
 mod answers;
 mod declared;
+mod failures;
 mod inputs;
 mod messages;
 mod process;

@@ -17,13 +17,14 @@ use stage_core::{
 
 use super::answers::{Unfit, take};
 use super::declared::Declared;
+use super::failures::of_machine;
 use super::inputs::{Inputs, out_of};
 use super::messages::{Answer, Form, Kept, Reply};
 use super::process::{Fault, Process};
 use super::workers::{CPU, Workers};
 use crate::command::private::{INPUTS, OUTPUTS, create};
 use crate::command::room::Room;
-use crate::command::run::{CommandError, End};
+use crate::command::run::CommandError;
 use crate::command::stage::fatal;
 use crate::plain::{stage, unknown_choice};
 
@@ -98,7 +99,7 @@ impl Request<'_> {
                     let message = error.to_string().replacen("the command", "the program", 1);
                     StageError::Died { message }
                 }
-                Err(error) => fatal(error),
+                Err(error) => of_one(fatal(error), self.items),
                 Ok(()) => self.broken("it has ended".to_owned()),
             },
         }
@@ -138,6 +139,15 @@ impl Request<'_> {
             true => declared.timeout?.checked_mul(items.max(1) as u32),
             false => declared.timeout,
         }
+    }
+}
+
+/// A failure that may be that of one item of a batch: the batch is halved to find it, so that the
+/// others do not fail with it.
+fn of_one(error: StageError, batch: usize) -> StageError {
+    match error {
+        StageError::Transient { message } if batch > 1 => StageError::Died { message },
+        other => other,
     }
 }
 
@@ -286,12 +296,11 @@ impl Each {
                 // The process has tried the item alone; the next one begins with empty memory.
                 _ => Err(StageError::Died { message }),
             },
-            Answer { error, .. } => {
+            Answer { error, numbers, .. } => {
                 let said = error.unwrap_or_default();
-                let failed = CommandError::Failed { status: 1, end: End(said.clone()) };
-                match room.judge::<()>(Err(failed)) {
-                    Err(error) if error.reject_code().is_none() => Err(fatal(error)),
-                    _ => {
+                match of_machine(room, &said, &numbers) {
+                    Some(error) => Err(of_one(error, batch)),
+                    None => {
                         let reject = Reject::said("python-failed", "the program failed", &said);
                         match self.rejects {
                             true => Ok(Err(reject)),
@@ -411,12 +420,9 @@ impl GatherJob for All {
                 let output = GatherOutput::default().with("output", artifact);
                 Ok(output.with("items", PortOutput::Dataset(dataset)))
             }
-            Reply::Failed { request: of, reason } if of == number => {
-                let failed = CommandError::Failed { status: 1, end: End(reason.clone()) };
-                match room.judge::<()>(Err(failed)) {
-                    Err(error) if error.reject_code().is_none() => Err(fatal(error)),
-                    _ => Err(StageError::failed(format!("the program failed: {reason}"))),
-                }
+            Reply::Failed { request: of, reason, numbers } if of == number => {
+                let failed = || StageError::failed(format!("the program failed: {reason}"));
+                Err(of_machine(&room, &reason, &numbers).unwrap_or_else(failed))
             }
             _ => Err(request.broken("it sent an unexpected answer".to_owned())),
         }

@@ -68,8 +68,15 @@ fn a_sentence_sounds_as_the_stage_spoke_it_and_so_does_the_exported_folder() {
     let (ours, theirs) = (samples(&exported), samples(&spoken));
     assert_eq!(ours.len(), theirs.len());
     assert!(ours.iter().zip(&theirs).all(|(a, b)| (a - b).abs() <= 2));
+    for voice in ["out/vits/model", "."] {
+        let output = command(&demo, &["say", voice, SENTENCE, "--speaker", "nobody"]).output();
+        let output = output.unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("no speaker `nobody`") && told.contains("leave out"), "{told}");
+    }
     // Another name for the speaker needs no other import.
-    let again = ["say", "out/vits/model", SENTENCE, "--speaker", "aino", "-o", "b.wav"];
+    let again = ["say", "out/vits/model", SENTENCE, "--speaker", "0", "-o", "b.wav"];
     let output = command(&demo, &[&again[..], &seed].concat()).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && !told.contains("importing"), "{told}");
@@ -424,8 +431,12 @@ fn a_card_has_the_licences_the_training_and_the_measures() {
         "| trained | `vits.finetune` |",
         "steps = 2",
         "| mean of `duration_ratio` |",
+        "| last held-out loss |",
     ] {
         assert!(card.contains(part), "{part}: {card}");
+    }
+    for none in ["mean of `frames`", "mean of `seconds`", "mean of `step`"] {
+        assert!(!card.contains(none), "{none}: {card}");
     }
     // An asset that the model does not derive from is none of its licences.
     assert!(!card.contains("CC-BY-4.0"), "{card}");

@@ -22,7 +22,14 @@ fn state(begun: Instant) -> State {
         budget: Some(5.0),
     };
     let begin = [
-        Event::Started { run: 7, pipeline: "voice".into(), stages, time: None, process: None },
+        Event::Started {
+            run: 7,
+            pipeline: "voice".into(),
+            stages,
+            time: None,
+            process: None,
+            machine: None,
+        },
         Event::Estimated { stages: [("voice".to_owned(), voice)].into(), seconds },
         session,
         Event::StageFinished {
