@@ -5,7 +5,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 home=$root/target/python
-packages=(numpy==2.4.6 pandas==3.1.1 pyarrow==26.0.1 webdataset==1.0.2 datasets==5.2.0)
+packages=(numpy==2.4.6 pandas==3.1.1 pyarrow==26.0.1 praat-parselmouth==0.4.7 webdataset==1.0.2
+    datasets==5.2.0)
 [ "${2:-}" != --with-torch ] || packages+=(torch==2.11.0 lhotse==1.33.0 urllib3 soundfile==0.14.0)
 
 [ -x "$home/bin/python" ] || python3 -m venv "$home"
