@@ -41,8 +41,10 @@ test-cloud:
 
 # A stage in a crate of its own, and another one that `throstle new-stage` writes: with the packages of
 # this folder, outside of the workspace, so that both are built as those of others are. Then the tests
-# with its program.
+# with its program, and the packages that such stages depend on, built from what a registry would take.
+# `cargo publish --dry-run` does the same, but asks the registry even with `--offline`: see `release`.
 OUTSIDE = --offline --target-dir target/outside
+PUBLISHED = -p throstle-cache -p throstle-stage-core
 outside:
 	@cargo build --workspace --bin throstle
 	@rm -rf target/outside/room-tone
@@ -53,6 +55,7 @@ outside:
 	done
 	@cargo build --quiet --manifest-path tests/outside/Cargo.toml $(OUTSIDE)
 	@THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" cargo test --workspace --test outside
+	@cargo package --quiet --allow-dirty $(PUBLISHED) $(OUTSIDE)
 
 lint:
 	@cargo fmt --all --check
@@ -90,7 +93,7 @@ wheel:
 # The wheel, an archive of both programs, their bill of materials and checksums: target/release-files.
 # First, the packages that stages of others depend on, as a registry would take them.
 release:
-	@cargo publish --dry-run --allow-dirty --no-verify -p throstle-cache -p throstle-stage-core
+	@cargo publish --dry-run --allow-dirty $(PUBLISHED)
 	@bash tools/release.sh
 
 # The Python module with numpy, pandas and other packages, which are fetched first; `make python
