@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -102,6 +102,19 @@ PYTHON =
 python: build
 	@bash tools/python.sh target/release/throstle $(PYTHON)
 	@python3 python/tests/setup.py
+
+# The same with the programs that `test` has built, and a wheel of them in a bare environment. A machine
+# that reaches no registry leaves out what needs packages, and says so.
+TESTED_WHEEL = target/tested-wheel
+test-python:
+	@python3 python/tests/setup.py
+	@if timeout 300 bash tools/python.sh --fetch; then bash tools/python.sh target/debug/throstle; \
+		else echo "skipped: the packages of tools/python.sh cannot be fetched"; fi
+	@if timeout 300 python3 tools/wheel.py --fetch $(TESTED_WHEEL); then \
+			python3 tools/wheel.py target/debug $(TESTED_WHEEL) 60000000; \
+			python3 python/tests/wheel.py $(TESTED_WHEEL)/dist/throstle-*.whl \
+				"$$(bash tools/libtorch.sh)"; \
+		else echo "skipped: the tools of tools/wheel.py cannot be fetched"; fi
 
 # The programs, `tools/gpu.sh` and its data, for a machine with a GPU, torch 2.11, and neither a network
 # nor Rust: `tar xf gpu-parcel.tar.xz; gpu-parcel/tools/gpu.sh`.
