@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use throstle_tests::Project;
 use throstle_tests::browser::Browser;
 
-use crate::project::{node_players, players};
+use throstle_tests::players::{node_players, players};
 use crate::{done, vits, xtts};
 
 const SENTENCE: &str = "Järvellä oli aamulla tyyntä.";
