@@ -152,6 +152,79 @@ fn heard(events: &[u8]) -> Vec<u8> {
     events.iter().flat_map(audio).collect()
 }
 
+/// A model with three speakers, and clips of two of them.
+const SPEAKERS: &str = r#"
+[pipeline]
+name = "speakers"
+seed = 1
+
+[stage.clips]
+use = "corpus.table"
+table = "metadata.csv"
+
+[stage.model]
+use = "vits.init"
+characters = " abcdefghijklmnopqrstuvwxyzåäö'-"
+hidden = 16
+layers = 1
+channels = 16
+speakers = 3
+
+[stage.sentences]
+use = "corpus.sentences"
+sentences = ["Järvellä oli aamulla tyyntä.", "Koira nukkui uunin päällä."]
+
+[stage.voices]
+use = "voice.audition"
+input = "sentences"
+clips = "clips"
+
+[stage.spoken]
+use = "vits.synthesize"
+input = "voices"
+model = "model"
+
+[stage.measured]
+use = "quality.measure"
+input = "spoken"
+
+[stage.best]
+use = "voice.choose"
+input = "measured"
+clips = "clips"
+require = ["mean(longest_silence) <= base + 60"]
+prefer = [{ measure = "mean(characters_per_second)", better = "lower" }]
+tie = "exact"
+least = 1
+hold = 0.0
+"#;
+
+#[test]
+fn a_speaker_of_a_model_is_chosen_by_what_it_says() {
+    let project = Project::new(SPEAKERS);
+    project.write("metadata.csv", "a.wav|Yksi.|1\nb.wav|Kaksi.|2\nc.wav|Kolme.|2\n");
+    for (name, level) in [("a", 1_000), ("b", 2_000), ("c", 3_000)] {
+        project.write(&format!("{name}.wav"), throstle_tests::wav(level));
+    }
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    assert_eq!((ran.executed()["spoken"], ran.executed()["best"]), (4, 1));
+    let items = |stage: &str| -> Vec<Value> {
+        let lines = project.printed(&["items", stage, "--format", "jsonl"]);
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let measured = items("measured");
+    let rate = |speaker: &str| -> f64 {
+        let own = measured.iter().filter(|item| item["speaker"] == speaker);
+        own.map(|item| item["characters_per_second"].as_f64().unwrap()).sum()
+    };
+    let slowest = if rate("1") < rate("2") { "1" } else { "2" };
+    let best = items("best");
+    let clips: Vec<&str> = best.iter().map(|clip| clip["id"].as_str().unwrap()).collect();
+    assert_eq!(clips, if slowest == "1" { vec!["a"] } else { vec!["b", "c"] });
+    project.run().assert_nothing_done();
+}
+
 #[test]
 fn places_without_a_voice_are_refused_with_advice() {
     let demo = vits::variant();
