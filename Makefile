@@ -2,7 +2,7 @@
 # libtorch first if there is none (tools/libtorch.sh), and `test` a browser for the tests of the report
 # page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -40,8 +40,10 @@ test-cloud:
 
 # A stage in a separate crate, and one that `throstle new-stage` writes: with the packages of this
 # folder, but outside of the workspace, so that both are built like third-party crates. Then the tests
-# with its program.
+# with its program, and the packages that such stages depend on, built from the files that a registry
+# would get. `cargo publish --dry-run` does the same, but asks the registry even with `--offline`.
 OUTSIDE = --offline --target-dir target/outside
+PUBLISHED = -p throstle-cache -p throstle-stage-core
 outside:
 	@cargo build --workspace --bin throstle
 	@rm -rf target/outside/room-tone
@@ -52,6 +54,7 @@ outside:
 	done
 	@cargo build --quiet --manifest-path tests/outside/Cargo.toml $(OUTSIDE)
 	@THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" cargo test --workspace --test outside
+	@cargo package --quiet --allow-dirty $(PUBLISHED) $(OUTSIDE)
 
 lint:
 	@cargo fmt --all --check
@@ -89,7 +92,7 @@ wheel:
 # The wheel, an archive of both programs, their bill of materials and checksums: target/release-files.
 # First, a check that a registry would accept the packages that custom stages depend on.
 release:
-	@cargo publish --dry-run --allow-dirty --no-verify -p throstle-cache -p throstle-stage-core
+	@cargo publish --dry-run --allow-dirty $(PUBLISHED)
 	@bash tools/release.sh
 
 # Tests the Python module with numpy, pandas and other packages, which are fetched first;
@@ -98,6 +101,19 @@ PYTHON =
 python: build
 	@bash tools/python.sh target/release/throstle $(PYTHON)
 	@python3 python/tests/setup.py
+
+# The same with the programs that `test` has built, and a wheel of them in a bare environment. A machine
+# that reaches no registry leaves out what needs packages, and says so.
+TESTED_WHEEL = target/tested-wheel
+test-python:
+	@python3 python/tests/setup.py
+	@if timeout 300 bash tools/python.sh --fetch; then bash tools/python.sh target/debug/throstle; \
+		else echo "skipped: the packages of tools/python.sh cannot be fetched"; fi
+	@if timeout 300 python3 tools/wheel.py --fetch $(TESTED_WHEEL); then \
+			python3 tools/wheel.py target/debug $(TESTED_WHEEL) 60000000; \
+			python3 python/tests/wheel.py $(TESTED_WHEEL)/dist/throstle-*.whl \
+				"$$(bash tools/libtorch.sh)"; \
+		else echo "skipped: the tools of tools/wheel.py cannot be fetched"; fi
 
 # The programs, `tools/gpu.sh` and its data, for a machine with a GPU, torch 2.11, and neither a network
 # nor Rust: `tar xf gpu-parcel.tar.xz; gpu-parcel/tools/gpu.sh`.

@@ -2,6 +2,7 @@
 """Makes the wheel: both programs and the module `throstle`, without libtorch.
 
     tools/wheel.py PROGRAMS [OUT [BYTES]]
+    tools/wheel.py --fetch [OUT]          only installs the tools
 
 PROGRAMS is the folder with `throstle` and `throstle-torch`, OUT is `target/wheel` by default, and BYTES is the largest
 allowed size. The engine becomes a command of the environment. The worker lies beside the module and finds the libtorch
@@ -153,6 +154,9 @@ def main():
     programs = sys.argv[1]
     out = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else f"{ROOT}/target/wheel")
     os.makedirs(f"{out}/dist", exist_ok=True)
+    if programs == "--fetch":
+        tools(out)
+        return
     for old in os.listdir(f"{out}/dist"):
         os.unlink(f"{out}/dist/{old}")
     path, own_tools = make(programs, out)

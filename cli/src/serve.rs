@@ -2,6 +2,7 @@
 
 mod api;
 mod metrics;
+mod parts;
 mod queue;
 
 use std::io::Write;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stage_core::catalogue::command::is_folder;
 use stage_core::catalogue::python::{NUMBER, TEXT};
 use stage_core::{
     Derived, FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue,
@@ -46,6 +47,7 @@ pub fn on_output(
     match declared(kind, parameters).filter(|_| output.open && is_first) {
         Some(names) => {
             known.fields.extend(names);
+            known.open |= has_folder(kind, parameters);
         }
         None => known.open |= output.open,
     }
@@ -82,10 +84,26 @@ pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<(String, Fie
                 _ => FieldType::Blob,
             };
             let named = |output: (&String, &ParameterValue)| (output.0.clone(), field(output));
-            Some(outputs.iter().map(named).collect())
+            let is_one =
+                |(_, value): &(&String, &ParameterValue)| are_typed || !names_folder(value);
+            Some(outputs.iter().filter(is_one).map(named).collect())
         }
         _ => Some(Vec::new()),
     }
+}
+
+/// The files of a folder are fields as well, and unknown until the program has run.
+fn has_folder(kind: &Kind, parameters: &Parameters) -> bool {
+    match parameters.get("outputs") {
+        ParameterValue::Map(outputs) => {
+            kind.parameter("texts").is_some() && outputs.values().any(names_folder)
+        }
+        _ => false,
+    }
+}
+
+fn names_folder(value: &ParameterValue) -> bool {
+    matches!(value, ParameterValue::Text(path) if is_folder(path))
 }
 
 /// The fields that an input port reads, under these parameters.

@@ -1,4 +1,5 @@
-"""The module `throstle` with real packages: numpy, pandas, pyarrow, webdataset, datasets, and lhotse where it is.
+"""The module `throstle` with real packages: numpy, parselmouth, pandas, pyarrow, webdataset, datasets, and lhotse where
+it is.
 
     python3 packages.py THROSTLE GUIDE
 
@@ -63,6 +64,21 @@ fields = ["pitch", "audio", "text"]
 outputs = {{ middle = "number" }}
 item_outputs = {{ distance = "number" }}
 """
+PRAAT = """
+[stage.praat]
+use = "python"
+input = "voice"
+python = "{python}"
+script = "praat.py"
+fields = ["audio"]
+outputs = {{ median_pitch = "number", harmonicity = "number" }}
+verify = true
+
+[stage.clear]
+use = "dataset.filter"
+input = "praat"
+where = [{{ field = "harmonicity", min = 5 }}]
+"""
 PITCHES = {"low": 110, "middle": 200, "high": 210, "odd": 350}
 
 
@@ -98,7 +114,10 @@ class Packages(unittest.TestCase):
         os.mkdir("wavs")
         pitch = next(code for code in scripts(GUIDE) if "def pitch" in code)
         near = next(code for code in scripts(GUIDE) if "def outliers" in code)
-        for name, text in [("pipeline.toml", MANIFEST.format(python=sys.executable)), ("pitch.py", pitch), ("near.py", near)]:
+        praat = next(code for code in scripts(GUIDE) if "def praat" in code)
+        manifest = MANIFEST + (PRAAT if has("parselmouth") else "")
+        files = {"pipeline.toml": manifest.format(python=sys.executable), "pitch.py": pitch, "near.py": near, "praat.py": praat}
+        for name, text in files.items():
             with open(name, "w", encoding="utf-8") as file:
                 file.write(text)
         with open("metadata.csv", "w", encoding="utf-8") as table:
@@ -119,6 +138,15 @@ class Packages(unittest.TestCase):
         for name, hertz in PITCHES.items():
             self.assertLess(abs(found[name] - hertz), 0.02 * hertz, name)
         self.assertEqual([item.id for item in self.pipeline["near.items"]], ["high", "middle"])
+
+    @unittest.skipUnless(has("parselmouth"), "parselmouth is not installed")
+    def test_the_example_with_praat_measures_tones(self):
+        found = {item.id: item for item in self.pipeline["praat"]}
+        self.assertEqual(sorted(found), sorted(PITCHES))
+        for name, hertz in PITCHES.items():
+            self.assertLess(abs(found[name]["median_pitch"] - hertz), 0.01 * hertz, name)
+            self.assertGreater(found[name]["harmonicity"], 30, name)
+        self.assertEqual([item.id for item in self.pipeline["clear"]], sorted(PITCHES))
 
     def test_arrays_have_the_samples_of_the_exports(self):
         for item in self.pipeline["voice"]:

@@ -7,6 +7,7 @@ pub mod guide;
 mod lab;
 pub mod modules;
 pub mod picture;
+pub mod players;
 pub mod processes;
 mod project;
 mod running;

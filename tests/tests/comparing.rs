@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use throstle_tests::browser::Browser;
 use throstle_tests::worlds::TEXTS;
 use throstle_tests::{Project, RanProgram, command};
 
@@ -193,6 +194,7 @@ fn a_comparison_is_written_in_every_form() {
     assert_eq!(output.status.code(), Some(0));
     let page = project.text("compare.html");
     assert!(page.contains("<table class=\"sortable\"") && page.contains("Sweep rate"));
+    assert_page_is_sorted_and_drawn(&project.file("compare.html"));
     for (file, told) in [(".throstle/x", "is in the cache"), ("pipeline.toml", "is a file of the")]
     {
         for format in ["csv", "html", "tensorboard"] {
@@ -216,6 +218,73 @@ fn a_comparison_is_written_in_every_form() {
             "{arguments:?}: {errors}"
         );
     }
+}
+
+/// In a real browser: a heading sorts the trials, and the curves of several are in one chart.
+fn assert_page_is_sorted_and_drawn(page: &Path) {
+    let mut browser = Browser::open(page);
+    let mut sorted = |column: usize| -> Vec<Option<f64>> {
+        let rows = browser.evaluate(&format!(
+            "(() => {{
+                const table = document.querySelector('table.sortable');
+                table.querySelectorAll('th button')[{column}].click();
+                return [...table.tBodies[0].rows].map(row => {{
+                    const {{ order }} = row.cells[{column}].dataset;
+                    const shown = order ?? row.cells[{column}].textContent;
+                    return shown === '' ? null : Number(shown);
+                }});
+            }})()"
+        ));
+        serde_json::from_value(rows).unwrap()
+    };
+    let trials = sorted(0);
+    assert_eq!(trials, (0..9).map(|trial| Some(f64::from(trial))).collect::<Vec<_>>());
+    // Three trials have a second rung; those without are last in both directions.
+    let (rising, falling) = (sorted(3), sorted(3));
+    let of = |rung: &[Option<f64>]| rung[..3].iter().flatten().copied().collect::<Vec<_>>();
+    let (mut up, down) = (of(&rising), of(&falling));
+    assert!(up.len() == 3 && up.is_sorted() && rising[3..] == [None; 6], "{rising:?}");
+    up.reverse();
+    assert!(up == down && falling[3..] == [None; 6], "{falling:?}");
+    let chart = browser.evaluate(
+        "(() => {
+            const chart = document.querySelector('.charts svg');
+            const lines = [...chart.querySelectorAll('polyline')].filter(line => line.points.length > 2);
+            return new Set(lines.map(line => getComputedStyle(line).stroke)).size;
+        })()",
+    );
+    assert!(chart.as_u64().unwrap() >= 2, "{chart} curves");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_sweep_without_money_ends_with_75_promotes_nobody_and_goes_on_with_more() {
+    let manifest = |budget: f64| {
+        let slow = MANIFEST.replace("steps = 9", "steps = 9\npause = \"200ms\"");
+        format!("{slow}\n[session]\nprice_per_hour = 3600\nbudget = {budget}\n")
+    };
+    let whole = project();
+    whole.write("pipeline.toml", manifest(1e6));
+    printed(&whole, &["sweep", "rate"]);
+    let project = project();
+    // A second costs 1, and the last rung alone takes longer.
+    let (mut budget, mut pauses) = (1.0, 0);
+    loop {
+        project.write("pipeline.toml", manifest(budget));
+        let output = throstle(&project, &["sweep", "rate"]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        if output.status.code() == Some(0) {
+            break;
+        }
+        assert_eq!(output.status.code(), Some(75), "{errors}");
+        assert!(errors.contains("budget: ") && errors.contains("raise `budget`"), "{errors}");
+        let rows = compared(&project)["rows"].clone();
+        assert!(rows.as_array().unwrap().iter().all(|row| row["state"] != "winner"), "{rows}");
+        (budget, pauses) = (budget * 2.0, pauses + 1);
+    }
+    assert!(pauses > 0);
+    assert_eq!(compared(&project), compared(&whole));
+    run(&project).assert_nothing_done();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use server::{Method, Peer, Refusal, Request, Response, Service};
 
 use super::metrics::Metrics;
+use super::parts::Sending;
 use super::queue::{Place, Queue, Silence};
 use crate::local;
 use crate::voice::{Manner, Sound, Voice, Voices, sentences};
@@ -52,7 +53,7 @@ struct Wish {
     manner: Manner,
     text: String,
     format: Format,
-    is_streamed: bool,
+    sending: Sending,
 }
 
 impl Api {
@@ -90,9 +91,9 @@ impl Api {
             let reason = "too many requests wait; try again in a moment";
             Refusal { retry_after: Some(RETRY), ..Refusal::new(429, reason) }
         })?;
-        match wish.is_streamed {
-            true => self.stream(&place, items.len(), wish.format, peer),
-            false => self.whole(&place, items.len(), wish.format, peer),
+        match wish.sending {
+            Sending::Whole => self.whole(&place, items.len(), wish.format, peer),
+            Sending::Parts | Sending::Events => self.stream(&place, items.len(), &wish, peer),
         }
     }
 
@@ -124,25 +125,30 @@ impl Api {
         &self,
         place: &Place,
         count: usize,
-        format: Format,
+        wish: &Wish,
         peer: &mut Peer,
     ) -> Result<(), Refusal> {
         // Until the first sentence is spoken, a refusal can still be told.
         let Some(first) = self.next(place, || peer.is_gone())? else { return Ok(()) };
-        let headers = [("Content-Type", format.media_type(first.rate))];
-        let sent = peer.stream(200, &headers).and_then(|mut body| {
-            if format == Format::Wav {
-                body.write(&Sound::endless_head(first.rate))?;
-            }
-            body.write(&Sound::pcm(&first.samples))?;
+        let Wish { format, sending, .. } = wish;
+        let media_type = sending.media_type(format.media_type(first.rate));
+        let sent = peer.stream(200, &[("Content-Type", media_type)]).and_then(|mut body| {
+            let mut begun = match format {
+                Format::Wav => Sound::endless_head(first.rate),
+                Format::Flac | Format::Pcm => Vec::new(),
+            };
+            begun.extend(Sound::pcm(&first.samples));
+            body.write(&sending.part(begun))?;
             for _ in 1..count {
                 let next = self.next(place, || body.is_gone());
                 let Some(sound) = next.map_err(|refusal| io::Error::other(refusal.reason))? else {
                     return Ok(());
                 };
-                body.write(&Sound::pcm(&sound.pause()))?;
-                body.write(&Sound::pcm(&sound.samples))?;
+                let mut part = Sound::pcm(&sound.pause());
+                part.extend(Sound::pcm(&sound.samples));
+                body.write(&sending.part(part))?;
             }
+            body.write(&sending.end(wish.text.chars().count()))?;
             body.finish()
         });
         self.sent(sent);
@@ -214,20 +220,13 @@ impl Api {
                 })?
             }
         };
-        if let Some(other) = body.get("stream_format").filter(|format| *format != "audio") {
-            return Err(bad(format!("`stream_format` is {other}, expected audio")));
-        }
-        let is_streamed = match body.get("stream") {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(is_streamed)) => *is_streamed,
-            Some(other) => return Err(bad(format!("`stream` is {other}, expected true or false"))),
-        };
-        if is_streamed && format == Format::Flac {
+        let sending = sending(&body)?;
+        if sending != Sending::Whole && format == Format::Flac {
             return Err(bad("flac cannot be streamed: use wav or pcm"));
         }
         let (voice, speaker) = self.chosen(&body)?;
         let manner = Manner { speaker, speed };
-        Ok(Wish { voice, manner, text, format, is_streamed })
+        Ok(Wish { voice, manner, text, format, sending })
     }
 
     /// The voice and its speaker: `voice` is a voice, `VOICE:SPEAKER`, or a speaker of `model`.
@@ -276,6 +275,24 @@ impl Api {
             Some(given) => bad(format!("unknown `{field}` {given:?}; {listed}")),
             None => bad(format!("give a `voice`: {listed}")),
         }
+    }
+}
+
+/// Events are always sent in parts, as OpenAI does.
+fn sending(body: &serde_json::Map<String, Value>) -> Result<Sending, Refusal> {
+    let is_streamed = match body.get("stream") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(is_streamed)) => *is_streamed,
+        Some(other) => return Err(bad(format!("`stream` is {other}, expected true or false"))),
+    };
+    match body.get("stream_format") {
+        Some(Value::String(name)) if name == "sse" => Ok(Sending::Events),
+        Some(Value::String(name)) if name != "audio" => {
+            Err(bad(format!("`stream_format` is {name:?}, expected audio or sse")))
+        }
+        None | Some(Value::Null | Value::String(_)) if is_streamed => Ok(Sending::Parts),
+        None | Some(Value::Null | Value::String(_)) => Ok(Sending::Whole),
+        Some(other) => Err(bad(format!("`stream_format` is {other}, expected audio or sse"))),
     }
 }
 
@@ -357,7 +374,20 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_in_the_first_example_of_a_client() {
         let wish = wish(json!({"model": "one", "input": "Hei."})).unwrap();
-        assert_eq!((wish.format, wish.manner.speed, wish.is_streamed), (Format::Wav, 1.0, false));
+        let chosen = (wish.format, wish.manner.speed, wish.sending);
+        assert_eq!(chosen, (Format::Wav, 1.0, Sending::Whole));
+    }
+
+    #[test]
+    fn a_stream_is_asked_for_in_two_ways() {
+        let sending = |more: Value| {
+            let mut body = json!({"model": "one", "input": "Hei."});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            wish(body).unwrap().sending
+        };
+        assert_eq!(sending(json!({"stream_format": "audio"})), Sending::Whole);
+        assert_eq!(sending(json!({"stream_format": "audio", "stream": true})), Sending::Parts);
+        assert_eq!(sending(json!({"stream_format": "sse"})), Sending::Events);
     }
 
     #[test]
@@ -375,7 +405,8 @@ mod tests {
             ("speed", json!(5), "`speed` is 5, expected 0.25 to 4"),
             ("speed", json!("fast"), "`speed` is \"fast\""),
             ("stream", json!("yes"), "`stream` is \"yes\""),
-            ("stream_format", json!("sse"), "expected audio"),
+            ("stream_format", json!("mp4"), "is \"mp4\", expected audio or sse"),
+            ("stream_format", json!(1), "is 1, expected audio or sse"),
             ("voice", json!(["one"]), "expected a name"),
         ] {
             let error = with(field, value);

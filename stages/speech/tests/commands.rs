@@ -3,7 +3,10 @@
 
 mod support;
 
-use stage_core::{Item, NewValue, ParameterValue, Setup, StageError, Value};
+use stage_core::{
+    Context, Fields, GatherInput, GatherOutput, Item, NewItem, NewValue, ParameterValue, PortInput,
+    Setup, StageError, Value,
+};
 use support::*;
 
 fn clip(bench: &mut Bench) -> Item {
@@ -225,4 +228,173 @@ fn a_stop_ends_the_command() {
         bench.process("command", &declared("sleep 600", &[]), &[clip]).unwrap_err(),
         StageError::Stopped
     );
+}
+
+/// What `command.once` is told about the items that it makes.
+fn making<'a>(line: &str, items: &str, kinds: &[(&str, &str)]) -> Vec<(&'a str, ParameterValue)> {
+    let kinds: Vec<(&str, ParameterValue)> =
+        kinds.iter().map(|(name, kind)| (*name, text(kind))).collect();
+    vec![
+        ("command", text(line)),
+        ("fields", texts_value(&["text"])),
+        ("outputs", map(&[])),
+        ("items", text(items)),
+        ("item_outputs", map(&kinds)),
+    ]
+}
+
+fn spoken() -> PortInput {
+    let items = ["a", "b", "c"].map(|id| item(id, &[("text", Value::text(id.to_uppercase()))]));
+    dataset("clips", items.to_vec())
+}
+
+fn told(bench: &mut Bench, value: &NewValue) -> String {
+    match value {
+        NewValue::Kept(Value::Blob(blob)) => {
+            String::from_utf8(Context::read(bench, blob).unwrap().to_vec()).unwrap()
+        }
+        NewValue::Kept(Value::Text(text)) => text.to_string(),
+        NewValue::Number(number) => number.to_string(),
+        other => shown(other),
+    }
+}
+
+/// The items on `items`, with their fields.
+fn made(bench: &mut Bench, output: &GatherOutput) -> Vec<String> {
+    let mut one = |item: &NewItem| {
+        let values = item.values.iter();
+        let fields: Vec<String> =
+            values.map(|(name, value)| format!("{name}={}", told(bench, value))).collect();
+        format!("{}: {}", item.id, fields.join(", "))
+    };
+    items(output, "items").iter().map(&mut one).collect()
+}
+
+#[test]
+fn the_files_of_a_folder_become_an_artifact() {
+    let mut bench = Bench::default();
+    let line = "mkdir {out.model}/sub; printf one > {out.model}/config.json; \
+                printf two > {out.model}/sub/w.bin; : > {out.model}/.hidden; echo log > {out.log}";
+    let outputs = map(&[("model", text("model/")), ("log", text("log.txt"))]);
+    let written = [("command", text(line)), ("outputs", outputs)];
+    let output = bench.gather("command.once", &written, vec![]).unwrap();
+    let fields = artifact(&output, "output");
+    let found: Vec<_> =
+        fields.iter().map(|(name, value)| (*name, told(&mut bench, value))).collect();
+    let expected = [("config.json", "one"), ("log", "log\n"), ("sub/w.bin", "two")];
+    assert_eq!(found, expected.map(|(name, told)| (name, told.to_owned())));
+    assert_eq!(made(&mut bench, &output), [""; 0]);
+}
+
+#[test]
+fn a_folder_may_hold_neither_links_nor_nothing() {
+    let mut bench = Bench::default();
+    let outputs = map(&[("model", text("model/")), ("log", text("log.txt"))]);
+    for (line, told) in [
+        ("ln -s /etc/passwd {out.model}/a", "`out/model/a` is a link or a folder, not a file"),
+        ("mkfifo {out.model}/a", "`out/model/a` is a link or a folder, not a file"),
+        ("true", "did not write `out/model/`"),
+        ("rm -r {out.model}", "did not write `out/model/`"),
+        ("rm -r {out.model}; ln -s /etc {out.model}", "`out/model` is a link or a folder"),
+        ("rm -r {out.model}; : > {out.model}", "`out/model` is a link or a folder"),
+        ("printf x > {out.model}/log", "has a file with the name of the output `log`"),
+        ("printf x > {out.model}/\"$(printf '\\377')\"", "a name that is not UTF-8"),
+    ] {
+        let written =
+            [("command", text(&format!("{line}; : > {{out.log}}"))), ("outputs", outputs.clone())];
+        let error = bench.gather("command.once", &written, vec![]).unwrap_err().to_string();
+        assert!(error.contains(told), "{line}: {error}");
+    }
+}
+
+#[test]
+fn an_artifact_reaches_the_command_as_a_folder() {
+    let mut bench = Bench::default();
+    let Value::Blob(blob) = bench.blob("file", "weights") else { panic!() };
+    let fields: Fields = [("sub/w.bin", Value::Blob(blob))].into_iter().collect();
+    let line = "cat {artifact}/sub/w.bin > {out.copy}";
+    let written = [("command", text(line)), ("outputs", map(&[("copy", text("copy.bin"))]))];
+    let parameters = parameters(stage("command.once").kind(), &written);
+    let artifacts = [("artifact".to_owned(), vec![fields])].into();
+    let setup = Setup { parameters, artifacts, ..Setup::default() };
+    let stage_core::Job::Gather(mut job) = bench.open("command.once", setup).unwrap() else {
+        panic!()
+    };
+    let output = job.run(GatherInput::default(), &mut bench).unwrap();
+    assert_eq!(shown(artifact(&output, "output")["copy"]), "weights");
+}
+
+#[test]
+fn a_command_changes_leaves_out_and_adds_items() {
+    let kinds = [("level", "number"), ("note", "file/txt")];
+    let lines = "cd \"$(dirname {out.items})\"; printf A > a.txt; printf N > n.txt; \
+        printf '{{\"id\": \"a\", \"level\": 1.5, \"note\": \"a.txt\"}}\\n\
+        {{\"id\": \"n\", \"level\": 2, \"note\": \"%s/n.txt\"}}\\n' \"$PWD\" > {out.items}";
+    let table = "cd \"$(dirname {out.items})\"; printf A > a.txt; printf N > n.txt; \
+        printf 'level,id,note\\n1.5,a,a.txt\\n2,n,n.txt\\n' > {out.items}";
+    for (line, items) in [(lines, "made/clips.jsonl"), (table, "made/clips.csv")] {
+        let mut bench = Bench::default();
+        let written = making(line, items, &kinds);
+        let output = bench.gather("command.once", &written, vec![spoken()]).unwrap();
+        let expected = ["a: text=A, level=1.5, note=A", "n: level=2, note=N"];
+        assert_eq!(made(&mut bench, &output), expected, "{items}");
+        assert!(bench.set_aside().is_empty() && artifact(&output, "output").is_empty());
+    }
+}
+
+#[test]
+fn a_folder_of_files_becomes_items() {
+    let mut bench = Bench::default();
+    let line = "cd {out.items}; mkdir s; printf 'Hei.\\n' > s/n.txt; printf RIFF > s/n.wav; \
+                printf RIFF > a.wav; printf 'Moi' > a.txt; : > log";
+    let written = making(line, "clips/", &[("audio", "audio/wav"), ("text", "text")]);
+    let output = bench.gather("command.once", &written, vec![spoken()]).unwrap();
+    assert_eq!(
+        made(&mut bench, &output),
+        ["a: audio=RIFF, text=Moi", "s/n: audio=RIFF, text=Hei."]
+    );
+    let none = making("true", "clips/", &[("text", "text")]);
+    let output = bench.gather("command.once", &none, vec![spoken()]).unwrap();
+    assert_eq!(made(&mut bench, &output), [""; 0]);
+}
+
+#[test]
+fn items_that_cannot_be_used_are_set_aside_and_new_ones_fail_the_stage() {
+    let mut bench = Bench::default();
+    let line =
+        "printf 'id\\tlevel\\treject\\na\\tloud\\t\\nb\\t\\ttoo noisy\\nc\\t3\\t\\n' > {out.items}";
+    let written = making(line, "clips.tsv", &[("level", "number")]);
+    let output = bench.gather("command.once", &written, vec![spoken()]).unwrap();
+    assert_eq!(made(&mut bench, &output), ["c: text=C, level=3"]);
+    assert_eq!(bench.set_aside(), ["input 0 output-no-number", "input 1 rejected"]);
+    for (table, told) in [
+        ("id,level\\nn,loud\\n", "item `n`: the output `level` is no number"),
+        ("id,level,reject\\nn,1,no\\n", "item `n`: no"),
+        ("id,level\\na,1\\na,2\\n", "the command gave two items the id `a`"),
+        ("level\\n1\\n", "row 1: the item has no text `id`"),
+        ("id,level,more\\na,1,2\\n", "the item has `more`, which is not in `item_outputs`"),
+        ("id,level\\na\\n", "`clips.csv` cannot be read: "),
+    ] {
+        let line = format!("printf '{table}' > {{out.items}}");
+        let written = making(&line, "clips.csv", &[("level", "number")]);
+        let error = bench.gather("command.once", &written, vec![spoken()]).unwrap_err();
+        assert!(error.to_string().contains(told), "{table}: {error}");
+    }
+    let nothing = making("true", "clips.csv", &[("level", "number")]);
+    let error = bench.gather("command.once", &nothing, vec![spoken()]).unwrap_err().to_string();
+    assert!(error.contains("did not write `out/clips.csv`"), "{error}");
+}
+
+#[test]
+fn the_files_of_items_stay_in_the_folder_of_the_outputs() {
+    for path in ["../in/secret", "/etc/passwd", "link.txt"] {
+        let mut bench = Bench::default();
+        let line = format!(
+            "ln -s /etc/passwd \"$(dirname {{out.items}})/link.txt\"; \
+             printf 'id,note\\na,{path}\\n' > {{out.items}}"
+        );
+        let written = making(&line, "clips.csv", &[("note", "file/txt")]);
+        let output = bench.gather("command.once", &written, vec![spoken()]).unwrap();
+        assert_eq!((made(&mut bench, &output).len(), bench.set_aside().len()), (0, 1), "{path}");
+    }
 }

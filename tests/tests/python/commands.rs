@@ -165,3 +165,87 @@ fn another_version_of_the_program_is_other_work() {
     project.replace("pipeline.toml", "\"Python 2\"", "\"Python \"");
     assert_eq!(project.run().executed()["level"], 3);
 }
+
+/// A program that makes a folder and a data set of all clips.
+const WHOLE: &str = r#"
+[stage.parts]
+use = "command.once"
+input = "clips"
+fields = ["text"]
+script = "parts.py"
+command = "python3 {script} {items} {out.items} {out.model}"
+outputs = { model = "model/" }
+items = "made/parts.jsonl"
+item_outputs = { note = "file/txt", words = "number" }
+quarantine = 0.5
+export = { output = "out/model", items = { note = "out/notes/{id}.txt" } }
+
+[stage.below]
+use = "command"
+input = "parts.items"
+fields = ["note", "words"]
+command = "cat {note} > {out.copy}; echo {words} >> {out.copy}"
+outputs = { copy = "copy.txt" }
+export = "out/copies/{id}.txt"
+
+[stage.asset]
+use = "command.once"
+artifact = "parts"
+command = "cat {artifact}/config.json {artifact}/sub/weights.bin > {out.all}"
+outputs = { all = "all.txt" }
+export = "out/all.txt"
+"#;
+
+const PARTS: &str = r#"
+import json, os, sys
+
+items, out, model = sys.argv[1:]
+words = 0
+with open(out, "w") as made:
+    for line in open(items):
+        item = json.loads(line)
+        if item["id"] == "b":
+            made.write(json.dumps({"id": "b", "reject": "not this one"}) + "\n")
+            continue
+        note = os.path.join(os.path.dirname(out), item["id"] + ".txt")
+        open(note, "w").write(item["text"])
+        count = len(item["text"].split())
+        words += count
+        made.write(json.dumps({"id": item["id"], "note": note, "words": count}) + "\n")
+    open(os.path.join(os.path.dirname(out), "sum"), "w").write("all")
+    made.write(json.dumps({"id": "sum", "note": "sum", "words": words}) + "\n")
+os.mkdir(model + "/sub")
+open(model + "/config.json", "w").write("{}")
+open(model + "/sub/weights.bin", "w").write("w")
+"#;
+
+#[test]
+fn a_program_for_all_items_makes_a_folder_and_a_data_set() {
+    let project = Project::of_clips(&["a", "b", "c"], WHOLE);
+    project.write("parts.py", PARTS);
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    let executed = [("clips", 1), ("parts", 1), ("below", 3), ("asset", 1)];
+    assert_eq!((ran.executed(), ran.quarantined("parts")), (executed.into(), 1));
+    assert_eq!(project.names("out/model"), ["config.json", "sub"]);
+    assert_eq!(project.text("out/model/sub/weights.bin"), "w");
+    assert_eq!(project.names("out/notes"), ["a.txt", "c.txt", "sum.txt"]);
+    assert_eq!(project.text("out/copies/sum.txt"), "all4\n");
+    assert_eq!(project.text("out/all.txt"), "{}w");
+    assert!(project.printed(&["why", "parts", "b"]).contains("rejected): not this one"));
+    let replayed = project.output(&["replay", "parts"]);
+    let told = String::from_utf8([replayed.stdout, replayed.stderr].concat()).unwrap();
+    assert!(told.contains("the cache has the same result"), "{told}");
+    project.run().assert_nothing_done();
+
+    // One changed text: the program runs, and below it the items that came out differently.
+    project.replace("data/metadata.csv", "Sana c.", "Toinen sana.");
+    let ran = project.run();
+    assert_eq!(ran.executed(), [("clips", 1), ("parts", 1), ("below", 1)].into());
+    project.replace("pipeline.toml", "words = \"number\" }", "words = \"text\" }");
+    let why = project.why(&["parts"]);
+    assert!(why.contains("item_outputs"), "{why}");
+    let ran = project.run();
+    let message = ran.all("stage-failed")[0]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("`sum`: the output `words` is no text"), "{message}");
+}

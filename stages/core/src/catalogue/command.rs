@@ -1,9 +1,12 @@
 //! The kinds of the family `command`: the user's own programs.
 
-use crate::kind::Mistake;
-use crate::kind::{Fields, InputPort, Kind, OutputPort, Verdicts, Work};
+mod once;
+
+use crate::kind::{Fields, InputPort, Kind, Mistake, OutputPort, Verdicts};
 use crate::line::{Piece, Shell, pieces};
 use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role};
+
+pub use once::{Form, ONCE, REJECT};
 
 pub const KINDS: &[&Kind] = &[&COMMAND, &ONCE];
 
@@ -85,12 +88,6 @@ pub(super) const VERSION_COMMAND: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-const DOC: &str = "The command runs in a private folder with a clean environment. It must end with \
-                   status 0 and write every declared output. When it exceeds `timeout` or the run \
-                   is stopped, it is killed with all processes that it started. A failure on a \
-                   full disk stops the run and quarantines no item; a program that was killed, or \
-                   that reports an error of the machine, is retried, by the next run too.";
-
 pub static COMMAND: Kind = Kind {
     name: "command",
     summary: "Runs a command for every item.",
@@ -136,23 +133,6 @@ quarantined.",
     ..Kind::BASE
 };
 
-pub static ONCE: Kind = Kind {
-    name: "command.once",
-    summary: "Runs a command once, for a whole data set or without input.",
-    doc: DOC,
-    work: Work::Gather,
-    inputs: &[InputPort {
-        reads_id: true,
-        optional: true,
-        doc: "Items as JSON lines at `{items}`: `id` and the named fields, blobs as paths of files.",
-        ..DECLARED
-    }],
-    outputs: &[OutputPort { open: true, doc: "The outputs by name.", ..OutputPort::ARTIFACT }],
-    parameters: &[LINE, FIELDS, OUTPUTS, TEXTS, SCRIPT, ENVIRONMENT, VERSION, VERSION_COMMAND],
-    check: |parameters, unknown| Line::new(parameters, unknown, &["items"]).mistakes(),
-    ..Kind::BASE
-};
-
 /// The mistakes of a stage with a command line, and no declared fields and outputs.
 pub(super) fn mistakes_of_line(
     parameters: &Parameters,
@@ -162,23 +142,35 @@ pub(super) fn mistakes_of_line(
     Line::new(parameters, unknown, places).mistakes()
 }
 
+/// An output whose name ends so is a folder.
+pub fn is_folder(output: &str) -> bool {
+    output.ends_with('/')
+}
+
+/// The parts of a path below the folder of the outputs.
+fn parts(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+}
+
 /// A command line, with all names that it may contain.
 struct Line<'a> {
     parameters: &'a Parameters,
     unknown: &'a [&'a str],
     /// Placeholders that only this kind of command has.
     more: &'a [&'a str],
+    may_be_folders: bool,
 }
 
 impl<'a> Line<'a> {
     fn new(parameters: &'a Parameters, unknown: &'a [&'a str], more: &'a [&'a str]) -> Line<'a> {
-        Line { parameters, unknown, more }
+        Line { parameters, unknown, more, may_be_folders: false }
     }
 
     fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = self.places();
         mistakes.extend(self.texts());
         mistakes.extend(self.files());
+        mistakes.extend(self.folders());
         mistakes.extend(self.variables());
         mistakes
     }
@@ -290,8 +282,7 @@ impl<'a> Line<'a> {
         let mut mistakes = Vec::new();
         for (name, value) in outputs {
             let ParameterValue::Text(file) = value else { continue };
-            let parts: Vec<&str> =
-                file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+            let parts = parts(file);
             let leads_out = file.starts_with('/') || parts.contains(&"..");
             let message = if parts.is_empty() || leads_out {
                 format!("output `{name}` cannot be the file `{}`", file.escape_debug())
@@ -306,6 +297,24 @@ impl<'a> Line<'a> {
             mistakes.push(Mistake { parameter: "outputs", message, help });
         }
         mistakes
+    }
+
+    /// An item has single files.
+    fn folders(&self) -> Vec<Mistake> {
+        let outputs = self.parameters.map("outputs").unwrap_or_default();
+        let is_folder =
+            |value: &ParameterValue| matches!(value, ParameterValue::Text(file) if is_folder(file));
+        let folders =
+            outputs.into_iter().filter(|(_, value)| !self.may_be_folders && is_folder(value));
+        folders
+            .map(|(name, _)| Mistake {
+                parameter: "outputs",
+                message: format!(
+                    "output `{name}` is a folder, which only `command.once` may write"
+                ),
+                help: Some("name a file, such as `words.txt`".to_owned()),
+            })
+            .collect()
     }
 
     fn variables(&self) -> Vec<Mistake> {

@@ -285,9 +285,10 @@ Otherwise everything is as for `python`: `throstle stages python`.",
     ..Kind::BASE
 };
 
-fn mistakes(parameters: &Parameters, _unknown: &[&str]) -> Vec<Mistake> {
+/// Types that tables of outputs have wrong.
+pub(super) fn mistakes_of_types(parameters: &Parameters, tables: &[&'static str]) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
-    for parameter in ["outputs", "item_outputs"] {
+    for &parameter in tables {
         for (name, value) in parameters.map(parameter).unwrap_or_default() {
             let ParameterValue::Text(kind) = value else { continue };
             if !is_type(kind) || !is_name(name) {
@@ -300,6 +301,11 @@ fn mistakes(parameters: &Parameters, _unknown: &[&str]) -> Vec<Mistake> {
             }
         }
     }
+    mistakes
+}
+
+fn mistakes(parameters: &Parameters, _unknown: &[&str]) -> Vec<Mistake> {
+    let mut mistakes = mistakes_of_types(parameters, &["outputs", "item_outputs"]);
     for name in parameters.map("files").unwrap_or_default().into_keys() {
         if !is_inside(name) || name == SCRIPT_FILE {
             let message = format!("`{}` cannot be the name of a file", name.escape_debug());

@@ -3,8 +3,13 @@
 //! The program runs in a private folder with a clean environment. It gets the declared inputs, as
 //! files or as words of its command line, and writes the declared outputs.
 
+pub(crate) mod answers;
+pub(crate) mod artifact;
 pub(crate) mod direct;
+mod folder;
 pub(crate) mod inputs;
+mod items;
+mod once;
 pub(crate) mod private;
 pub(crate) mod room;
 pub mod run;

@@ -76,6 +76,10 @@ pub enum CommandError {
     NotAFile { path: Utf8PathBuf },
     #[error("the text output `{path}` is not UTF-8")]
     NotText { path: Utf8PathBuf },
+    #[error("the items in the output `{path}` cannot be read: {problem}")]
+    NoItems { path: Utf8PathBuf, problem: String },
+    #[error("the folder `{path}` has a file with a name that is not UTF-8")]
+    NoName { path: Utf8PathBuf },
     #[error(
         "no space for the command, {free} bytes left at `{folder}`: free some, then run \
          again{cause}"
@@ -140,6 +144,8 @@ impl CommandError {
             CommandError::TooLarge { .. } => Some("output-too-large"),
             CommandError::NotAFile { .. } => Some("output-no-file"),
             CommandError::NotText { .. } => Some("output-no-text"),
+            CommandError::NoItems { .. } => Some("output-no-items"),
+            CommandError::NoName { .. } => Some("output-no-name"),
             _ => None,
         }
     }

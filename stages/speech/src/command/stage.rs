@@ -11,11 +11,12 @@ use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
 use stage_core::{
-    Context, EachItem, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, Output,
-    ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
+    Context, EachItem, Fields, Item, Job, NewValue, Output, ParameterValue, Parameters, Reject,
+    Setup, Stage, StageError, Value,
 };
 
-use super::inputs::{self, lay_out, safe_name};
+use super::inputs::{lay_out, safe_name};
+use super::once;
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
 use super::room::Room;
 use super::run::{CommandError, CommandSpec, Finished, check_programs, run};
@@ -24,13 +25,13 @@ use crate::corpus::path;
 use crate::plain::{stage, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::COMMAND, open_each), stage(&kinds::ONCE, open_once)]
+    vec![stage(&kinds::COMMAND, open_each), stage(&kinds::ONCE, once::open)]
 }
 
 /// A command as the manifest describes it.
 pub(crate) struct Declared {
     line: String,
-    fields: Vec<String>,
+    pub(super) fields: Vec<String>,
     /// Name of the field, and file name below the folder of the outputs.
     outputs: Vec<(String, Utf8PathBuf)>,
     /// The outputs that become texts.
@@ -51,14 +52,13 @@ pub(crate) struct CommandOutputs {
 /// Files of the private folder. The command line is kept for a replay.
 const SCRIPT: &str = "script";
 const LINE: &str = "line.sh";
-const ITEMS: &str = "items.jsonl";
 
 /// The time limit for a program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Declared {
     /// `more` names placeholders that only this kind of command has.
-    fn open(
+    pub(super) fn open(
         setup: &Setup,
         more: &[&str],
         context: &mut dyn Context,
@@ -205,7 +205,7 @@ impl Declared {
         room.judge(finished.and_then(|finished| self.made(finished)))
     }
 
-    fn run(
+    pub(super) fn run(
         &self,
         folder: &Utf8Path,
         places: &BTreeMap<String, String>,
@@ -231,7 +231,7 @@ impl Declared {
         run(&spec, || context.stopping())
     }
 
-    fn made(&self, finished: Finished) -> Result<CommandOutputs, CommandError> {
+    pub(super) fn made(&self, finished: Finished) -> Result<CommandOutputs, CommandError> {
         let outputs = self.outputs.iter().zip(finished.outputs);
         let value = |((name, file), bytes): (&(String, Utf8PathBuf), Bytes)| {
             Ok((name.clone(), self.value(name, file, bytes)?))
@@ -265,14 +265,16 @@ pub(crate) fn absolute(base: &str) -> Result<String, StageError> {
     absolute.into_os_string().into_string().map_err(|_| failed("its path is not UTF-8".to_owned()))
 }
 
-const ITEMS_PLACE: &str = "items";
-
+/// The outputs that are files.
 fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageError> {
     let mut outputs = Vec::new();
     for (name, value) in parameters.map("outputs")? {
         let ParameterValue::Text(file) = value else {
             return Err(StageError::failed(format!("the output `{name}` has no file name")));
         };
+        if kinds::is_folder(file) {
+            continue;
+        }
         let file = path::relative(file).map_err(|problem| {
             StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
         })?;
@@ -408,64 +410,5 @@ fn place(
             let bytes = context.read(blob)?;
             lay_out(file, &blob.kind, &bytes).map(|file| Some(file.into_string()))
         }
-    }
-}
-
-/// Runs the command once.
-struct Once(Declared);
-
-fn open_once(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Gather(Box::new(Once(Declared::open(&setup, &[ITEMS_PLACE], context)?))))
-}
-
-impl GatherJob for Once {
-    fn run(
-        &mut self,
-        input: GatherInput,
-        context: &mut dyn Context,
-    ) -> Result<GatherOutput, StageError> {
-        let private = Private::new(context)?;
-        let folder = private.path();
-        self.0.prepare(folder)?;
-        let mut places = self.0.places(folder);
-        let items = match input.ports.get("input").and_then(|inputs| inputs.first()) {
-            Some(PortInput::Dataset { items, .. }) => items.as_slice(),
-            _ => &[],
-        };
-        let list = folder.join(ITEMS);
-        write(&list, &self.lines(items, folder, context)?)?;
-        places.insert(ITEMS_PLACE.to_owned(), list.into_string());
-        let made = self.0.make(folder, &places, context).map_err(fatal)?;
-        let artifact = PortOutput::Artifact(made.values);
-        Ok(GatherOutput::default().with("output", artifact))
-    }
-}
-
-impl Once {
-    /// The items as JSON lines, with their bytes as files.
-    fn lines(
-        &self,
-        items: &[Item],
-        folder: &Utf8Path,
-        context: &mut dyn Context,
-    ) -> Result<Vec<u8>, StageError> {
-        let mut files = inputs::lay_out_all(items, &self.0.fields, folder, context)?.into_iter();
-        let mut lines = Vec::new();
-        for item in items {
-            let mut line = serde_json::Map::new();
-            line.insert("id".to_owned(), (&*item.id).into());
-            for name in &self.0.fields {
-                let value: serde_json::Value = match item.fields.get(name) {
-                    Some(Value::Number(number)) => (*number).into(),
-                    Some(Value::Text(text)) => (&**text).into(),
-                    Some(Value::Blob(_)) => files.next().map(|(path, _)| path.into_string()).into(),
-                    None => serde_json::Value::Null,
-                };
-                line.insert(name.clone(), value);
-            }
-            lines.extend(serde_json::Value::from(line).to_string().into_bytes());
-            lines.push(b'\n');
-        }
-        Ok(lines)
     }
 }

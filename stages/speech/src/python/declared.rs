@@ -3,11 +3,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Number, Value as Json, json};
 use stage_core::catalogue::python::SCRIPT_FILE;
@@ -15,15 +12,14 @@ use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Fields, ParameterValue, Parameters, Setup, StageError};
 
 use super::failures::of_machine;
-use super::inputs::{ID, value};
+use super::inputs::ID;
 use super::messages::{Form, Hello, PROTOCOL, Reply, Request};
 use super::process::{Fault, Process, Start};
-use crate::command::direct;
-use crate::command::inputs::safe_name;
 use crate::command::private::{INPUTS, OUTPUTS, Private, create, write};
 use crate::command::room::Room;
 use crate::command::run::CommandError;
 use crate::command::stage::{absolute, environment, fatal};
+use crate::command::{artifact, direct};
 
 /// The package `throstle` of this program: its version is that of the engine.
 const PACKAGE: [(&str, &str); 3] = [
@@ -38,8 +34,6 @@ const ARTIFACT: &str = "artifact";
 const FILES: &str = "files.";
 /// The time to import packages and to load a model, if there is a limit at all.
 const START: Duration = Duration::from_secs(900);
-/// The bytes of one write of a large file.
-const PIECE: usize = 1 << 20;
 
 pub struct Declared {
     python: String,
@@ -76,8 +70,8 @@ impl Declared {
             environment.entry(name.to_owned()).or_insert_with(|| threads.to_string());
         }
         let artifacts = setup.artifacts.get(ARTIFACT).and_then(|all| all.first());
-        let artifact = match artifacts {
-            Some(fields) => lay_out_artifact(fields, &folder.path().join(ARTIFACT), context)?,
+        let files = match artifacts {
+            Some(fields) => artifact::lay_out(fields, &folder.path().join(ARTIFACT), context)?,
             None => Map::new(),
         };
         let text = |name: &str| parameters.if_set(name, Parameters::text);
@@ -97,7 +91,7 @@ impl Declared {
             fields: parameters.texts("fields")?.into_iter().map(str::to_owned).collect(),
             outputs: types(parameters, "outputs")?,
             item_outputs: types(parameters, "item_outputs")?,
-            artifact,
+            artifact: files,
             timeout: setup
                 .timeout_seconds
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
@@ -296,69 +290,11 @@ fn lay_out_code(
         let beside = name.strip_prefix(FILES).unwrap_or(SCRIPT_FILE);
         let file = folder.join(CODE).join(beside);
         create(file.parent().unwrap_or(folder))?;
-        copy(blob, &file, context)?;
+        artifact::copy(blob, &file, context)?;
     }
     let package = folder.join(MODULE).join("throstle");
     create(&package)?;
     PACKAGE.iter().try_for_each(|(name, text)| write(&package.join(name), text.as_bytes()))
-}
-
-/// Writes a file in pieces: weights of a model may be larger than the memory.
-fn copy(
-    blob: &stage_core::Blob,
-    file: &Utf8Path,
-    context: &mut dyn Context,
-) -> Result<(), StageError> {
-    let parts = context.open(blob)?;
-    let failed = |error: std::io::Error| {
-        StageError::of_io(format!("failed to copy a file to `{file}`: {error}"), &error)
-    };
-    if parts.size() <= PIECE as u64 {
-        let bytes: Bytes = context.read(blob)?;
-        return write(file, &bytes);
-    }
-    let mut copy = File::create(file).map_err(failed)?;
-    let (mut at, mut piece) = (0, vec![0; PIECE]);
-    loop {
-        let count = parts.read_at(&mut piece, at).map_err(failed)?;
-        if count == 0 {
-            break;
-        }
-        copy.write_all(&piece[..count]).map_err(failed)?;
-        at += count as u64;
-    }
-    parts.verify().map_err(failed)
-}
-
-fn lay_out_artifact(
-    fields: &Fields,
-    folder: &Utf8Path,
-    context: &mut dyn Context,
-) -> Result<Map<String, Json>, StageError> {
-    let mut laid_out = Map::new();
-    for (name, own) in fields.iter() {
-        let told = match own {
-            stage_core::Value::Blob(blob) => {
-                let parts: Vec<String> = name.split('/').map(file_name).collect();
-                let file = folder.join(parts.join("/"));
-                create(file.parent().unwrap_or(folder))?;
-                copy(blob, &file, context)?;
-                json!({ "path": file.as_str(), "kind": &*blob.kind, "size": blob.size })
-            }
-            plain => value(plain).unwrap_or(Json::Null),
-        };
-        laid_out.insert(name.to_string(), told);
-    }
-    Ok(laid_out)
-}
-
-/// A part of a path with its extension.
-fn file_name(part: &str) -> String {
-    let words: Vec<String> = part.split('.').map(safe_name).collect();
-    match words.iter().all(String::is_empty) {
-        true => "_".to_owned(),
-        false => words.join("."),
-    }
 }
 
 fn interpreter(chosen: Option<&str>, base: &Utf8Path, setup: &Setup) -> Result<String, StageError> {

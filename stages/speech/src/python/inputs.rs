@@ -1,11 +1,12 @@
 //! Items for a process: texts and numbers as they are, bytes as files.
 use camino::{Utf8Path, Utf8PathBuf};
-use serde_json::{Map, Number, Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use stage_core::{Blob, Context, Item, Reject, StageError, Value};
 
 use super::declared::Declared;
 use super::messages::{Line, Request};
 use super::process::Process;
+use crate::command::artifact::value;
 use crate::command::inputs::lay_out_all;
 use crate::command::private::{OUTPUTS, create};
 
@@ -14,15 +15,6 @@ pub const ID: &str = "id";
 
 /// The bytes of one message, roughly.
 const MESSAGE: usize = 1 << 20;
-
-/// A text or a number; None for others.
-pub fn value(value: &Value) -> Option<Json> {
-    match value {
-        Value::Text(text) => Some(Json::from(&**text)),
-        Value::Number(number) => Number::from_f64(*number).map(Json::Number),
-        Value::Blob(_) => None,
-    }
-}
 
 /// The folder for the outputs of an item, in that of the process.
 pub fn out_of(number: usize) -> Utf8PathBuf {

@@ -4,7 +4,6 @@
 //! `throstle`, which every process finds beside its script. A process is trusted like the script
 //! itself; its answers are not.
 
-mod answers;
 mod declared;
 mod failures;
 mod inputs;

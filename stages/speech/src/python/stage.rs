@@ -15,13 +15,13 @@ use stage_core::{
     PortOutput, Reject, Setup, Stage, StageError,
 };
 
-use super::answers::{Unfit, take};
 use super::declared::Declared;
 use super::failures::of_machine;
 use super::inputs::{Inputs, out_of};
 use super::messages::{Answer, Form, Kept, Reply};
 use super::process::{Fault, Process};
 use super::workers::{CPU, Workers};
+use crate::command::answers::{Unfit, take};
 use crate::command::private::{INPUTS, OUTPUTS, create};
 use crate::command::room::Room;
 use crate::command::run::CommandError;

@@ -6,8 +6,7 @@
 use std::process::Command;
 
 use throstle_tests::Project;
-
-use crate::project::players;
+use throstle_tests::players::players;
 
 const SCRIPT: &str = include_str!("play_graphs.py");
 

@@ -40,22 +40,6 @@ fn shorten(manifest: &Path) {
     std::fs::write(manifest, text).unwrap();
 }
 
-/// The Python of `tools/players.sh`, if it can import these modules.
-pub fn players(modules: &str) -> Option<PathBuf> {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.players/bin/python");
-    let import = format!("import {modules}");
-    let has = Command::new(&python).args(["-c", &import]).output();
-    has.is_ok_and(|output| output.status.success()).then_some(python)
-}
-
-/// The folder of `tools/players.sh` with packages of Node, if `node` finds this one there.
-pub fn node_players(package: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.players/node");
-    let find = format!("require.resolve({package:?})");
-    let has = Command::new("node").args(["-e", &find]).current_dir(&folder).output();
-    has.is_ok_and(|output| output.status.success()).then_some(folder)
-}
-
 /// The lengths of the two trainings: enough steps to see every clip once, so that another clip
 /// gives another model.
 pub const TRAINED: &str = "steps = 5";

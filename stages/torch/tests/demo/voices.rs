@@ -6,13 +6,14 @@ use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use base64ct::{Base64, Encoding};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use throstle_tests::Project;
 use throstle_tests::browser::Browser;
+use throstle_tests::players::{node_players, players};
 
-use crate::project::{node_players, players};
 use crate::{done, vits, xtts};
 
 const SENTENCE: &str = "Järvellä oli aamulla tyyntä.";
@@ -108,6 +109,7 @@ fn tokens_and_references_speak_as_in_the_pipeline() {
     let demo = done();
     let spoken = demo.read("out/spoken/001.wav");
     assert_eq!(say(&demo, &[".", SENTENCE]), spoken);
+    assert_serves(&demo, &spoken);
     // Another model on the port of the stage that speaks.
     let other = say(&demo, &[".:trained", SENTENCE]);
     assert_ne!(other, spoken);
@@ -117,6 +119,7 @@ fn tokens_and_references_speak_as_in_the_pipeline() {
     assert_eq!(demo.run().code, Some(0));
     let spoken = demo.read("out/xtts/spoken/001.wav");
     assert_eq!(say(&demo, &[".", SENTENCE]), spoken);
+    assert_serves(&demo, &spoken);
     assert!(say(&demo, &[".", SENTENCE, "--speed", "2"]).len() < spoken.len() * 2 / 3);
     let error = refused(&demo, &["say", "out/xtts/model", SENTENCE, "--language", "fi"]);
     assert!(error.contains("needs a reference recording"), "{error}");
@@ -124,6 +127,109 @@ fn tokens_and_references_speak_as_in_the_pipeline() {
     let heard = ["out/xtts/model", "Hei.", "--language", "fi", "--reference", wav];
     let quick = ["--set", "stage.speech.max_codes=10"];
     assert!(say(&demo, &[&heard[..], &quick].concat()).len() > 44);
+}
+
+/// A server with the only voice of a pipeline speaks as its stage did, whole and in events.
+fn assert_serves(demo: &Project, spoken: &[u8]) {
+    let server = Server::start(demo, &["."]);
+    let models: Value = serde_json::from_slice(&server.ask("GET", "/v1/models", None).2).unwrap();
+    let voice = &models["data"][0]["id"];
+    let (status, head, body) = server.speak(json!({"model": voice, "input": SENTENCE}));
+    assert_eq!((status, body == spoken), (200, true), "{voice}: {head}");
+    let wish = json!({"model": voice, "input": SENTENCE, "response_format": "pcm",
+        "stream_format": "sse"});
+    let (status, head, body) = server.speak(wish);
+    assert_eq!((status, heard(&joined(&body)) == spoken[44..]), (200, true), "{voice}: {head}");
+}
+
+/// The audio in the events of an answer, of which the last one has the end.
+fn heard(events: &[u8]) -> Vec<u8> {
+    let events = std::str::from_utf8(events).unwrap();
+    let event = |event: &str| -> Value {
+        serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap()
+    };
+    let mut events: Vec<Value> = events.split_terminator("\n\n").map(event).collect();
+    let last = events.pop().unwrap();
+    assert_eq!(last["type"], "speech.audio.done");
+    assert!(last["usage"]["total_tokens"].as_u64().unwrap() > 0, "{last}");
+    let audio = |event: &Value| {
+        assert_eq!(event["type"], "speech.audio.delta");
+        Base64::decode_vec(event["audio"].as_str().unwrap()).unwrap()
+    };
+    events.iter().flat_map(audio).collect()
+}
+
+/// A model with three speakers, and clips of two of them.
+const SPEAKERS: &str = r#"
+[pipeline]
+name = "speakers"
+seed = 1
+
+[stage.clips]
+use = "corpus.table"
+table = "metadata.csv"
+
+[stage.model]
+use = "vits.init"
+characters = " abcdefghijklmnopqrstuvwxyzåäö'-"
+hidden = 16
+layers = 1
+channels = 16
+speakers = 3
+
+[stage.sentences]
+use = "corpus.sentences"
+sentences = ["Järvellä oli aamulla tyyntä.", "Koira nukkui uunin päällä."]
+
+[stage.voices]
+use = "voice.audition"
+input = "sentences"
+clips = "clips"
+
+[stage.spoken]
+use = "vits.synthesize"
+input = "voices"
+model = "model"
+
+[stage.measured]
+use = "quality.measure"
+input = "spoken"
+
+[stage.best]
+use = "voice.choose"
+input = "measured"
+clips = "clips"
+require = ["mean(longest_silence) <= base + 60"]
+prefer = [{ measure = "mean(characters_per_second)", better = "lower" }]
+tie = "exact"
+least = 1
+hold = 0.0
+"#;
+
+#[test]
+fn a_speaker_of_a_model_is_chosen_by_what_it_says() {
+    let project = Project::new(SPEAKERS);
+    project.write("metadata.csv", "a.wav|Yksi.|1\nb.wav|Kaksi.|2\nc.wav|Kolme.|2\n");
+    for (name, level) in [("a", 1_000), ("b", 2_000), ("c", 3_000)] {
+        project.write(&format!("{name}.wav"), throstle_tests::wav(level));
+    }
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    assert_eq!((ran.executed()["spoken"], ran.executed()["best"]), (4, 1));
+    let items = |stage: &str| -> Vec<Value> {
+        let lines = project.printed(&["items", stage, "--format", "jsonl"]);
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let measured = items("measured");
+    let rate = |speaker: &str| -> f64 {
+        let own = measured.iter().filter(|item| item["speaker"] == speaker);
+        own.map(|item| item["characters_per_second"].as_f64().unwrap()).sum()
+    };
+    let slowest = if rate("1") < rate("2") { "1" } else { "2" };
+    let best = items("best");
+    let clips: Vec<&str> = best.iter().map(|clip| clip["id"].as_str().unwrap()).collect();
+    assert_eq!(clips, if slowest == "1" { vec!["a"] } else { vec!["b", "c"] });
+    project.run().assert_nothing_done();
 }
 
 #[test]
@@ -272,9 +378,15 @@ fn a_server_speaks_lists_streams_and_refuses() {
     assert!(head.contains("rate=16000"), "{head}");
     let mut streamed = two;
     streamed["stream"] = true.into();
-    let (status, head, parts) = server.speak(streamed);
+    let (status, head, parts) = server.speak(streamed.clone());
     assert!(status == 200 && head.contains("Transfer-Encoding: chunked"), "{head}");
     assert_eq!(joined(&parts), whole);
+    streamed["stream_format"] = "sse".into();
+    let (status, head, events) = server.speak(streamed);
+    assert!(status == 200 && head.contains("Content-Type: text/event-stream"), "{head}");
+    let events = joined(&events);
+    assert_eq!(events.windows(12).filter(|part| part == b"audio.delta\"").count(), 2);
+    assert_eq!(heard(&events), whole);
     let (status, _, flac) =
         server.speak(json!({"model": voice, "input": SENTENCE, "response_format": "flac"}));
     assert_eq!((status, &flac[..4]), (200, &b"fLaC"[..]));
@@ -452,7 +564,7 @@ fn the_client_of_openai_speaks_with_the_server() {
     let demo = trained();
     let server = Server::start(&demo, &["."]);
     let script = r#"
-import sys, openai
+import base64, json, sys, openai
 client = openai.OpenAI(base_url=f"http://{sys.argv[1]}/v1", api_key="none", max_retries=0)
 print([model.id for model in client.models.list()])
 speech = client.audio.speech.create(
@@ -462,6 +574,12 @@ with client.audio.speech.with_streaming_response.create(
         model="x", voice="spoken_sentences", input=sys.argv[2], response_format="pcm",
         extra_body={"stream": True}) as speech:
     open("client.pcm", "wb").write(b"".join(speech.iter_bytes()))
+with client.audio.speech.with_streaming_response.create(
+        model="x", voice="spoken_sentences", input=sys.argv[2], response_format="pcm",
+        stream_format="sse") as speech:
+    parts = [json.loads(line[6:]) for line in speech.iter_lines() if line]
+assert parts.pop()["type"] == "speech.audio.done"
+open("client.sse", "wb").write(b"".join(base64.b64decode(part["audio"]) for part in parts))
 try:
     client.audio.speech.create(model="x", voice="alloy", input="Hei.")
 except openai.BadRequestError as error:
@@ -476,6 +594,7 @@ except openai.BadRequestError as error:
     let spoken = demo.read("out/vits/spoken/001.wav");
     assert_eq!(demo.read("client.wav"), spoken);
     assert_eq!(demo.read("client.pcm"), spoken[44..]);
+    assert_eq!(demo.read("client.sse"), spoken[44..]);
 }
 
 /// Tests with OpenAI's own client for Node, openai 7.57.0 of `tools/players.sh`.

@@ -1,8 +1,9 @@
 //! Each template from `init` to an audible sentence.
 
 use throstle_tests::browser::Browser;
-use throstle_tests::{Project, RanProgram};
+use throstle_tests::{Project, RanProgram, copy_folder};
 
+use crate::long::make;
 use crate::{models, recordings};
 
 /// Settings for GPU recipes on a machine without one.
@@ -82,6 +83,50 @@ impl Journey {
         assert_eq!(browser.evaluate(rows), serde_json::json!(names));
     }
 
+    /// Switches the last part of the template on, as its comment says, and runs. Trains nothing.
+    fn choose(mut self, parameter: &str, set: &[&'static str]) -> Journey {
+        let (value, chosen) = (self.value(parameter), format!("{parameter} = \"chosen.model\""));
+        self.project.edit("voice/pipeline.toml", |text| {
+            let (before, part) = text.split_once("# The stages:\n#\n").unwrap();
+            assert!(before.ends_with(&format!(
+                "#     {chosen}\n#     compared = \"halves.validation\"\n#\n"
+            )));
+            let before = before.replacen(&value, &chosen, 1).replacen(
+                "compared = \"comparison\"",
+                "compared = \"halves.validation\"",
+                1,
+            );
+            let line = |line: &str| match line.strip_prefix('#') {
+                Some(rest) => rest.trim_start().to_owned() + "\n",
+                None => line.to_owned() + "\n",
+            };
+            let (stages, rest) = part.split_once("\n\n").unwrap();
+            before + &stages.lines().map(line).collect::<String>() + "\n" + rest
+        });
+        make(&self.project, "sounds", &["--recordings", "1", "--minutes", "1"]);
+        let recogniser = self.project.file("sounds/models/recogniser");
+        copy_folder(&recogniser, &self.project.file("voice/models/recogniser"), &[]);
+        self.project.printed(&self.arguments(&["check"]));
+        // Models that were hardly trained say nothing that a recogniser understands.
+        self.set.extend(["chosen.require=[]", "chosen.least=1", "comparison.first=4"]);
+        self.set.extend(set);
+        let ran = self.run();
+        assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+        assert!(ran.all("metrics").is_empty(), "nothing is trained: {:?}", ran.executed());
+        let choice: serde_json::Value =
+            serde_json::from_slice(&self.project.read("voice/out/choice.json")).unwrap();
+        assert!(choice["chosen"].as_str().unwrap().starts_with("step-"), "{choice}");
+        self
+    }
+
+    /// The line of a parameter in the template.
+    fn value(&self, parameter: &str) -> String {
+        let text = self.project.text("voice/pipeline.toml");
+        let line = text.lines().find(|line| line.starts_with(&format!("{parameter} = ")));
+        let end = line.unwrap().rfind('"').unwrap();
+        line.unwrap()[..=end].to_owned()
+    }
+
     /// The page has no errors, plays something, and shows all of these.
     fn assert_report_shows(&self, parts: &[&str]) {
         self.project.printed(&self.arguments(&["report"]));
@@ -149,6 +194,9 @@ fn fish_speech_speaks_finnish() {
     assert!(String::from_utf8_lossy(&tokens[..64]).contains("'descr': '<i8'"));
     journey.assert_compares(&["base", "finnish", "merged"]);
     journey.assert_report_shows(&["CC-BY-NC-SA-4.0", "models compared with base on 4 sentences"]);
+    journey
+        .choose("adapters", &["said_by_each.max_frames=9"])
+        .assert_compares(&["base", "finnish", "merged"]);
 }
 
 #[test]
@@ -174,6 +222,7 @@ fn mms_speaks_gujarati() {
         "Held-out loss",
         "models compared with base on 4 sentences",
     ]);
+    journey.choose("voice", &[]).assert_compares(&["base", "adapted", "chosen"]);
 }
 
 #[test]
@@ -203,6 +252,10 @@ fn xtts_speaks_amharic() {
     assert_eq!(journey.project.names("voice/out/heard"), ["001.wav"]);
     journey.assert_compares(&["base", "rows", "trained"]);
     journey.assert_report_shows(&["CPML", "models compared with base on 4 sentences"]);
+    let more = ["ሰላም ለሁሉም።", "ዛሬ ሰላም ነው።", "አየሩ ጥሩ ነው።", "እንደምን አደርክ?"];
+    journey.project.write("voice/sentences.txt", more.join("\n"));
+    let short = ["said_before.max_codes=9", "said_after.max_codes=9"];
+    journey.choose("voice", &short).assert_compares(&["base", "rows", "chosen"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The outputs of a process, which are checked before anything is taken over.
+//! The outputs that a program tells of, which are checked before anything is taken over.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use stage_core::catalogue::python::{NUMBER, TEXT};
 use stage_core::{NewValue, Reject};
 
-use crate::command::run::{CommandError, output};
+use super::run::{CommandError, output};
 use crate::corpus::path;
 
 /// The reason why an output cannot be taken: a verdict on the item, or an error of the machine.

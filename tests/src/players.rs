@@ -1,0 +1,22 @@
+//! Programs of others that `tools/players.sh` installs.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::guide::root;
+
+/// Its Python, if it can import these modules.
+pub fn players(modules: &str) -> Option<PathBuf> {
+    let python = root().join(".players/bin/python");
+    let import = format!("import {modules}");
+    let has = Command::new(&python).args(["-c", &import]).output();
+    has.is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+/// Its folder with packages of Node, if `node` finds this one there.
+pub fn node_players(package: &str) -> Option<PathBuf> {
+    let folder = root().join(".players/node");
+    let find = format!("require.resolve({package:?})");
+    let has = Command::new("node").args(["-e", &find]).current_dir(&folder).output();
+    has.is_ok_and(|output| output.status.success()).then_some(folder)
+}
