@@ -17,6 +17,10 @@ use stage_core::{
     Blob, Chunk, Dataset, Item, NewValue, StageError, Value, bucket_of, with_parents,
 };
 
+/// A task whose small objects have this size together makes them durable itself. The run does so
+/// from 16 MB on, but only between tasks.
+pub const MOST_PENDING: u64 = 64 << 20;
+
 /// A cheap handle; clones share everything.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);

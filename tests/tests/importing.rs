@@ -82,9 +82,13 @@ fn a_model_is_imported_with_the_memory_of_its_largest_tensor() {
         writer.write(&tensor(&name, &infos[&name])).unwrap();
     }
     writer.finish().unwrap().flush().unwrap();
-    // The program, and the tensor as it is read and as it is stored.
+    // The program, the tensor as it is read and as it is stored, and those that share a pack.
+    let small: f64 = bytes(infos.values()).filter(|bytes| *bytes < f64::from(1 << 20)).sum();
     let planned = planned_memory(&project);
-    assert!((2.0 * largest..2.0 * largest + 5e7).contains(&planned), "{planned} for {largest}");
+    assert!(
+        (planned - 3e7 - 2.0 * largest - small).abs() < 1.0,
+        "{planned} for {largest}, {small}"
+    );
     let ran = project.run();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(peak() < BOUND_KB, "{} kB", peak());

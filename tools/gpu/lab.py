@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -133,6 +134,8 @@ class Lab:
         process = subprocess.Popen([str(word) for word in words], env=self.environment, text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, start_new_session=True)
+        limit = threading.Timer(max(1, self.left()), os.killpg, (process.pid, signal.SIGKILL))
+        limit.start()
         try:
             for line in process.stdout:
                 lines.append(line)
@@ -140,10 +143,13 @@ class Lab:
                     os.killpg(process.pid, signal.SIGKILL)
                     break
         finally:
+            limit.cancel()
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             process.stdout.close()
+        if self.left() <= 0:
+            raise Failed(f"`{self.throstle.name}` was stopped: time limit reached")
         if process.returncode == 0:
             raise Failed(f"the run ended before `{event}`")
         return Ran(process.returncode, lines, "", time.monotonic() - begin)

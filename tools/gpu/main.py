@@ -90,11 +90,12 @@ def main():
     lab = Lab(options)
     # The other parts ask which devices there are.
     wanted = ["machine", *options.only.split(",")] if options.only else list(PARTS)
-    results = {}
+    # What the figures of a part are for.
+    place, results = {"device": lab.device, "size": lab.size}, {}
     for name in PARTS:
         path = lab.out / f"{name}.json"
         before = kept(path)
-        if before and before.get("device") == lab.device:
+        if before and {name: before.get(name) for name in place} == place:
             results[name] = before
             if name in wanted:
                 say(f"{name}: done before")
@@ -102,13 +103,13 @@ def main():
             results[name] = outcome(lab, name)
             say(line(name, results[name]))
             if results[name]["state"] == "done":
-                write(path, {"device": lab.device} | results[name])
+                write(path, place | results[name])
                 shutil.rmtree(lab.out / f"work-{name}", ignore_errors=True)
         if name == "machine" and results.get(name, {}).get("state") == "done":
             lab.machine = results[name]["figures"]
         elif name == "machine" and name in results:
             break
-    write(lab.out / "results.json", {"device": lab.device, "size": lab.size, "parts": results})
+    write(lab.out / "results.json", place | {"parts": results})
     (lab.out / "results.md").write_text(page.of(lab, results))
     say(f"results: {lab.out / 'results.md'}")
     return any(result["state"] == "failed" for result in results.values())

@@ -1,6 +1,6 @@
 //! The estimate of one stage: from measures, else from the cost model of its kind.
 
-use cache::CacheError;
+use cache::{CacheError, LOOSE_SIZE};
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_families::model::Model;
@@ -15,6 +15,7 @@ use crate::pipeline::{StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
+use crate::store::MOST_PENDING;
 
 /// The relative error of a time that past measurements do not show; sizes vary less.
 const TIME_DOUBT: f64 = 0.1;
@@ -36,6 +37,8 @@ pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
 /// A tensor that is converted is in memory as it is read and as it is written.
 const CONVERTED: f64 = 2.0;
+/// The widest type of weights in files.
+const WIDEST: f64 = 4.0;
 /// A small model takes at least this share of the time of the published one.
 const LEAST_SHARE: f64 = 0.01;
 /// The size of a batch on a GPU, in seconds of sound.
@@ -192,8 +195,9 @@ impl Estimator<'_> {
         let second = rates.seconds_per_second * self.model_share(spec) * slowness;
         let work = linear(rates.seconds_per_item, second) + rates.start;
         let is_gpu = matches!(device, Device::Gpu(_));
-        let working = self.working_bytes(spec, &todo.flow, is_gpu);
-        let held = self.held_weights(spec, &todo.flow, is_gpu);
+        let working = self.working(spec, &todo.flow, is_gpu);
+        let held = self.held_weights(spec, &working);
+        let working = self.working_bytes(spec, &working);
         let vram = GPU_CONTEXT + held + BATCH_SECONDS * rates.vram_per_second + working;
         let in_ram = match device {
             Device::Here => ENGINE_ITEM * items,
@@ -220,22 +224,36 @@ impl Estimator<'_> {
             seconds: Some(Figure::within(weights.start + bytes / WEIGHT_BYTES_PER_SECOND, 3.0)),
             disk_bytes: Some(Figure::within(bytes * weights.written, 1.2)),
             ram_bytes: Some(Figure::within(
-                base_ram(device) + self.converting_bytes(spec, weights, bytes),
+                base_ram(device) + self.converting_bytes(spec, weights, bytes, device),
                 RAM_SPREAD,
             )),
             ..StageEstimate::unknown(0)
         }
     }
 
-    /// The bytes of weights that are in memory at once: all, or those of the largest tensor.
-    fn converting_bytes(&self, spec: &StageSpec, weights: Weights, bytes: f64) -> f64 {
-        let model = self.converted(spec).filter(|_| weights.streams);
-        model.map_or(bytes, |model| {
-            let share = model.largest_tensor() as f64 / model.parameters().max(1) as f64;
-            let written = model.bytes(&spec.parameters);
-            // It is written from memory while it is still there as it was read.
-            share * (bytes + written).max(CONVERTED * written)
-        })
+    /// The bytes of weights that are in memory at once: all, or those of the largest tensor. In the
+    /// engine, small tensors are there until they are committed together.
+    fn converting_bytes(
+        &self,
+        spec: &StageSpec,
+        weights: Weights,
+        bytes: f64,
+        device: &Device,
+    ) -> f64 {
+        let Some(model) = self.converted(spec).filter(|_| weights.streams) else { return bytes };
+        let parameters = model.parameters().max(1) as f64;
+        let written = model.bytes(&spec.parameters) / parameters;
+        // A file may have more tensors than the model.
+        let read = (bytes / parameters).min(WIDEST);
+        // It is written from memory while it is still there as it was read.
+        let converted = (read + written).max(CONVERTED * written);
+        let largest = model.largest_tensor() as f64 * converted;
+        let of_tensors = model.sizes().into_iter().map(|values| values as f64 * written);
+        let pending: f64 = of_tensors.filter(|bytes| *bytes < LOOSE_SIZE as f64).sum();
+        match device {
+            Device::Here => largest + pending.min(MOST_PENDING as f64),
+            Device::Cpu | Device::Gpu(_) => largest,
+        }
     }
 
     /// The parameters of the stage's model, for looking up a measure.
@@ -256,28 +274,25 @@ impl Estimator<'_> {
     }
 
     /// The weights that a stage holds in memory.
-    fn held_weights(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
-        let model = self.with_model(spec, flow, is_gpu, |model, working| model.held_bytes(working));
+    fn held_weights(&self, spec: &StageSpec, working: &Working<'_>) -> f64 {
+        let model = self.used_model(spec).map_or(0.0, |model| model.held_bytes(working));
         model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
     }
 
-    /// The memory of a stage for the items of a batch, without the weights of its model.
-    fn working_bytes(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
-        self.with_model(spec, flow, is_gpu, |model, working| model.working_bytes(working))
+    /// The memory of a stage for the items of a batch, without the weights of its model and codec.
+    fn working_bytes(&self, spec: &StageSpec, working: &Working<'_>) -> f64 {
+        let model = self.used_model(spec).map_or(0.0, |model| model.working_bytes(working));
+        model + self.codec(spec).map_or(0.0, |codec| (codec.working_bytes)(working))
     }
 
-    fn with_model(
-        &self,
-        spec: &StageSpec,
-        flow: &Flow,
-        is_gpu: bool,
-        bytes: impl Fn(&dyn Model, &Working<'_>) -> f64,
-    ) -> f64 {
-        let model = spec.family().and_then(|family| self.model(spec, family));
-        let (kind, parameters) = (spec.kind, &spec.parameters);
+    fn used_model(&self, spec: &StageSpec) -> Option<Box<dyn Model>> {
+        self.model(spec, spec.family()?)
+    }
+
+    fn working<'b>(&self, spec: &'b StageSpec, flow: &Flow, is_gpu: bool) -> Working<'b> {
+        let (kind, parameters, threads) = (spec.kind, &spec.parameters, self.threads as f64);
         let (items, seconds) = (flow.items, flow.mean_seconds());
-        let working = Working { kind, parameters, items, seconds, is_gpu };
-        model.map_or(0.0, |model| bytes(&*model, &working))
+        Working { kind, parameters, items, seconds, threads, is_gpu }
     }
 
     /// The slowdown of a device relative to the one that a formula is for.

@@ -66,9 +66,10 @@ impl Plan<'_> {
     /// activations; the allocator of the CPU seldom allows that.
     fn peak(&self, rows: i64, is_gpu: bool) -> f64 {
         let memory = self.memory(rows);
-        match is_gpu && rows >= self.setting.rows * self.accumulation {
-            true => memory.total(),
-            false => memory.total_of_several(),
+        match is_gpu {
+            true if rows >= self.setting.rows * self.accumulation => memory.total(),
+            true => memory.total_of_several(),
+            false => memory.total_of_several() + memory.kept,
         }
     }
 

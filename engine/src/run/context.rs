@@ -22,7 +22,7 @@ use crate::checkpoints::is_there;
 use crate::engine::StopFlag;
 use crate::error::PlanError;
 use crate::record::{MEMO, decode, encode};
-use crate::store::{ReadError, Store};
+use crate::store::{MOST_PENDING, ReadError, Store};
 use crate::unchanged::Unchanged;
 
 /// The field for the text of [`Context::remember_first`].
@@ -61,9 +61,6 @@ pub struct EngineContext {
 
 /// Smaller files are read whole, and all their bytes are verified.
 const IN_PARTS: u64 = LOOSE_SIZE;
-/// A task that has stored so much makes it durable itself. The run does so from 16 MB on, but only
-/// between tasks.
-const MOST_PENDING: u64 = 64 << 20;
 /// The blobs that a thread looks up and reads at a time.
 const SHARE: usize = 16;
 

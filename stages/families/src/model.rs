@@ -13,9 +13,13 @@ pub trait Model {
     /// Size of the weights that a stage with these parameters makes or passes on, in bytes.
     fn bytes(&self, stage: &Parameters) -> f64;
 
-    /// The values of its largest tensor; all values if that is unknown.
+    /// The number of values of each tensor; as if there were one if that is unknown.
+    fn sizes(&self) -> Vec<i64> {
+        vec![self.parameters()]
+    }
+
     fn largest_tensor(&self) -> i64 {
-        self.parameters()
+        self.sizes().into_iter().max().unwrap_or(0)
     }
 
     /// Bytes of the weights that a stage holds in memory while it works with the model.
@@ -44,9 +48,9 @@ pub trait Model {
     }
 }
 
-/// The values of the largest of these tensors.
-pub(crate) fn largest(tensors: &[Expected]) -> i64 {
-    tensors.iter().map(|(_, shape)| shape.iter().product()).max().unwrap_or(0)
+/// The number of values of each of these tensors.
+pub(crate) fn sizes(tensors: &[Expected]) -> Vec<i64> {
+    tensors.iter().map(|(_, shape)| shape.iter().product()).collect()
 }
 
 /// The assumed model if none exists.
@@ -63,6 +67,8 @@ pub struct Codec {
     pub share: f64,
     /// The assumption behind that share, if any.
     pub told: Option<&'static str>,
-    /// Bytes in memory.
+    /// Bytes of its weights in memory.
     pub bytes: f64,
+    /// Bytes that working with it takes beside its weights.
+    pub working_bytes: fn(&Working<'_>) -> f64,
 }

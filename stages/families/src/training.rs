@@ -165,6 +165,8 @@ pub struct Memory {
     pub logits: f64,
     /// Activations of the last block of the backward pass.
     pub block: f64,
+    /// Freed memory that the C library keeps between tensors on a CPU.
+    pub kept: f64,
 }
 
 impl Memory {

@@ -12,6 +12,8 @@ pub struct Working<'a> {
     pub items: f64,
     /// The mean length of an item, in seconds of speech.
     pub seconds: f64,
+    /// The threads of the worker.
+    pub threads: f64,
     pub is_gpu: bool,
 }
 

@@ -10,7 +10,7 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 
 /// Growth that is worth the search for free pages, in bytes.
-const WORTH_A_TRIM: u64 = 256 << 20;
+const WORTH_A_TRIM: u64 = 128 << 20;
 
 /// The memory of this process between two pieces of work.
 #[derive(Debug, Default)]
@@ -40,11 +40,13 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * u64::try_from(page).ok()?)
 }
 
+/// Gives freed pages back to the system, for moments such as after a model was loaded: reading and
+/// converting weights frees about as much as it keeps.
 #[cfg(target_env = "gnu")]
-fn give_back() {
+pub fn give_back() {
     // SAFETY: it takes no pointer, and only pages that no allocation uses are returned.
     unsafe { libc::malloc_trim(0) };
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn give_back() {}
+pub fn give_back() {}

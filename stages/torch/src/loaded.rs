@@ -8,6 +8,8 @@ use cache::Digest;
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::checkpoint;
 
+use crate::heap;
+
 /// Tensors must not be shared by threads, hence the lock.
 pub struct Loaded<M>(Mutex<Option<(Option<Digest>, M)>>);
 
@@ -38,6 +40,7 @@ impl<M> Loaded<M> {
         // Two models at a time may not fit into the memory of the device.
         *loaded = None;
         let (_, model) = loaded.insert((wanted, load().map_err(for_all)?));
+        heap::give_back();
         Ok(work(model))
     }
 }

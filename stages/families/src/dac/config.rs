@@ -5,6 +5,10 @@ use stage_formats::FormatError;
 
 /// Channels per head of the encoder's transformers, which determines the number of heads.
 const ENCODER_HEAD: i64 = 64;
+/// The number of frames that go through the convolutions at a time on the CPU, where a chunk stays in
+/// the caches.
+pub const CPU_PIECE: i64 = 8;
+const FLOAT: i64 = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -263,7 +267,6 @@ impl Config {
     pub fn encode_bytes(&self, frames: i64, piece: i64) -> u64 {
         // An input, its padded copy, the input of a non-linearity, and an output.
         const TENSORS: i64 = 4;
-        const FLOAT: i64 = 4;
         let levels = self.encoder_rates.len();
         let is_whole = |level: &usize| self.encoder_module(*level).is_some();
         let first = (0..levels).find(is_whole).unwrap_or(levels);
@@ -275,6 +278,17 @@ impl Config {
         let whole = widest(first..levels).max(6 * self.latent_dim * self.steps());
         let floats = widest(0..first) * piece.min(frames) + whole * frames;
         (TENSORS * FLOAT).saturating_mul(floats) as u64
+    }
+
+    /// The same for a thread of the CPU, which encodes one clip at a time: a convolution also copies
+    /// its weights, in another order.
+    pub fn encode_bytes_of_thread(&self, frames: i64) -> u64 {
+        // A kernel spans two steps of its output.
+        let values = |(level, rate): (usize, &i64)| {
+            2 * rate * self.encoder_channels(level) * self.encoder_channels(level + 1)
+        };
+        let widest = self.encoder_rates.iter().enumerate().map(values).max().unwrap_or(0);
+        self.encode_bytes(frames, CPU_PIECE).saturating_add(FLOAT.saturating_mul(widest) as u64)
     }
 
     /// The number of entries of each codebook.

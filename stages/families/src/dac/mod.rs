@@ -15,8 +15,10 @@ use crate::export::{Exporter, Format, Recipes, as_they_are, copies};
 use crate::family::Family;
 use crate::fish;
 use crate::import::{self, Imported, Importer, Opened, Part, Request, description};
-use crate::model::{Assumed, Codec, Model, largest};
-pub use config::{Config, EncoderTransformer, Quantizer, Transformer};
+use crate::kinds::vq;
+use crate::model::{Assumed, Codec, Model, sizes};
+use crate::working::Working;
+pub use config::{CPU_PIECE, Config, EncoderTransformer, Quantizer, Transformer};
 pub use layout::{Layout, codebook_name};
 
 /// The configuration that means the published one.
@@ -38,8 +40,8 @@ impl Model for Config {
         Model::parameters(self) as f64 * WEIGHT_BYTES
     }
 
-    fn largest_tensor(&self) -> i64 {
-        largest(&Layout::of(self).0)
+    fn sizes(&self) -> Vec<i64> {
+        sizes(&Layout::of(self).0)
     }
 }
 
@@ -68,7 +70,7 @@ impl Family for Dac {
 
     fn codec(&self) -> Option<Codec> {
         let bytes = Model::parameters(&Config::default()) as f64 * WEIGHT_BYTES;
-        Some(Codec { share: 1.0, told: None, bytes })
+        Some(Codec { share: 1.0, told: None, bytes, working_bytes: encoding_bytes })
     }
 
     fn importer(&self) -> Option<&dyn Importer> {
@@ -78,6 +80,17 @@ impl Family for Dac {
     fn exporter(&self) -> Option<&dyn Exporter> {
         Some(self)
     }
+}
+
+/// Each thread of the CPU encodes a clip of its own.
+fn encoding_bytes(working: &Working<'_>) -> f64 {
+    if working.is_gpu || working.kind.name != vq::ENCODE.name {
+        return 0.0;
+    }
+    let config = Config::default();
+    let samples = working.seconds * f64::from(config.sample_rate);
+    let frames = (samples / config.frame() as f64).ceil() as i64;
+    working.threads.min(working.items) * config.encode_bytes_of_thread(frames) as f64
 }
 
 impl Importer for Dac {
@@ -143,5 +156,33 @@ impl Exporter for Dac {
             }
             _ => Ok(Vec::new()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::working::tests::written_over_usual;
+
+    use super::*;
+
+    /// A second has 21.5 frames. Of 8 frames, 16,384 samples have 64 channels; each frame has 4 steps,
+    /// six times 1,024 wide; the largest convolution has 512 times 1,024 kernels of 16.
+    #[test]
+    fn each_thread_of_the_cpu_takes_the_memory_of_a_clip() {
+        let parameters = written_over_usual(&[]);
+        let bytes = |kind, items, threads, is_gpu| {
+            let (parameters, seconds) = (&parameters, 64.5 * 2048.0 / 44_100.0);
+            let working = Working { kind, parameters, items, seconds, threads, is_gpu };
+            (Dac.codec().unwrap().working_bytes)(&working)
+        };
+        let clip =
+            16.0 * (16_384.0 * 64.0 + 65.0 * 4.0 * 6.0 * 1024.0) + 4.0 * 512.0 * 1024.0 * 16.0;
+        assert_eq!(bytes(&vq::ENCODE, 32.0, 1.0, false), clip);
+        assert_eq!(bytes(&vq::ENCODE, 32.0, 4.0, false), 4.0 * clip);
+        assert_eq!(bytes(&vq::ENCODE, 3.0, 4.0, false), 3.0 * clip);
+        // Batches on a GPU and chunks of frames that are decoded are counted elsewhere.
+        assert_eq!(bytes(&vq::ENCODE, 32.0, 4.0, true), 0.0);
+        assert_eq!(bytes(&vq::DECODE, 32.0, 4.0, false), 0.0);
     }
 }

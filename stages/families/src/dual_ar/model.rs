@@ -4,7 +4,7 @@ use cache::Digest;
 use stage_core::{Fields, Kind, Parameters};
 
 use super::{Config, Stack, clip, fresh, kinds};
-use crate::model::{Assumed, Model, largest};
+use crate::model::{Assumed, Model, sizes};
 use crate::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 use crate::working::{Working, keys_and_values};
 
@@ -40,8 +40,8 @@ impl Model for Config {
         self.parameters() as f64 * each
     }
 
-    fn largest_tensor(&self) -> i64 {
-        largest(&self.tensors())
+    fn sizes(&self) -> Vec<i64> {
+        sizes(&self.tensors())
     }
 
     /// In the type that is computed in. While its largest tensor is loaded it is also in memory as it
@@ -148,7 +148,8 @@ mod tests {
         let bytes = |written: &[(&str, ParameterValue)], items: f64| {
             let parameters = written_over_usual(written);
             let (kind, seconds, is_gpu) = (&kinds::SYNTHESIZE, 10.0, true);
-            let working = Working { kind, parameters: &parameters, items, seconds, is_gpu };
+            let working =
+                Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
             Config::s1_mini().unwrap().working_bytes(&working)
         };
         let column = 2.0 * 8.0 * 128.0 * 2.0;

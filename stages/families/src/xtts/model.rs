@@ -8,7 +8,7 @@ use super::gpt_tensors::GPT_PREFIX;
 use super::published::{Shapes, TextTokens};
 use super::tensors::{DECODER_PREFIX, SPEAKER_ENCODER_PREFIX};
 use super::{Config, Fresh, fresh_config, kinds, parameters, speech};
-use crate::model::{Assumed, Model, largest};
+use crate::model::{Assumed, Model, sizes};
 use crate::training::Trainable;
 use crate::working::{Working, keys_and_values};
 
@@ -36,8 +36,8 @@ impl Model for Config {
         self.parameters() as f64 * each
     }
 
-    fn largest_tensor(&self) -> i64 {
-        largest(&self.tensors())
+    fn sizes(&self) -> Vec<i64> {
+        sizes(&self.tensors())
     }
 
     /// A voice needs the conditioning and the speaker encoder, a sentence the GPT and the decoder,
@@ -124,7 +124,8 @@ mod tests {
         let bytes = |written: &[(&str, ParameterValue)], items: f64, seconds: f64| {
             let parameters = written_over_usual(written);
             let (kind, is_gpu) = (&speech::SYNTHESIZE, true);
-            let working = Working { kind, parameters: &parameters, items, seconds, is_gpu };
+            let working =
+                Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
             Config::published().working_bytes(&working)
         };
         let row = 2.0 * 30.0 * 1024.0 * 4.0 * 737.0;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use safetensors::{SafeTensorError, SafeTensors};
+use stage_families::dac::CPU_PIECE;
 use tch::{Device, Tensor};
 
 use super::Config;
@@ -16,9 +17,8 @@ use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
 use crate::weights::Weights;
 
-/// The number of frames that go through the convolutions at a time. On the CPU a chunk stays in the
-/// caches; a GPU needs work for all its cores.
-const CPU_PIECE: i64 = 8;
+/// The number of frames that go through the convolutions at a time on a GPU, which needs work for all
+/// its cores.
 const GPU_PIECE: i64 = 128;
 
 #[derive(Debug)]
@@ -266,8 +266,11 @@ fn piece(device: Device) -> i64 {
 }
 
 fn budget(config: &Config, device: Device, memory: Option<u64>) -> Budget {
-    let (config, piece) = (config.clone(), piece(device));
-    Budget::new(memory, move |frames| config.encode_bytes(frames as i64, piece))
+    let (config, is_gpu) = (config.clone(), device.is_cuda());
+    Budget::new(memory, move |frames| match is_gpu {
+        true => config.encode_bytes(frames as i64, GPU_PIECE),
+        false => config.encode_bytes_of_thread(frames as i64),
+    })
 }
 
 /// Codes [codebooks, T] of one clip.
@@ -372,7 +375,7 @@ mod tests {
                 assert_eq!(*codes, alone[*at], "clip {at} in pieces of {piece}");
             }
         }
-        let narrow = self::codec().with_memory(Some(codec.config.encode_bytes(20, 8)));
+        let narrow = self::codec().with_memory(Some(codec.config.encode_bytes_of_thread(20)));
         assert_eq!(narrow.encode_batches(&slices(&waves)).unwrap(), alone);
     }
 

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;
 use crate::error::guarded;
+use crate::heap;
 use crate::npy::{self, Width};
 use crate::wave::{self, Wave};
 
@@ -30,6 +31,7 @@ impl Stage for VqEncode {
         let codec = guarded(|| open_codec(&setup, how, context))?;
         let model = self.machine.facts(&setup.device).name;
         let key = codec::budget_key(codec_port(&setup)?, &model);
+        heap::give_back();
         codec::probe(&*codec, how.device, &key, context)?;
         let width = match setup.parameters.text("integers")? {
             "i64" => Width::I64,

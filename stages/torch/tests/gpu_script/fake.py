@@ -2,7 +2,7 @@
 """All programs of a machine with two GPUs that is not there, by the name under which it is started.
 
 FAKE_LOG is a file that gets a line for each start. FAKE names one thing that goes wrong: `resume`,
-`memory`, `hang`."""
+`memory`, `hang`, `stuck`."""
 
 import json
 import os
@@ -56,6 +56,8 @@ def run(manifest, cache):
 
 
 def train(text, cache):
+    if WRONG == "stuck" and "killed" in str(cache):
+        time.sleep(600)
     limit = os.environ.get("PYTORCH_ALLOC_CONF", "")
     if "per_process_memory_fraction" in limit and WRONG != "memory":
         say(event="stage-failed", stage="trained", message="CUDA out of memory", help=None)

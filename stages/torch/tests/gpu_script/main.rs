@@ -179,6 +179,30 @@ fn parts_without_time_are_left_to_the_next_call() {
     assert_eq!((code, state(&fake.results(), "fixtures")), (Some(0), "done"), "{text}");
 }
 
+#[test]
+fn parts_of_another_size_are_not_taken_for_those_of_this_one() {
+    let fake = Fake::new();
+    let run = |size| {
+        let arguments = ["--only", "machine", "--size", size];
+        told(&fake.script("").args(arguments).output().unwrap()).1
+    };
+    run("published");
+    assert!(run("published").contains("machine: done before"));
+    let text = run("small");
+    assert!(text.contains("machine: done, "), "{text}");
+}
+
+/// A training that waits to be killed is stopped like any other program.
+#[test]
+fn a_run_that_never_gets_to_its_checkpoint_ends_with_the_time() {
+    let fake = Fake::new();
+    let only = ["--only", "machine,resume", "--minutes", "0.1"];
+    let (code, text) = told(&fake.script("stuck").args(only).output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    let reason = fake.results()["parts"]["resume"]["reason"].to_string();
+    assert!(reason.contains("time limit reached"), "{text}");
+}
+
 /// As a parcel lies on the disk, with the programs of this build and one fixture.
 fn parcel(change: impl Fn(&str) -> String) -> TempDir {
     let parcel = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ use self::loader::{Loader, Wanted};
 use self::report::Throughput;
 use self::save::Saved;
 use crate::error::TorchError;
+use crate::heap;
 use crate::train::early_stop::Place;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::Totals;
@@ -113,6 +114,7 @@ fn to_the_end<'a, T: Trainee, D: Data<T::Batch>, H: Host>(
 ) -> Result<Run<'a, T, D, H::Kept>, StageError> {
     std::thread::scope(|scope| {
         let mut run = Run::start(job, host)?;
+        heap::give_back();
         run.loader.start(scope);
         run.advance(host)?;
         run.loader.end();
