@@ -28,6 +28,7 @@
         )
     },
     Template {
+        variants: &[("romanised.toml", include_str!("amharic-xtts/romanised.toml"))],
         beside: &[("sentences.txt", include_bytes!("amharic-xtts/sentences.txt"))],
         ..recipe!(
             "amharic-xtts",

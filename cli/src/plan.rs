@@ -17,7 +17,7 @@ use engine::record::RunRecord;
 use engine::spending::MoneyBudget;
 use engine::trials::sweep_states;
 use engine::units;
-use serde_json::json;
+use serde_json::{Value, json};
 use stage_core::cost::Cost;
 use stage_core::course::{ExpectedCourse, Idle};
 use stage_core::estimate::{Basis, StageEstimate};
@@ -25,6 +25,7 @@ use stage_core::event::{Event, PlannedStage};
 use view::escape::clean;
 use view::estimate::{EstimateText, accuracy, assumed_counts, courses};
 use view::lines::message;
+use view::paint::Paint;
 use view::plan::PlanText;
 use view::table::Table;
 
@@ -163,24 +164,9 @@ pub fn plan(
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
     let event = timed(plan.event(&project.pipeline), &estimate.stages);
-    let budget = budget(&project, &cache)?;
     if arguments.json {
-        let mut plan = serde_json::to_value(&event).map_err(std::io::Error::from)?;
-        if let Some(budget) = budget {
-            plan["gpu_hours"] = json!(budget);
-        }
-        if let Some(purse) = MoneyBudget::read(&cache, &project.pipeline)? {
-            plan["budget"] = json!(purse);
-        }
-        plan["estimate"] = json!(estimate);
-        let jobs = jobs::planned(&project.pipeline, &estimate);
-        if !jobs.is_empty() {
-            plan["jobs"] = json!(jobs);
-        }
-        if let Some(before) = before {
-            plan["estimate"]["without_set"] = json!(before);
-        }
-        writeln!(output, "{plan}")?;
+        let before = before.as_ref();
+        writeln!(output, "{}", plan_json(&project, &cache, &event, &estimate, before)?)?;
         refuse_idle(&estimate)?;
         return Ok(Exit::Done);
     }
@@ -209,6 +195,32 @@ pub fn plan(
     }
     refuse_idle(&estimate)?;
     Ok(Exit::Done)
+}
+
+/// `before`: the estimate without `--set`.
+fn plan_json(
+    project: &Project,
+    cache: &Cache,
+    event: &Event,
+    estimate: &Estimate,
+    before: Option<&Total>,
+) -> Result<Value, CliError> {
+    let mut plan = serde_json::to_value(event).map_err(std::io::Error::from)?;
+    if let Some(budget) = budget(project, cache)? {
+        plan["gpu_hours"] = json!(budget);
+    }
+    if let Some(purse) = MoneyBudget::read(cache, &project.pipeline)? {
+        plan["budget"] = json!(purse);
+    }
+    plan["estimate"] = json!(estimate);
+    let jobs = jobs::planned(&project.pipeline, estimate);
+    if !jobs.is_empty() {
+        plan["jobs"] = json!(jobs);
+    }
+    if let Some(before) = before {
+        plan["estimate"]["without_set"] = json!(before);
+    }
+    Ok(plan)
 }
 
 /// The last run may have had other parameters and other items: an estimate knows better what its
@@ -322,22 +334,8 @@ pub fn status(
     let told = open.as_ref().map_or_else(|| last_run(last), open_run);
     let told = format!("{}: {told}", clean(&project.pipeline.name));
     writeln!(output, "{}", program.terminal.data.fold(&told, 2))?;
-    let mut table =
-        Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"])
-            .spare(["last run", "to reuse", "quarantined"]);
-    for spec in &project.pipeline.stages {
-        let Some(stage) = stages.get(&spec.name) else { continue };
-        let last = history::last(&cache, &project.pipeline.name, &spec.name)?;
-        table.row([
-            clean(&spec.name).into_owned(),
-            program.terminal.data.verdict(stage.verdict),
-            units::count(stage.executed),
-            units::count(stage.reused),
-            units::count(stage.quarantined),
-            last.map_or_else(|| "never".into(), |last| last.run.to_string()),
-        ]);
-    }
     let paint = program.terminal.data;
+    let table = table_of(&project.pipeline, &stages, &cache, paint)?;
     output.write_all(table.render(paint.columns).as_bytes())?;
     output.write_all(away.text(paint).as_bytes())?;
     output.write_all(status_text(&sweeps, paint).as_bytes())?;
@@ -349,6 +347,30 @@ pub fn status(
     }));
     lines.iter().try_for_each(|line| writeln!(output, "{}", paint.fold(line, 2)))?;
     Ok(Exit::Done)
+}
+
+fn table_of(
+    pipeline: &Pipeline,
+    stages: &BTreeMap<String, PlannedStage>,
+    cache: &Cache,
+    paint: Paint,
+) -> Result<Table, CliError> {
+    let mut table =
+        Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"])
+            .spare(["last run", "to reuse", "quarantined"]);
+    for spec in &pipeline.stages {
+        let Some(stage) = stages.get(&spec.name) else { continue };
+        let last = history::last(cache, &pipeline.name, &spec.name)?;
+        table.row([
+            clean(&spec.name).into_owned(),
+            paint.verdict(stage.verdict),
+            units::count(stage.executed),
+            units::count(stage.reused),
+            units::count(stage.quarantined),
+            last.map_or_else(|| "never".into(), |last| last.run.to_string()),
+        ]);
+    }
+    Ok(table)
 }
 
 /// Maps each licence to the stages with outputs derived from an asset under it.

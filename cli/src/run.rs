@@ -113,6 +113,16 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
             feed.say(&program.terminal.errors.fold(&left, 2));
         }
     }
+    end(program, feed, status, late)
+}
+
+/// `late`: the time limit, if it was over before anything was done.
+fn end(
+    program: &Program,
+    mut feed: Feed,
+    status: Status,
+    late: Option<f64>,
+) -> Result<Exit, CliError> {
     feed.end();
     if let (Status::Paused, Some(seconds)) = (status, late) {
         program.warn(&nothing_done(seconds));

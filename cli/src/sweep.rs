@@ -163,8 +163,13 @@ pub fn promote(
         return Err(by_hand());
     }
     program.tell(&format!("{file}: stage `{}` has {}", sweep.stage, trial.told()));
+    program.tell(&promoted(sweep, &number, keeps_trials));
+    Ok(Exit::Done)
+}
+
+fn promoted(sweep: &Sweep, number: &str, keeps_trials: bool) -> String {
     let name = &sweep.name;
-    program.tell(&match keeps_trials {
+    match keeps_trials {
         true => format!(
             "`initial` of `[sweep.{name}]` keeps the values of trial 0, so no trial changes; \
              without the sweep, `{}` has the result of trial {number}",
@@ -174,8 +179,7 @@ pub fn promote(
             "the next run would train other trials of sweep `{name}`: remove `[sweep.{name}]` \
              first to keep its results"
         ),
-    });
-    Ok(Exit::Done)
+    }
 }
 
 fn best(program: &Program, project: &Project, sweep: &Sweep) -> Result<String, CliError> {

@@ -62,18 +62,7 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
         let _ = display.lock().unwrap_or_else(PoisonError::into_inner).event(&event);
     });
     let ended = match ended {
-        // The machine, or the remote, which does not answer or is full: another job can continue.
-        Err(error @ EngineError::Remote(Trouble::Away { .. })) => {
-            program.warn(&error.to_string());
-            return Ok(Exit::Paused);
-        }
-        Err(error) => match error.machine_fault() {
-            Some(why) => {
-                program.warn(&why);
-                return Ok(Exit::Paused);
-            }
-            None => return Err(error.into()),
-        },
+        Err(error) => return postponed(program, error),
         Ok(ended) => ended,
     };
     if let Some((name, run)) = ended.log
@@ -86,6 +75,22 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
         Worked::Later => Exit::Paused,
         Worked::Failed => Exit::Failed,
     })
+}
+
+/// Another job can continue if the fault is that of the machine, or of the remote, which does not
+/// answer or is full.
+fn postponed(program: &Program, error: EngineError) -> Result<Exit, CliError> {
+    let why = match &error {
+        EngineError::Remote(Trouble::Away { .. }) => Some(error.to_string()),
+        _ => error.machine_fault(),
+    };
+    match why {
+        Some(why) => {
+            program.warn(&why);
+            Ok(Exit::Paused)
+        }
+        None => Err(error.into()),
+    }
 }
 
 fn folder(arguments: &Work) -> Utf8PathBuf {

@@ -33,24 +33,7 @@ impl Remote {
         let all = self.everything()?;
         let indexes = self.indexes(&all)?;
         let is_old = |listed: &Listed| older_than.is_some_and(|age| listed.modified < now - age);
-        let mut unused: BTreeSet<&str> = BTreeSet::new();
-        let mut used_packs = HashSet::new();
-        for listed in &all {
-            let is = |folder: &str| {
-                listed.name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-            };
-            let key = is(layout::RESULTS).then(|| layout::digest_of(&listed.name)).flatten();
-            let last = listed.name.rsplit('/').next().unwrap_or_default();
-            let is_log = is(layout::LOGS) && layout::is_log(last);
-            if (key.is_some() || is_log) && is_old(listed) {
-                unused.insert(&listed.name);
-            } else if let Some(key) = key {
-                let found = self.place.get(&listed.name, outcome::MOST_BYTES);
-                let found = found.map_err(|refusal| self.give_up(refusal))?;
-                let outcome = found.and_then(|bytes| Outcome::decode(&bytes, &key));
-                used_packs.extend(outcome.into_iter().flat_map(|outcome| outcome.packs));
-            }
-        }
+        let (mut unused, mut used_packs) = self.outcomes(&all, is_old)?;
         let superseded = self.superseded(&all, &mut used_packs)?;
         let labelled: HashSet<Digest> = all
             .iter()
@@ -58,14 +41,7 @@ impl Remote {
             .filter_map(|listed| layout::digest_of(&listed.name))
             .collect();
         // A pack without outcomes may still have outcomes of single items.
-        let newest: BTreeMap<Digest, i64> =
-            all.iter().fold(BTreeMap::new(), |mut newest, listed| {
-                if let Some(id) = layout::pack_of(&listed.name) {
-                    let age: &mut i64 = newest.entry(id).or_default();
-                    *age = (*age).max(listed.modified);
-                }
-                newest
-            });
+        let newest = newest(&all);
         let is_kept = |id: &Digest| {
             let written = newest.get(id).copied().unwrap_or(0);
             match indexes.contains_key(id) {
@@ -98,14 +74,6 @@ impl Remote {
         }
         let bytes = all.iter().filter(|listed| unused.contains(listed.name.as_str()));
         let bytes = bytes.map(|listed| listed.size).sum();
-        // Outcomes are removed first, and an index before its volumes: so nothing refers to a
-        // removed file.
-        let rank = |name: &str| match name.split('/').next().unwrap_or_default() {
-            layout::RESULTS => 0,
-            layout::KNOWN => 1,
-            layout::PACKS if name.ends_with("/INDEX") => 2,
-            _ => 3,
-        };
         let mut unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();
         unused.sort_by_key(|name| rank(name));
         let odd = self.odd()?.into_iter().map(|name| {
@@ -113,6 +81,32 @@ impl Remote {
             (name, expected)
         });
         Ok(Collected { unused, bytes, odd: odd.collect() })
+    }
+
+    /// The names of old outcomes and logs, and the packs of all other outcomes.
+    fn outcomes<'a>(
+        &self,
+        all: &'a [Listed],
+        is_old: impl Fn(&Listed) -> bool,
+    ) -> Result<(BTreeSet<&'a str>, HashSet<Digest>), Trouble> {
+        let (mut old, mut used_packs) = (BTreeSet::new(), HashSet::new());
+        for listed in all {
+            let is = |folder: &str| {
+                listed.name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+            };
+            let key = is(layout::RESULTS).then(|| layout::digest_of(&listed.name)).flatten();
+            let last = listed.name.rsplit('/').next().unwrap_or_default();
+            let is_log = is(layout::LOGS) && layout::is_log(last);
+            if (key.is_some() || is_log) && is_old(listed) {
+                old.insert(listed.name.as_str());
+            } else if let Some(key) = key {
+                let found = self.place.get(&listed.name, outcome::MOST_BYTES);
+                let found = found.map_err(|refusal| self.give_up(refusal))?;
+                let outcome = found.and_then(|bytes| Outcome::decode(&bytes, &key));
+                used_packs.extend(outcome.into_iter().flat_map(|outcome| outcome.packs));
+            }
+        }
+        Ok((old, used_packs))
     }
 
     pub fn remove(&self, collected: &Collected) -> Result<(), Trouble> {
@@ -142,5 +136,28 @@ impl Remote {
             }
         }
         Ok(packs)
+    }
+}
+
+/// The time of the newest file of each pack.
+fn newest(all: &[Listed]) -> BTreeMap<Digest, i64> {
+    let mut newest: BTreeMap<Digest, i64> = BTreeMap::new();
+    for listed in all {
+        if let Some(id) = layout::pack_of(&listed.name) {
+            let age = newest.entry(id).or_default();
+            *age = (*age).max(listed.modified);
+        }
+    }
+    newest
+}
+
+/// Outcomes are removed first, and an index before its volumes: so nothing refers to a removed
+/// file.
+fn rank(name: &str) -> u8 {
+    match name.split('/').next().unwrap_or_default() {
+        layout::RESULTS => 0,
+        layout::KNOWN => 1,
+        layout::PACKS if name.ends_with("/INDEX") => 2,
+        _ => 3,
     }
 }

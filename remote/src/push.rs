@@ -282,19 +282,10 @@ impl Remote {
         }
         let index = PackIndex::new(&places, large)
             .ok_or_else(|| self.refused("too many objects for one pack"))?;
-        let total: u64 = index.volumes().map(|(_, size)| size).sum();
-        let mut done = 0;
-        let fs = self.cache.fs();
-        for (number, size) in index.volumes() {
-            let path = folder.join(cache::volume_name(number));
-            let bytes = fs.read(&path).map_err(CacheError::from)?;
-            self.write(&layout::volume(&index.id, number), bytes.into())?;
-            done += size;
-            progress(done, total);
-        }
-        pushed.bytes += total;
+        pushed.bytes += self.push_volumes(&index, &folder, progress)?;
         if !places.volumes.is_empty() {
-            let archive = fs.read(&folder.join("ARCHIVE")).map_err(CacheError::from)?;
+            let archive =
+                self.cache.fs().read(&folder.join("ARCHIVE")).map_err(CacheError::from)?;
             self.write(&layout::archive(&index.id), archive.into())?;
         }
         // Last, since it makes the volumes a pack.
@@ -312,6 +303,25 @@ impl Remote {
         let hashes = records.into_iter().map(|(_, _, hash)| hash).collect();
         self.with_known(|known| known.keep_pack(&self.cache, &self.url, index, hashes))?;
         Ok(())
+    }
+
+    /// Returns the bytes of all volumes.
+    fn push_volumes(
+        &self,
+        index: &PackIndex,
+        folder: &Utf8Path,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<u64, Trouble> {
+        let total: u64 = index.volumes().map(|(_, size)| size).sum();
+        let mut done = 0;
+        for (number, size) in index.volumes() {
+            let path = folder.join(cache::volume_name(number));
+            let bytes = self.cache.fs().read(&path).map_err(CacheError::from)?;
+            self.write(&layout::volume(&index.id, number), bytes.into())?;
+            done += size;
+            progress(done, total);
+        }
+        Ok(total)
     }
 
     fn push_outcome(&self, fresh: &Fresh) -> Result<Written, Trouble> {

@@ -2,6 +2,12 @@
 //! the block when they reach it. Blocks before the first trained one keep nothing and are not
 //! recomputed, unless the gradient of the input is wanted.
 //!
+//! A chain that keeps everything also goes back block by block, from one leaf to the one before. So
+//! both ways compute the same operations on tensors of the same layout, and their gradients have the
+//! same bits wherever an operation gives the same bits with and without a graph: in a graph over all
+//! blocks, a gradient can arrive at a block in another layout, and a sum over it rounds in another
+//! order.
+//!
 //! Everything stays on the calling thread. A block must give the same output each time, so its
 //! dropout is a function of a seed.
 
@@ -24,8 +30,11 @@ pub struct Forward {
     is_wanted: bool,
     /// The first block that gradients reach.
     first: usize,
-    /// The input of each recomputed block from there on, or of all of them.
+    /// The input of each block from there on.
     inputs: Vec<Tensor>,
+    /// The outputs of these blocks with their graphs; none if they are recomputed.
+    outputs: Vec<Tensor>,
+    /// The output of the last block, detached.
     output: Tensor,
 }
 
@@ -55,32 +64,29 @@ impl<'a> Chain<'a> {
         };
         let (frozen, blocks) = self.blocks.split_at(first);
         let start = tch::no_grad(|| run(frozen, &x.detach()));
-        let (inputs, output) = match self.recompute {
-            true => without_graph(blocks, start),
-            false => {
-                let input = start.detach().set_requires_grad(is_wanted);
-                (vec![input.shallow_clone()], run(blocks, &input))
-            }
-        };
-        Forward { is_wanted, first, inputs, output }
+        let mut forward =
+            Forward { is_wanted, first, inputs: Vec::new(), outputs: Vec::new(), output: start };
+        match self.recompute {
+            true => tch::no_grad(|| forward.run(blocks)),
+            false => forward.run_with_graphs(blocks),
+        }
+        forward
     }
 
     /// Converts the gradient of the output to that of the input, where it is wanted; parameters on
     /// the way accumulate theirs.
     pub fn backward(&self, forward: Forward, gradient: &Tensor) -> Option<Tensor> {
-        let Forward { is_wanted, first, mut inputs, output } = forward;
-        if !self.recompute {
-            send_back(&output, gradient);
-            let input = inputs.pop().filter(|_| is_wanted)?;
-            return Some(gradient_of(&input));
-        }
+        let Forward { is_wanted, first, mut inputs, mut outputs, output } = forward;
         drop(output);
         let mut gradient = gradient.shallow_clone();
         for (at, block) in self.blocks.iter().enumerate().skip(first).rev() {
             let Some(input) = inputs.pop() else { break };
             let goes_on = is_wanted || at > first;
-            let input = input.detach().set_requires_grad(goes_on);
-            send_back(&(block.run)(&input), &gradient);
+            let (input, output) = match outputs.pop() {
+                Some(output) => (input, output),
+                None => with_graph(block, &input, goes_on),
+            };
+            send_back(&output, &gradient);
             if goes_on {
                 gradient = gradient_of(&input);
             }
@@ -93,20 +99,31 @@ fn run(blocks: &[Block<'_>], x: &Tensor) -> Tensor {
     blocks.iter().fold(x.shallow_clone(), |x, block| (block.run)(&x))
 }
 
-/// The input of each block, and the output of the last one.
-fn without_graph(blocks: &[Block<'_>], start: Tensor) -> (Vec<Tensor>, Tensor) {
-    let _guard = tch::no_grad_guard();
-    let mut inputs = Vec::with_capacity(blocks.len());
-    let mut output = start;
-    for block in blocks {
-        let next = (block.run)(&output);
-        inputs.push(output);
-        output = next;
-    }
-    (inputs, output)
+/// Runs a block on a copy of its input that starts a graph; returns both ends.
+fn with_graph(block: &Block<'_>, input: &Tensor, is_wanted: bool) -> (Tensor, Tensor) {
+    let input = input.detach().set_requires_grad(is_wanted);
+    let output = (block.run)(&input);
+    (input, output)
 }
 
 impl Forward {
+    fn run(&mut self, blocks: &[Block<'_>]) {
+        for block in blocks {
+            let next = (block.run)(&self.output);
+            self.inputs.push(std::mem::replace(&mut self.output, next));
+        }
+    }
+
+    fn run_with_graphs(&mut self, blocks: &[Block<'_>]) {
+        for block in blocks {
+            let is_wanted = self.is_wanted || !self.inputs.is_empty();
+            let (input, output) = with_graph(block, &self.output, is_wanted);
+            self.output = output.detach();
+            self.inputs.push(input);
+            self.outputs.push(output);
+        }
+    }
+
     /// The output of the last block, detached.
     pub fn output(&self) -> Tensor {
         self.output.detach()
@@ -203,6 +220,28 @@ mod tests {
         };
         assert!(again.gradients.iter().all(is_something));
         assert_eq!((again.runs, again.kept), ([2; BLOCKS], [1; BLOCKS]));
+    }
+
+    /// The gradient of the second block's input is transposed, and the sum over the rows of the first
+    /// one would round in another order.
+    #[test]
+    fn a_gradient_arrives_at_a_block_in_the_layout_of_its_output() {
+        let gradient_of_bias = |recompute: bool| {
+            tch::manual_seed(2);
+            let options = (Kind::Float, Device::Cpu);
+            let weight = Tensor::randn([32, 32], options);
+            let bias = Tensor::zeros([32], options).set_requires_grad(true);
+            let blocks = vec![
+                Block::new(true, |x| x + &bias),
+                Block::new(false, |x| weight.matmul(&x.tr()).tanh()),
+            ];
+            let chain = Chain::new(blocks, recompute);
+            let forward = chain.forward(&Tensor::randn([1_000, 32], options));
+            let gradient = Tensor::randn([32, 1_000], options);
+            chain.backward(forward, &gradient);
+            bias.grad()
+        };
+        assert_eq!(gradient_of_bias(true), gradient_of_bias(false));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Automatic signs of a bad synthesis: its duration relative to its text, and fading.
 
+use stage_core::{Parameters, StageError};
+
 /// The length of the windows for measuring levels, in seconds.
 const PIECE_SECONDS: f64 = 0.1;
 
@@ -13,6 +15,10 @@ pub struct SpeakingRate {
 }
 
 impl SpeakingRate {
+    pub fn read(parameters: &Parameters) -> Result<SpeakingRate, StageError> {
+        Ok(SpeakingRate { characters_per_second: parameters.number("characters_per_second")? })
+    }
+
     /// At least half a second: a single word is spoken slowly.
     pub fn seconds(&self, text: &str) -> f64 {
         (text.trim().chars().count() as f64 / self.characters_per_second).max(0.5)

@@ -164,6 +164,7 @@ impl<W: Write> Write for Doomed<W> {
     }
 }
 
+/// Long, since each way to misbehave sets a few of these variables.
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };

@@ -110,7 +110,8 @@ pub struct SamplingConfig {
 }
 
 impl Config {
-    /// XTTS v2 as published, with its newest vocabulary.
+    /// XTTS v2 as published, with its newest vocabulary. Long, since it is a table: a line for each
+    /// figure.
     pub fn published() -> Config {
         let languages = [
             "en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu",

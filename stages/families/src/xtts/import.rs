@@ -4,13 +4,11 @@
 use stage_core::{Blob, Context, NewValue, StageError};
 use stage_formats::shapes::Expected;
 
-use super::published::{ARGUMENT_FIELDS, AUDIO_FIELDS, CONFIG_FIELDS, Shapes};
+use super::published::{Shapes, notes_of_unknown};
 use super::tensors::{DVAE_PREFIX, MEL_STATS};
 use super::{Config, Speakers, Tokenizer, Vocabulary, Xtts, is_duplicate, published_check};
 use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
-use crate::import::{
-    CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request, unknown_fields,
-};
+use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request};
 use crate::scope::{DIRECTION, LENGTH};
 
 pub const DVAE_FILE: &str = "dvae.pth";
@@ -76,9 +74,7 @@ impl Importer for Xtts {
         check(&mut parts, &config)?;
         let mut notes =
             published_check::compare(&Config::published_values(&file)?, &config, &vocabulary)?;
-        notes.extend(unknown_fields(&file, "", &[CONFIG_FIELDS]));
-        notes.extend(unknown_fields(&file, "model_args", &[ARGUMENT_FIELDS]));
-        notes.extend(unknown_fields(&file, "audio", &[AUDIO_FIELDS]));
+        notes.extend(notes_of_unknown(&file));
         let mut values = vec![
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config.to_json()?)),
             (CONFIG_FILE.to_owned(), NewValue::bytes(CONFIG_KIND, file)),

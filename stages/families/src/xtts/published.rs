@@ -3,6 +3,7 @@
 //! those of v1.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -11,6 +12,7 @@ use stage_formats::FormatError;
 use super::config::Config;
 use super::gpt_tensors::GPT_PREFIX;
 use super::tensors::{DECODER_PREFIX, DVAE_PREFIX, SPEAKER_ENCODER_PREFIX};
+use crate::import::unknown_fields;
 use crate::scope::DIRECTION;
 use crate::sizes::refused;
 
@@ -167,140 +169,18 @@ fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, FormatError> {
     serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
 }
 
-/// The fields of `XttsConfig` of coqui-tts 0.27.2, those of its trainer included.
-pub(super) const CONFIG_FIELDS: &[&str] = &[
-    "_supports_cloning",
-    "add_blank",
-    "allow_tf32",
-    "audio",
-    "batch_group_size",
-    "batch_size",
-    "characters",
-    "compute_energy",
-    "compute_f0",
-    "compute_input_seq_cache",
-    "compute_linear_spec",
-    "cudnn_benchmark",
-    "cudnn_deterministic",
-    "cudnn_enable",
-    "dashboard_logger",
-    "datasets",
-    "distributed_backend",
-    "distributed_url",
-    "drop_last",
-    "enable_eos_bos_chars",
-    "epochs",
-    "eval_batch_size",
-    "eval_split_max_size",
-    "eval_split_size",
-    "gpt_cond_chunk_len",
-    "gpt_cond_len",
-    "grad_clip",
-    "language_weighted_sampler_alpha",
-    "languages",
-    "length_penalty",
-    "length_weighted_sampler_alpha",
-    "log_model_step",
-    "logger_uri",
-    "loss_masking",
-    "lr",
-    "lr_scheduler",
-    "lr_scheduler_params",
-    "max_audio_len",
-    "max_ref_len",
-    "max_text_len",
-    "min_audio_len",
-    "min_text_len",
-    "mixed_precision",
-    "model",
-    "model_args",
-    "model_dir",
-    "model_param_stats",
-    "num_eval_loader_workers",
-    "num_gpt_outputs",
-    "num_loader_workers",
-    "optimizer",
-    "optimizer_params",
-    "output_path",
-    "phoneme_cache_path",
-    "phoneme_language",
-    "phonemizer",
-    "plot_step",
-    "precision",
-    "precompute_num_workers",
-    "print_eval",
-    "print_step",
-    "project_name",
-    "repetition_penalty",
-    "run_description",
-    "run_eval",
-    "run_eval_steps",
-    "run_name",
-    "save_all_best",
-    "save_best_after",
-    "save_checkpoints",
-    "save_n_checkpoints",
-    "save_on_interrupt",
-    "save_step",
-    "scheduler_after_epoch",
-    "shuffle",
-    "sound_norm_refs",
-    "speaker_weighted_sampler_alpha",
-    "start_by_longest",
-    "target_loss",
-    "temperature",
-    "test_delay_epochs",
-    "test_sentences",
-    "test_sentences_file",
-    "text_cleaner",
-    "top_k",
-    "top_p",
-    "training_seed",
-    "use_grad_scaler",
-    "use_language_weighted_sampler",
-    "use_length_weighted_sampler",
-    "use_noise_augment",
-    "use_phonemes",
-    "use_speaker_weighted_sampler",
-    "wandb_entity",
-];
+/// The names of the fields that the original knows, by their part of the file.
+static KNOWN: LazyLock<BTreeMap<String, Vec<String>>> =
+    LazyLock::new(|| toml::from_str(include_str!("published_fields.toml")).unwrap_or_default());
 
-/// The fields of its `model_args`.
-pub(super) const ARGUMENT_FIELDS: &[&str] = &[
-    "clvp_checkpoint",
-    "cond_d_vector_in_each_upsampling_layer",
-    "d_vector_dim",
-    "decoder_checkpoint",
-    "decoder_input_dim",
-    "duration_const",
-    "enable_redaction",
-    "gpt_batch_size",
-    "gpt_checkpoint",
-    "gpt_code_stride_len",
-    "gpt_layers",
-    "gpt_max_audio_tokens",
-    "gpt_max_prompt_tokens",
-    "gpt_max_text_tokens",
-    "gpt_n_heads",
-    "gpt_n_model_channels",
-    "gpt_num_audio_tokens",
-    "gpt_number_text_tokens",
-    "gpt_start_audio_token",
-    "gpt_start_text_token",
-    "gpt_stop_audio_token",
-    "gpt_stop_text_token",
-    "gpt_use_masking_gt_prompt_approach",
-    "gpt_use_perceiver_resampler",
-    "input_sample_rate",
-    "kv_cache",
-    "num_chars",
-    "output_hop_length",
-    "output_sample_rate",
-    "tokenizer_file",
-];
-
-/// The fields of its `audio`.
-pub(super) const AUDIO_FIELDS: &[&str] = &["dvae_sample_rate", "output_sample_rate", "sample_rate"];
+/// Notes about fields that the original does not know.
+pub(super) fn notes_of_unknown(config: &[u8]) -> Vec<(String, u64)> {
+    let notes = |(part, known): (&String, &Vec<String>)| {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        unknown_fields(config, part, &[&known])
+    };
+    KNOWN.iter().flat_map(notes).collect()
+}
 
 impl Config {
     /// Reads our own stored format.
@@ -583,6 +463,14 @@ mod tests {
         }
         for file in [&br#"{"model_args": 3}"#[..], br#"{"model_args": {"gpt_layers": "x"}}"#] {
             assert!(read(file).is_err());
+        }
+    }
+
+    #[test]
+    fn the_list_of_fields_has_those_that_are_read() {
+        assert_eq!(KNOWN.keys().collect::<Vec<_>>(), ["", "audio", "model_args"]);
+        for (part, name, _) in &FIELDS {
+            assert!(KNOWN[*part].contains(&(*name).to_owned()), "{part} {name}");
         }
     }
 

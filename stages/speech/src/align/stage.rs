@@ -109,19 +109,7 @@ impl GatherJob for Align {
         // Ids are those of the segments before they were resampled.
         let before = input.items("segments").unwrap_or_default();
         let before: BTreeMap<&str, &Item> = before.iter().map(|item| (&*item.id, item)).collect();
-        let (mut recordings, mut rejects) = (BTreeMap::<&str, Vec<Placed>>::new(), Vec::new());
-        for (at, item) in items.iter().enumerate() {
-            match (item.fields.text("recording"), Placed::of(at, item)) {
-                (Some(recording), Some(placed)) => {
-                    recordings.entry(recording).or_default().push(placed);
-                }
-                _ => {
-                    let reason = "it has no `recording`, `start`, `seconds`, `emissions` or `hop`: \
-                                  segments come from `audio.segment` and `asr.emit`";
-                    rejects.push((at, Reject::new("no-emissions", reason)));
-                }
-            }
-        }
+        let (recordings, mut rejects) = by_recording(items);
         let romanised = romanised(&input, context)?;
         let mut aligned: BTreeMap<usize, Aligned> = BTreeMap::new();
         let mut scripts: BTreeMap<Digest, Heard> = BTreeMap::new();
@@ -161,15 +149,32 @@ impl GatherJob for Align {
             .with("output", PortOutput::Dataset(kept))
             .with("unheard", PortOutput::Artifact(unheard));
         let words: usize = passages.iter().map(|passage| passage.words).sum();
-        if words > 0 {
-            output.notes.push(("words of the text that were not found".to_owned(), words as u64));
-        }
-        if misplaced > 0 {
-            let note = "cues whose words are heard more than five seconds away";
-            output.notes.push((note.to_owned(), misplaced));
-        }
+        let notes = [
+            ("words of the text that were not found", words as u64),
+            ("cues whose words are heard more than five seconds away", misplaced),
+        ];
+        let notes = notes.into_iter().filter(|(_, count)| *count > 0);
+        output.notes.extend(notes.map(|(note, count)| (note.to_owned(), count)));
         Ok(output)
     }
+}
+
+/// The segments of each recording, and the items that are none.
+fn by_recording(items: &[Item]) -> (BTreeMap<&str, Vec<Placed<'_>>>, Vec<(usize, Reject)>) {
+    let (mut recordings, mut rejects) = (BTreeMap::<&str, Vec<Placed>>::new(), Vec::new());
+    for (at, item) in items.iter().enumerate() {
+        match (item.fields.text("recording"), Placed::of(at, item)) {
+            (Some(recording), Some(placed)) => {
+                recordings.entry(recording).or_default().push(placed);
+            }
+            _ => {
+                let reason = "it has no `recording`, `start`, `seconds`, `emissions` or `hop`: \
+                              segments come from `audio.segment` and `asr.emit`";
+                rejects.push((at, Reject::new("no-emissions", reason)));
+            }
+        }
+    }
+    (recordings, rejects)
 }
 
 impl Align {

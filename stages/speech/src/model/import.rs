@@ -101,17 +101,7 @@ impl GatherJob for Import {
             values.push((artifact::tensor_field(name), NewValue::Kept(value)));
         }
         context.progress(total, total);
-        let dropped = parts.iter().map(|part| part.layout.dropped).sum();
-        let mut notes =
-            vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
-        let unknown: Vec<&str> =
-            parts.iter().flat_map(|part| &part.layout.unknown).map(String::as_str).collect();
-        if !unknown.is_empty() {
-            let names = listed(unknown.iter().copied());
-            let names = clean(&names);
-            let note = format!("tensors left out that the model does not have: {names}");
-            notes.push((note, unknown.len() as u64));
-        }
+        let mut notes = notes_of(&parts, total);
         notes.extend(told);
         if self.file.is_none() && is_state(path) {
             notes.push((format!("taken: `{path}`"), 1));
@@ -119,6 +109,20 @@ impl GatherJob for Import {
         let output = GatherOutput::default().with("model", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }
+}
+
+/// The number of tensors, and of those that were left out.
+fn notes_of(parts: &[Part], total: u64) -> Vec<(String, u64)> {
+    let dropped = parts.iter().map(|part| part.layout.dropped).sum();
+    let mut notes = vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
+    let unknown: Vec<&str> =
+        parts.iter().flat_map(|part| &part.layout.unknown).map(String::as_str).collect();
+    if !unknown.is_empty() {
+        let names = listed(unknown.iter().copied());
+        let note = format!("tensors left out that the model does not have: {}", clean(&names));
+        notes.push((note, unknown.len() as u64));
+    }
+    notes
 }
 
 impl Import {

@@ -224,3 +224,47 @@ impl Decoder for Speaker<'_> {
         frame.first() == Some(&self.model.tokens.im_end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::dual_ar::{Config, Tokens};
+
+    const CODEBOOKS: i64 = 10;
+
+    /// A small model in bf16 with as many codebooks as the published one.
+    fn half(scale_codebook_embeddings: bool) -> DualAr {
+        let json = format!(
+            r#"{{"model_type": "dual_ar", "vocab_size": 28, "n_layer": 1, "dim": 16, "n_head": 2,
+                "n_local_heads": 2, "head_dim": 8, "intermediate_size": 24, "codebook_size": 8,
+                "num_codebooks": {CODEBOOKS}, "n_fast_layer": 1, "max_seq_len": 64,
+                "scale_codebook_embeddings": {scale_codebook_embeddings}}}"#
+        );
+        let config = Config::parse(json.as_bytes()).unwrap();
+        let weights = DualAr::fresh(&config, 7).unwrap();
+        let weights = weights.moved(Device::Cpu, Some(Kind::BFloat16)).unwrap();
+        DualAr::load(config, Tokens { semantic_begin: 20, im_end: 3 }, weights).unwrap()
+    }
+
+    #[test]
+    fn frames_in_half_precision_are_divided_by_a_root_that_is_not_rounded() {
+        let _guard = tch::no_grad_guard();
+        let rows: Vec<i64> = (0..8)
+            .flat_map(|row| (0..=CODEBOOKS).map(move |line| (row * line + row) % 8))
+            .collect();
+        let frames = Tensor::from_slice(&rows).view([-1, CODEBOOKS + 1]);
+        let _ = frames.narrow(1, 0, 1).f_add_scalar_(20).unwrap();
+        let embedded = |model: &DualAr| {
+            [model.embed(&frames.unsqueeze(-1), true), model.embed_frames(&frames)]
+        };
+        for (scaled, plain) in embedded(&half(true)).into_iter().zip(embedded(&half(false))) {
+            assert_eq!(scaled.kind(), Kind::BFloat16);
+            let exact = plain.to_kind(Kind::Double) / (CODEBOOKS as f64 + 1.0).sqrt();
+            let far = (scaled.to_kind(Kind::Double) / &exact - 1.0).abs().max();
+            // The rounding of the quotient itself, to 8 bits.
+            let most = 2f64.powi(-9) + 1e-6;
+            assert!(far.double_value(&[]) < most, "{far:?}");
+        }
+    }
+}

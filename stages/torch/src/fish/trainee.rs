@@ -23,12 +23,14 @@ use crate::upload::{upload, upload_all};
 pub const BASE: &str = "base";
 pub const SEMANTIC: &str = "semantic";
 
-/// Trade-offs between time and memory. They change losses and gradients by rounding at most.
+/// Trade-offs between time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Keep only the input of each block, and recompute the block for its gradient.
+    /// Keep only the input of each block, and recompute the block for its gradient. On a CPU no bit
+    /// depends on it.
     pub recompute: bool,
-    /// The number of positions with logits over the vocabulary at a time.
+    /// The number of positions with logits over the vocabulary at a time. Losses and gradients depend on
+    /// it by rounding, as on the next one.
     pub positions: i64,
     /// The number of frames in the fast layers at a time.
     pub frames: i64,

@@ -86,7 +86,7 @@ fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageEr
 fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expectation, StageError> {
     let most = parameters.integer("max_frames")?.max(0) as usize;
     Ok(Expectation {
-        pace: SpeakingRate { characters_per_second: parameters.number("characters_per_second")? },
+        pace: SpeakingRate::read(parameters)?,
         frames_per_second,
         least: parameters.number("least")?,
         limit: parameters.number("limit")?,

@@ -67,19 +67,13 @@ impl VitsSynthesize {
             // Checked before the first sentence, and without loading a tensor.
             Model::read("model", base, context)?;
         }
-        let speaker = match parameters.is_set("speaker") {
-            true => Some(parameters.text("speaker")?.to_owned()),
-            false => None,
-        };
         Ok(SynthesizeJob {
             base: base.cloned(),
             loaded: Loaded::default(),
             device: self.machine.open(&setup.device)?,
             settings: ManifestSettings::of(parameters)?,
-            speaker,
-            pace: SpeakingRate {
-                characters_per_second: parameters.number("characters_per_second")?,
-            },
+            speaker: parameters.if_set("speaker", Parameters::text)?.map(str::to_owned),
+            pace: SpeakingRate::read(parameters)?,
             seed: parameters.integer("seed")? as u64,
         })
     }
@@ -87,10 +81,7 @@ impl VitsSynthesize {
 
 impl ManifestSettings {
     fn of(parameters: &Parameters) -> Result<ManifestSettings, StageError> {
-        let number = |name: &str| match parameters.is_set(name) {
-            true => parameters.number(name).map(Some),
-            false => Ok(None),
-        };
+        let number = |name: &str| parameters.if_set(name, Parameters::number);
         Ok(ManifestSettings {
             noise_scale: number("noise_scale")?,
             noise_scale_duration: number("noise_scale_duration")?,

@@ -102,9 +102,7 @@ impl XttsSynthesize {
             voice: voice.ok_or_else(missing)?.clone(),
             loaded: Loaded::default(),
             settings: ManifestSettings::of(parameters)?,
-            pace: SpeakingRate {
-                characters_per_second: parameters.number("characters_per_second")?,
-            },
+            pace: SpeakingRate::read(parameters)?,
             seed: parameters.integer("seed")? as u64,
             batch: parameters.integer("batch")?.max(1) as usize,
         };

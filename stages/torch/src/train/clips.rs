@@ -138,6 +138,20 @@ impl<C> Clips<C> {
 }
 
 impl<C: Trainable> Clips<C> {
+    /// Refuses clips that are all held out.
+    pub fn with_some_to_train_on(self) -> Result<Clips<C>, StageError> {
+        if self.held_out.iter().any(|held| !held) {
+            return Ok(self);
+        }
+        let held = self.held_out.len();
+        Err(StageError::with_help(
+            format!(
+                "there are no clips to train on: {held} are held out, and none is left beside them"
+            ),
+            "check the quarantined clips; at least one clip must stay for training",
+        ))
+    }
+
     /// The properties of the clips that the order depends on.
     pub fn order(&self) -> Vec<order::Clip> {
         let clip = |clip: &C| order::Clip {

@@ -23,12 +23,14 @@ pub const AUDIO: &str = "audio";
 pub const TEXT_WEIGHT: f64 = 0.01;
 pub const AUDIO_WEIGHT: f64 = 1.0;
 
-/// Trade-offs between time and memory. They change losses and gradients by rounding at most.
+/// Trade-offs between time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Keep only the input of each block, and recompute the block for its gradient.
+    /// Keep only the input of each block, and recompute the block for its gradient. On a CPU no bit
+    /// depends on it.
     pub recompute: bool,
-    /// The number of columns with logits over a vocabulary at a time.
+    /// The number of columns with logits over a vocabulary at a time. Losses and gradients depend on it
+    /// by rounding.
     pub positions: i64,
 }
 

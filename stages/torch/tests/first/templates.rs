@@ -36,8 +36,12 @@ impl Journey {
             .collect()
     }
 
+    /// Runs with the programs of the folder `programs`, if the project has any, before all others.
     fn run(&self) -> RanProgram {
-        RanProgram::of(self.project.output(&self.arguments(&["run", "--json"])))
+        let folders = std::env::var("PATH").unwrap();
+        let path = format!("{}:{folders}", self.project.file("programs").display());
+        let mut command = self.project.throstle(&self.arguments(&["run", "--json"]));
+        RanProgram::of(command.env("PATH", path).output().unwrap())
     }
 
     /// The commands of a user, in order.
@@ -256,6 +260,64 @@ fn xtts_speaks_amharic() {
     journey.project.write("voice/sentences.txt", more.join("\n"));
     let short = ["said_before.max_codes=9", "said_after.max_codes=9"];
     journey.choose("voice", &short).assert_compares(&["base", "rows", "chosen"]);
+}
+
+/// Stands for `uroman`: two Latin letters for each Ethiopic sign.
+const UROMAN: &str = r#"#!/usr/bin/env python3
+import sys
+
+assert sys.argv[1:] == ["-l", "amh"], sys.argv
+
+def latin(sign):
+    if sign == "\u1362":
+        return "."
+    if "\u1200" <= sign < "\u1380":
+        return "hlmsrqbtn"[ord(sign) // 8 % 9] + "aeiou"[ord(sign) % 5]
+    return sign
+
+for line in sys.stdin.buffer.read().decode().splitlines():
+    sys.stdout.buffer.write(("".join(map(latin, line)) + "\n").encode())
+"#;
+
+#[test]
+fn xtts_speaks_amharic_from_latin_letters() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let set = [
+        "trained.epochs=1",
+        "trained.patience=0",
+        "trained.preflight=false",
+        "sentences.sentences=[\"ዛሬ አየሩ ጥሩ ነው።\"]",
+        "heard.max_codes=9",
+    ];
+    let journey =
+        Journey { manifest: "voice/romanised.toml", ..Journey::on_the_cpu("amharic-xtts", &set) };
+    let project = &journey.project;
+    project.write("programs/uroman", UROMAN);
+    let program = project.file("programs/uroman");
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    models::write_xtts(&project.file("voice/models/xtts-v2"));
+    recordings::write_table(project, "voice", "ሰላም ለሁሉም። ዛሬ አየሩ በጣም ጥሩ ነው። እንደምን አደርክ?");
+    journey.arrive();
+    assert_eq!(project.names("voice/out/romanised/heard"), ["001.wav"]);
+    let texts = |stage| -> Vec<String> {
+        let set = journey.set.iter().flat_map(|set| ["--set", set]);
+        let items = ["items", stage, "--fields", "text", "--format", "csv", "-m", journey.manifest];
+        let lines = project.printed(&items.into_iter().chain(set).collect::<Vec<_>>());
+        lines.lines().skip(1).map(str::to_owned).collect()
+    };
+    for stage in ["romanised", "sentences_romanised"] {
+        let texts = texts(stage);
+        assert!(!texts.is_empty() && texts.iter().all(|text| text.is_ascii()), "{texts:?}");
+    }
+    assert!(texts("spoken").iter().all(|text| !text.is_ascii()));
+    // The vocabulary grew by the tag alone.
+    let vocabulary = |folder: &str| -> serde_json::Value {
+        let path = format!("voice/{folder}/vocab.json");
+        serde_json::from_slice(&project.read(&path)).unwrap()
+    };
+    let size = |folder: &str| vocabulary(folder)["model"]["vocab"].as_object().unwrap().len();
+    assert_eq!(size("out/romanised/model"), size("models/xtts-v2") + 1);
 }
 
 #[test]

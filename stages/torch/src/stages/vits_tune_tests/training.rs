@@ -1,10 +1,16 @@
 //! Trainings that are stopped, checked before the start, and resumed.
 
 use stage_core::Output;
+use stage_core::course::Timetable;
 
+use super::super::trial::parameters;
 use super::super::vits_tests::{sentence, speak};
 use super::*;
 use crate::lineage::digest;
+use crate::train::order::Grouping;
+use crate::train::plan::TrainingPlan;
+use crate::train::precision::DeviceFacts;
+use crate::train::settings::Checkpoints;
 
 #[test]
 fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
@@ -23,6 +29,23 @@ fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
         bench.stop_after = Some(1_000);
         assert_eq!(tune(&short, &base, &mut bench).unwrap(), straight, "{looks}");
     }
+}
+
+#[test]
+fn checkpoints_follow_the_time_alone_unless_the_manifest_counts_steps() {
+    let checkpoints = |written| {
+        let parameters = parameters(&FINETUNE, written);
+        let cpu = |device: &str| DeviceFacts { name: device.into(), compute_capability: None };
+        let table = Timetable::of(&parameters, 100_000).unwrap();
+        let plan = TrainingPlan::read(&parameters, "cpu", cpu).unwrap();
+        plan.settings(Grouping::Buckets { length: 1, rows: 1 }, &table).unwrap().checkpoint
+    };
+    let seconds = Some(600.0);
+    assert_eq!(checkpoints(&[]), Checkpoints { steps: None, seconds });
+    assert_eq!(
+        checkpoints(&[("save_every", whole(500))]),
+        Checkpoints { steps: Some(500), seconds }
+    );
 }
 
 #[test]

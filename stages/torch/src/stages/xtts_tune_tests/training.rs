@@ -87,10 +87,26 @@ fn two_devices_learn_what_one_learns_in_twice_the_batches() {
     assert_same_but_for_rounding(&trained_by_size(&[]), &trained_by_size(&[two]));
 }
 
+/// The key of a training does not contain it.
 #[test]
-fn recomputed_blocks_learn_the_same_but_for_rounding() {
-    let kept = ("gradient_checkpointing", ParameterValue::Flag(false));
-    assert_same_but_for_rounding(&trained_by_size(&[]), &trained_by_size(&[kept]));
+fn recomputed_blocks_learn_the_same_to_the_bit() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let mut trained = |kind, packing, checkpointing| {
+        let items = clips(&mut bench);
+        let written = [
+            ("steps", whole(6)),
+            ("batch", whole(2)),
+            ("dropout", ParameterValue::Number(0.2)),
+            ("packing", ParameterValue::Flag(packing)),
+            ("gradient_checkpointing", ParameterValue::Flag(checkpointing)),
+        ];
+        tune_on(kind, items, &written, &base, &mut bench).unwrap()
+    };
+    for (kind, packing) in [(&FINETUNE, true), (&FINETUNE, false), (&LORA, true)] {
+        let (again, kept) = (trained(kind, packing, true), trained(kind, packing, false));
+        assert_eq!(again, kept, "{} {packing}", kind.name);
+    }
 }
 
 #[test]

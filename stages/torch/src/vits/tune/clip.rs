@@ -55,10 +55,7 @@ impl Reading<'_> {
             Ok(Ok(clip))
         })?;
         std::mem::take(&mut clips.aside).tell(context)?;
-        match clips.held_out.iter().any(|held| !held) {
-            true => Ok(clips),
-            false => Err(nothing_left(&clips)),
-        }
+        clips.with_some_to_train_on()
     }
 
     fn clip(
@@ -174,14 +171,6 @@ fn unfit(text: &str, why: &str) -> StageError {
         format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
         "clips need mono WAV at the model's rate, spectrograms of `vits.spectrogram` made for this \
          model, and a speaker that it knows",
-    )
-}
-
-fn nothing_left(clips: &Clips) -> StageError {
-    let held = clips.held_out.len();
-    StageError::with_help(
-        format!("there are no clips to train on: {held} are held out, and none is left"),
-        "check the quarantined clips; at least one clip must stay for training",
     )
 }
 

@@ -67,10 +67,7 @@ impl Reading<'_> {
         for (language, count) in languages {
             clips.notes.add(&format!("clips in `{language}`"), count);
         }
-        match clips.held_out.iter().any(|held| !held) {
-            true => Ok(clips),
-            false => Err(nothing_left(&clips)),
-        }
+        clips.with_some_to_train_on()
     }
 
     /// A clip and its language.
@@ -195,14 +192,6 @@ fn unfit(text: &str, why: &str) -> StageError {
     StageError::with_help(
         format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
         "encode the audio that this stage reads with the DVAE of this model",
-    )
-}
-
-fn nothing_left(clips: &Clips) -> StageError {
-    let held = clips.held_out.len();
-    StageError::with_help(
-        format!("there are no clips to train on: {held} are held out, and none is left"),
-        "check the quarantined clips; at least one clip must stay for training",
     )
 }
 
