@@ -10,7 +10,7 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 
 /// Growth that is worth the search for free pages, in bytes.
-const WORTH_A_TRIM: u64 = 128 << 20;
+const WORTH_A_TRIM: u64 = 64 << 20;
 
 /// The memory of this process between two pieces of work.
 #[derive(Debug, Default)]

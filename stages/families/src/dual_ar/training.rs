@@ -12,7 +12,7 @@ const PIECE: f64 = 1024.0;
 /// that of the logits.
 const LOGITS: f64 = 3.0;
 /// The share of the activations that the C library keeps as freed memory on a CPU while adapters are
-/// trained: masks of dropout stay among freed tensors of other sizes. All live blocks of a step at the
+/// trained, probably because masks of dropout stay among freed tensors. All live blocks of a step at the
 /// published size were 5.5 GB, and the process had 6.9 to 7.2 GB.
 const KEPT: f64 = 0.5;
 /// A multiplication and an addition.

@@ -145,9 +145,7 @@ impl<C: Trainable> Clips<C> {
         }
         let held = self.held_out.len();
         Err(StageError::with_help(
-            format!(
-                "there are no clips to train on: {held} are held out, and none is left beside them"
-            ),
+            format!("there are no clips to train on: {held} are held out, and none is left"),
             "check the quarantined clips; at least one clip must stay for training",
         ))
     }

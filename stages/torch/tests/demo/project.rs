@@ -1,7 +1,6 @@
 //! The demo in its own folder, before and after its first run.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use throstle_tests::{Project, RanProgram, copy_folder};
