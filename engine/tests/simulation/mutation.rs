@@ -46,7 +46,7 @@ impl Mutation {
         match self {
             Mutation::RecordBeforeBytes => 28,
             Mutation::ReusesAttemptNumber => 126,
-            Mutation::SkipsChecksums => 369,
+            Mutation::SkipsChecksums => 150,
             Mutation::ClosesWithoutCancel => 50,
             _ => 0,
         }

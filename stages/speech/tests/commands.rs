@@ -368,7 +368,7 @@ fn items_that_cannot_be_used_are_set_aside_and_new_ones_fail_the_stage() {
     assert_eq!(made(&mut bench, &output), ["c: text=C, level=3"]);
     assert_eq!(bench.set_aside(), ["input 0 output-no-number", "input 1 rejected"]);
     for (table, told) in [
-        ("id,level\\nn,loud\\n", "item `n`: the output `level` is no number"),
+        ("id,level\\nn,loud\\n", "item `n`: the output `level` is not a number"),
         ("id,level,reject\\nn,1,no\\n", "item `n`: no"),
         ("id,level\\na,1\\na,2\\n", "the command gave two items the id `a`"),
         ("level\\n1\\n", "row 1: the item has no text `id`"),

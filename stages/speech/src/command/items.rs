@@ -163,7 +163,10 @@ mod tests {
 
     fn shown(written: &[Written]) -> Vec<String> {
         let one = |item: &Written| match &item.fields {
-            Ok(fields) => format!("{} {}", item.id, Json::from(fields.clone())),
+            Ok(fields) => {
+                let sorted: BTreeMap<&String, &Json> = fields.iter().collect();
+                format!("{} {}", item.id, serde_json::to_string(&sorted).unwrap())
+            }
             Err(reason) => format!("{} rejected: {reason}", item.id),
         };
         written.iter().map(one).collect()

@@ -261,10 +261,10 @@ mod tests {
         for (scaled, plain) in embedded(&half(true)).into_iter().zip(embedded(&half(false))) {
             assert_eq!(scaled.kind(), Kind::BFloat16);
             let exact = plain.to_kind(Kind::Double) / (CODEBOOKS as f64 + 1.0).sqrt();
-            let far = (scaled.to_kind(Kind::Double) / &exact - 1.0).abs().max();
-            // The rounding of the quotient itself, to 8 bits.
-            let most = 2f64.powi(-9) + 1e-6;
-            assert!(far.double_value(&[]) < most, "{far:?}");
+            let error = scaled.to_kind(Kind::Double) / &exact - 1.0;
+            // Roundings to 8 bits cancel out on average; a rounded root makes all quotients 0.12 % larger.
+            let mean = error.mean(Kind::Double).double_value(&[]);
+            assert!(mean.abs() < 6e-4, "{mean}");
         }
     }
 }

@@ -316,7 +316,7 @@ fn a_result_in_another_form_is_refused_in_words() {
     let vector = trial.run(&RATE, &output, items).unwrap().remove(0).unwrap_err();
     assert!(vector.reason.contains("a tensor of shape [1, 4], not one number"), "{vector}");
     let which = refusal(trial.run(&RATE, &output[1..], items));
-    assert!(which.contains("a dictionary of 2 values; `output` names the one"), "{which}");
+    assert!(which.contains("a dictionary of 2 values; select one with `output`"), "{which}");
 }
 
 #[test]

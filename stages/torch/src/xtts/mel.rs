@@ -47,7 +47,7 @@ pub fn usable_stats(stats: Tensor, device: Device) -> Result<Tensor, TorchError>
     match smallest >= f64::from(f32::MIN_POSITIVE) {
         true => Ok(stats),
         false => Err(TorchError::Model(format!(
-            "`{MEL_STATS}` holds {smallest:e}, which is too small to divide by"
+            "`{MEL_STATS}` has {smallest:e}, which is too small to divide by"
         ))),
     }
 }

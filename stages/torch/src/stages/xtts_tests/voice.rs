@@ -118,7 +118,7 @@ fn weights_that_are_no_numbers_give_no_voice() {
     let model = model(&[], &mut bench);
     let encoder = "hifigan_decoder.speaker_encoder.";
     let cases = [
-        ("mel_stats".to_owned(), 0.0, "holds 0e0, which is too small to divide by"),
+        ("mel_stats".to_owned(), 0.0, "has 0e0, which is too small to divide by"),
         (
             "gpt.conditioning_encoder.init.weight".to_owned(),
             f64::NAN,
