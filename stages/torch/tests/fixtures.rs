@@ -208,7 +208,7 @@ fn a_precision_that_a_model_or_a_device_lacks_is_told_by_another_exit_code() {
         (code, error.trim().to_owned())
     };
     let model = told("fish_dac", &["--precision", "bf16"]);
-    assert_eq!(model, (Some(2), "throstle-torch: this model computes in f32 only".into()));
+    assert_eq!(model, (Some(2), "throstle-torch: this model supports only f32".into()));
     let cpu = told("mel_rvq", &["--device", "cuda:0"]);
     assert_eq!(cpu, (Some(2), "throstle-torch: this model supports only the CPU".into()));
     let (code, error) = told("lora", &["--precision", "tf32"]);

@@ -76,7 +76,7 @@ fn every_command_of_the_finnish_guide_works() {
         // One step ends before any patience.
         project.replace(&manifest, "patience = 5", "patience = 0");
         // An untrained model does not know when to end.
-        let speaks = "use = \"fish.synthesize\"\n";
+        let speaks = "\nuse = \"fish.synthesize\"\n";
         project.replace(&manifest, speaks, &format!("{speaks}max_frames = 9\n"));
     });
 }
@@ -113,7 +113,8 @@ fn every_command_of_the_amharic_guide_works() {
         });
         // An untrained model does not know when to end.
         project.edit(&manifest, |text| {
-            text.replace("use = \"xtts.synthesize\"", "use = \"xtts.synthesize\"\nmax_codes = 9")
+            let speaks = "\nuse = \"xtts.synthesize\"\n";
+            text.replace(speaks, &format!("{speaks}max_codes = 9\n"))
         });
     });
 }

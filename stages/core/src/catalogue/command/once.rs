@@ -170,8 +170,8 @@ fn mistake(parameter: &'static str, message: String, help: &str) -> Mistake {
 /// There is one folder, and nothing else is in it.
 fn mistakes_of_folders(parameters: &Parameters) -> Vec<Mistake> {
     let outputs = parameters.map("outputs").unwrap_or_default();
-    let text = |(name, value)| match value {
-        &ParameterValue::Text(ref path) => Some((name, path.as_str())),
+    let text = |(name, value): (_, &ParameterValue)| match value {
+        ParameterValue::Text(path) => Some((name, path.as_str())),
         _ => None,
     };
     let mut paths: Vec<(&str, &str)> = outputs.into_iter().filter_map(text).collect();
