@@ -170,11 +170,11 @@ fn mistake(parameter: &'static str, message: String, help: &str) -> Mistake {
 /// There is one folder, and nothing else is in it.
 fn mistakes_of_folders(parameters: &Parameters) -> Vec<Mistake> {
     let outputs = parameters.map("outputs").unwrap_or_default();
-    let text = |(name, value): (_, &ParameterValue)| match value {
+    let text = outputs.into_iter().filter_map(|(name, value)| match value {
         ParameterValue::Text(path) => Some((name, path.as_str())),
         _ => None,
-    };
-    let mut paths: Vec<(&str, &str)> = outputs.into_iter().filter_map(text).collect();
+    });
+    let mut paths: Vec<(&str, &str)> = text.collect();
     let folders: Vec<&str> =
         paths.iter().filter(|(_, path)| is_folder(path)).map(|(name, _)| *name).collect();
     let mut mistakes = Vec::new();
