@@ -302,12 +302,14 @@ fn a_fault_of_the_machine_pauses_the_run_and_sets_nothing_aside() {
 /// The text alone may be about the input, so only its item waits for the next run.
 #[test]
 fn an_item_that_speaks_of_a_fault_is_set_aside_alone() {
-    let body = "    if item['id'] == 'n05': raise RuntimeError('Input/output error')";
-    let project = failing(body, "batch = 8\nworkers = 1\n");
-    let ran = project.run();
-    let found = aside(&ran);
-    assert_eq!((found.len(), found[0].0, found[0].1), (1, "n05", "failed"), "{found:?}");
-    assert_eq!(values(&project, "measured", "n").len(), 9);
+    for said in ["Input/output error", "the caption reads: No space left on device"] {
+        let body = format!("    if item['id'] == 'n05': raise RuntimeError({said:?})");
+        let project = failing(&body, "batch = 8\nworkers = 1\n");
+        let ran = project.run();
+        let found = aside(&ran);
+        assert_eq!((found.len(), found[0].0, found[0].1), (1, "n05", "failed"), "{found:?}");
+        assert_eq!(values(&project, "measured", "n").len(), 9);
+    }
 }
 
 #[test]

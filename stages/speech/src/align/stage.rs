@@ -159,9 +159,12 @@ impl GatherJob for Align {
     }
 }
 
+/// The segments of recordings by the names of these.
+type Recordings<'a> = BTreeMap<&'a str, Vec<Placed<'a>>>;
+
 /// The segments of each recording, and the items that are none.
-fn by_recording(items: &[Item]) -> (BTreeMap<&str, Vec<Placed<'_>>>, Vec<(usize, Reject)>) {
-    let (mut recordings, mut rejects) = (BTreeMap::<&str, Vec<Placed>>::new(), Vec::new());
+fn by_recording(items: &[Item]) -> (Recordings<'_>, Vec<(usize, Reject)>) {
+    let (mut recordings, mut rejects) = (Recordings::new(), Vec::new());
     for (at, item) in items.iter().enumerate() {
         match (item.fields.text("recording"), Placed::of(at, item)) {
             (Some(recording), Some(placed)) => {

@@ -2,6 +2,7 @@
 // The private folder of a program has no value for anyone else.
 #![allow(clippy::disallowed_methods)]
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 
@@ -55,12 +56,16 @@ pub fn lay_out(
     context: &mut dyn Context,
 ) -> Result<Map<String, Json>, StageError> {
     create(folder)?;
-    let mut laid_out = Map::new();
+    let (mut laid_out, mut taken) = (Map::new(), HashSet::new());
     for (name, own) in fields.iter() {
         let told = match own {
             Value::Blob(blob) => {
                 let parts: Vec<String> = name.split('/').map(file_name).collect();
                 let file = folder.join(parts.join("/"));
+                if !taken.insert(file.clone()) {
+                    let two = format!("the artifact has two files for `{}`", parts.join("/"));
+                    return Err(StageError::failed(two));
+                }
                 create(file.parent().unwrap_or(folder))?;
                 copy(blob, &file, context)?;
                 json!({ "path": file.as_str(), "kind": &*blob.kind, "size": blob.size })
@@ -72,11 +77,28 @@ pub fn lay_out(
     Ok(laid_out)
 }
 
-/// A part of a path with its extension.
+/// A part of a path as it is, if it names a file or a folder: names of artifacts may come from programs.
 fn file_name(part: &str) -> String {
-    let words: Vec<String> = part.split('.').map(safe_name).collect();
-    match words.iter().all(String::is_empty) {
-        true => "_".to_owned(),
-        false => words.join("."),
+    const LONGEST: usize = 255;
+    let is_name = !matches!(part, "" | "." | "..")
+        && part.len() <= LONGEST
+        && !part.chars().any(char::is_control);
+    if is_name { part.to_owned() } else { format!("_{}", safe_name(part)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_and_what_is_no_name_leads_nowhere_else() {
+        for name in ["conf .json", "äö.txt", "{id}", "con\\x", "a_b", "a b", "..."] {
+            assert_eq!(file_name(name), name);
+        }
+        for (part, name) in [("", "_"), (".", "__"), ("..", "___"), ("a\nb", "_a_b"), ("\0", "__")]
+        {
+            assert_eq!(file_name(part), name);
+        }
+        assert_eq!(file_name(&"ä".repeat(128)), "_".repeat(129));
     }
 }

@@ -96,7 +96,7 @@ pub enum CommandError {
     )]
     LittleRoom { folder: Utf8PathBuf, free: u64, cause: String },
     /// A disk that is neither that of its folder nor that of temporary files.
-    #[error("a disk that the command uses is full: free some space there, then run again; {cause}")]
+    #[error("the command reports a full disk: free some space there, then run again; {cause}")]
     NoRoomElsewhere { cause: String },
     #[error("a fault of the machine stopped the command; {cause}")]
     Machine { cause: String },

@@ -35,7 +35,8 @@ processes that it started. A failure on a full disk stops the run and quarantine
 that was killed, or that reports an error of the machine, is retried, by the next run too.
 
 An output with a name that ends in `/` is a folder, which exists before the command starts. Its files
-are the artifact, under their paths in the folder, as those of an asset that is a folder:
+are the artifact, under their paths in the folder, as those of an asset that is a folder; files and
+folders with a dot at the start of their name are omitted:
 
     [stage.converted]
     use = \"command.once\"
