@@ -225,7 +225,7 @@ fn a_mark_that_is_no_file_is_written_again_where_the_tag_says_that_it_is_a_cache
     assert!(matches!(reader, CacheError::Misplaced { .. }), "{reader}");
     let cache = open(&fs);
     let notes = cache.notes();
-    assert!(notes.iter().any(|note| note.contains("/cache/FORMAT` was not a regular file")));
+    assert!(notes.iter().any(|note| note.contains("/cache/FORMAT`, which was not a regular file")));
     assert_eq!(cache.read(&Digest::of(b"kept")).unwrap(), &b"kept"[..]);
     drop(cache);
     assert_eq!(open(&fs).notes(), [""; 0]);

@@ -101,12 +101,12 @@ fn a_pack_that_is_cut_off_is_told_as_one_and_leaves_no_damage_behind() {
             // The last entry is that of the large object, which the index does not need any more.
             let cuts_note_only = length + NOTE > bytes.len();
             assert_eq!(found.damages.len(), usize::from(!cuts_note_only), "{place}: {found:?}");
-            let is_told = |what: &str| what.starts_with("the pack is cut off: ");
+            let is_told = |what: &str| what.starts_with("the pack is truncated: ");
             assert!(found.damages.iter().all(|damage| is_told(&damage.what)), "{place}: {found:?}");
         }
         let cache = open(&fs);
         let notes = cache.notes();
-        assert!(notes.iter().all(|note| note.contains("000001.pack`: the pack is cut off: ")));
+        assert!(notes.iter().all(|note| note.contains("000001.pack`: the pack is truncated: ")));
         assert!(cache.verify(READING, &|_, _| {}).unwrap().is_clean(), "{place}");
         for (object, is_there) in objects.iter().zip(cache.contains_all(&objects).unwrap()) {
             assert_eq!(cache.read(object).is_ok(), is_there, "{place}");

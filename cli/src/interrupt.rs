@@ -42,7 +42,7 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
             if !stop.is_pressing() {
                 stop.request();
                 aside(&display, |display| {
-                    tell(display, "stopping; press Ctrl-C again to quit now");
+                    tell(display, "received a signal; press Ctrl-C again to quit now");
                 });
                 let stop = stop.clone();
                 aside(&display, move |display| end_what_hangs(&stop, display));

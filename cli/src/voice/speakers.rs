@@ -69,6 +69,7 @@ impl Speakers {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn told(names: &[&str], count: Option<u64>, wished: &str) -> Result<(), String> {

@@ -291,7 +291,7 @@ fn a_full_disk_leaves_no_part_of_a_data_set_and_asks_to_run_again() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(project.text("code").trim(), "75", "{format}: {said}");
         assert_eq!(project.text("names").trim(), "fill", "{format}");
-        assert!(said.contains("make room") && !said.contains("standard output"), "{said}");
+        assert!(said.contains("free some space") && !said.contains("standard output"), "{said}");
     }
 }
 

@@ -62,7 +62,7 @@ fn check_and_plan_tell_what_trainings_will_do() {
     let without = RECIPE.split("[expect]").next().unwrap().to_owned();
     let (_, told, errors) = said(&project(&without), &["check", "."]);
     assert!(
-        told.contains(" gives 1000 clips of 6.0 s each, until `[expect]` gives"),
+        told.contains(" gives 1000 clips of 6.0 s each, a guess until `[expect]` has numbers"),
         "{told}{errors}"
     );
     let (_, told, _) = said(&bare, &["plan", ".", "--json"]);

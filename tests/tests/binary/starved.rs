@@ -286,7 +286,7 @@ fn a_later_complete_run_frees_what_a_broken_run_left_open() {
     let project = done();
     project.replace("pipeline.toml", "wc -w", "wc -w; exit 1; true");
     assert_eq!(project.run().code, Some(1));
-    let unfinished = "is not finished";
+    let unfinished = "is unfinished";
     let planned = || project.printed(&["cache", "gc", "--keep-runs", "1"]);
     assert!(planned().contains(unfinished), "{}", planned());
     project.replace("pipeline.toml", "wc -w; exit 1; true", "wc -w");

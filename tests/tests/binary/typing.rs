@@ -109,7 +109,7 @@ fn a_slip_offers_the_nearest_name() {
         (&["stages", "audio.resampel"], "did you mean `audio.resample`?"),
         (&["items", "words.outptu"], "did you mean `output`?"),
         (&["items", "words", "--fields", "speeker"], "did you mean `speaker`?"),
-        (&["items", "words", "--fields", "x"], "the fields are: `audio`"),
+        (&["items", "words", "--fields", "x"], "known fields: `audio`"),
         (&["plan", ".", "--set", "stage.words.comand=x"], "did you mean `command`?"),
     ] {
         let output = project.output(words);

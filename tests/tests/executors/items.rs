@@ -73,7 +73,7 @@ fn a_changed_clip_is_one_job_with_one_item() {
     assert_eq!((ran.executed()["words"], ran.executed()["voice"]), (1, 1));
     assert_eq!(place.lines("done").len(), 7);
     assert!(
-        notes(&ran).iter().any(|note| note.starts_with("1 job on `boxes`")),
+        notes(&ran).iter().any(|note| note.starts_with("started 1 job on `boxes`")),
         "{:?}",
         notes(&ran)
     );

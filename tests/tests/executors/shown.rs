@@ -49,7 +49,7 @@ fn a_plan_shows_the_jobs_that_a_run_starts_and_the_limits_of_their_queue() {
     let ran = Running::start(place.with_slurm(&slurm, &["run", ".", "--json"])).ended();
     assert_eq!(ran.last()["status"], "done", "{}", ran.errors);
     for jobs in jobs {
-        let told = format!("{} job", jobs["jobs"]);
+        let told = format!("started {} job", jobs["jobs"]);
         let stage = &jobs["stage"];
         let notes = ran.all("note");
         let submitted = notes.iter().find(|note| {
