@@ -291,7 +291,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use stage_core::{Kind, ParameterValue};
+    use stage_core::ParameterValue;
 
     use super::*;
 
