@@ -378,7 +378,7 @@ fn a_field_that_is_no_file_is_told_instead_of_ignored() {
     let failed = ran.all("stage-failed");
     let told = failed[0]["message"].as_str().unwrap();
     assert!(told.starts_with("2 of 2 items cannot be exported"), "{told}");
-    assert!(told.contains("item `a`: `score` is a number, and only files"), "{told}");
+    assert!(told.contains("item `a`: `score` is a number, but only files"), "{told}");
     let ran = of("{ output = { marks = \"out/{id}.txt\" } }").run();
     assert_eq!(ran.code, Some(0), "{}", ran.errors);
     assert_eq!(notes(&ran), ["warning: no item has the field `marks` to export"]);
