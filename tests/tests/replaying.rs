@@ -73,7 +73,10 @@ fn a_stage_and_an_item_are_taken_in_either_order() {
         assert!(told(&["replay", first, second]).contains("replayed `bad` of `words`"));
         assert!(told(&["why", first, second]).contains("`bad`"));
     }
-    assert!(told(&["retry", "bad", "words"]).contains("words: the next run tries 1 quarantined item again"));
+    assert!(
+        told(&["retry", "bad", "words"])
+            .contains("words: the next run tries 1 quarantined item again")
+    );
     // Neither is a stage: the message is about the place where a stage is expected.
     let output = throstle(&project, &["replay", "bad", "wrods"]);
     let errors = String::from_utf8(output.stderr).unwrap();
