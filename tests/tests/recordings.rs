@@ -281,7 +281,7 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     let ran = world.run();
     let told = ran.set_aside().join("\n");
     for part in [
-        "`twice.txt` and `twice.vtt` are texts of one recording",
+        "`twice.txt` and `twice.vtt` are texts of the same recording",
         "`folder.srt` has the name of a text of `folder.wav` and is a folder; rename it",
         "`lonely.txt` has no recording beside it",
         "`damaged.srt`: line 1: text without a time before it",
