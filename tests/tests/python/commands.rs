@@ -160,8 +160,8 @@ fn another_version_of_the_program_is_other_work() {
     let ran = project.run();
     assert_eq!(ran.code, Some(1));
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
-    assert!(message.contains("`python3 --version` says `Python 3."), "{message}");
-    assert!(message.contains("not `Python 2`"), "{message}");
+    assert!(message.contains("`python3 --version` printed `Python 3."), "{message}");
+    assert!(message.contains("expected `Python 2`"), "{message}");
     project.replace("pipeline.toml", "\"Python 2\"", "\"Python \"");
     assert_eq!(project.run().executed()["level"], 3);
 }
@@ -247,5 +247,5 @@ fn a_program_for_all_items_makes_a_folder_and_a_data_set() {
     assert!(why.contains("item_outputs"), "{why}");
     let ran = project.run();
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("`sum`: the output `words` is no text"), "{message}");
+    assert!(message.contains("`sum`: the output `words` is not a text"), "{message}");
 }
