@@ -161,7 +161,7 @@ fn memory_on_a_processor_is_within_15_percent_of_what_was_measured() {
     let xtts = on_the_cpu(XTTS, &["references.model=\"base\""]);
     let fish = on_the_cpu(FISH, &["heard.max_frames=60", "heard.batch=1"]);
     for (forecast, stage, measured) in [
-        (&xtts, "base", 0.09e9),
+        (&xtts, "base", 0.114e9),
         (&xtts, "tokens", 0.40e9),
         (&xtts, "references", 0.39e9),
         (&fish, "heard", 5.4e9),

@@ -68,7 +68,7 @@ fn when_the_hours_are_used_up_only_what_needs_no_gpu_is_done() {
     assert!(ran.executed("loud") > 0);
     let told = ran.stopping();
     assert_eq!(told.len(), 1, "{told:?}");
-    let sentence = "GPUs used 31h00m of their 30h00m weekly limit: 24h00m become free";
+    let sentence = "GPUs used 31h00m of their 30h00m weekly limit: 24h00m more available";
     assert!(told[0].starts_with(sentence), "{told:?}");
 }
 
