@@ -5,7 +5,7 @@ use std::io::Write;
 use cache::Cache;
 use cache::fs::{Fs, RealFs};
 use engine::engine::EngineError;
-use engine::executor::batch::OwnBatch;
+use engine::executor::own::OwnBatch;
 use engine::executor::state::{self, AttemptState, BatchState, ShardState, State};
 use engine::units;
 use remote::Remote;

@@ -116,7 +116,7 @@ pub fn away(
     engine: &Engine,
 ) -> Result<Away, CliError> {
     let pipeline = &project.pipeline;
-    let is_open = |batch: &engine::executor::batch::OwnBatch| !batch.is_closed;
+    let is_open = |batch: &engine::executor::own::OwnBatch| !batch.is_closed;
     let remote = engine.remote.as_deref();
     let mut batches =
         state::batches(cache, remote, &pipeline.name, is_open).map_err(EngineError::from)?;

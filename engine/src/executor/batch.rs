@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cache::{Cache, CacheError, Digest, Table};
+use cache::{Digest, Table};
 use serde::{Deserialize, Serialize};
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Fields, Reject};
@@ -183,59 +183,6 @@ impl Name {
         sink.integer("number", i64::from(number));
         sink.finish()
     }
-}
-
-/// A batch that this machine has begun.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OwnBatch {
-    /// The key of its work.
-    pub key: Digest,
-    pub pipeline: String,
-    pub stage: String,
-    pub executor: String,
-    pub shards: u32,
-    pub is_training: bool,
-    /// The run that has made it.
-    pub run: u64,
-    /// Seconds since 1970.
-    pub begun: i64,
-    /// Nothing waits for it any more: it is kept to find the logs of its jobs.
-    pub is_closed: bool,
-}
-
-impl OwnBatch {
-    /// The key of the result of a shard.
-    pub fn result(&self, batch: &Digest, shard: u32) -> Digest {
-        match self.is_training {
-            true => self.key,
-            false => Name::Result(shard).of(batch),
-        }
-    }
-}
-
-/// The number of closed batches that are kept.
-const KEPT: usize = 200;
-
-/// The batches of this machine, the oldest first.
-pub fn own(cache: &Cache) -> Result<Vec<(Digest, OwnBatch)>, CacheError> {
-    let records = cache.scan(BATCH)?.into_iter();
-    let mut own: Vec<(Digest, OwnBatch)> =
-        records.filter_map(|(id, bytes)| Some((id, decode(&bytes)?))).collect();
-    own.sort_by_key(|(id, batch)| (batch.begun, *id));
-    Ok(own)
-}
-
-/// Notes that nothing waits for a batch any more, and forgets the oldest ones.
-pub fn close(cache: &Cache, id: &Digest) -> Result<(), CacheError> {
-    let own = own(cache)?;
-    if let Some((_, batch)) = own.iter().find(|(other, _)| other == id) {
-        let closed = OwnBatch { is_closed: true, ..batch.clone() };
-        cache.record(BATCH, id, encode(&closed))?;
-    }
-    let closed: Vec<&Digest> =
-        own.iter().filter(|(_, batch)| batch.is_closed).map(|(id, _)| id).collect();
-    let many = closed.len().saturating_sub(KEPT);
-    closed[..many].iter().try_for_each(|id| cache.forget(BATCH, id))
 }
 
 /// The name of the log of an attempt at a shard in the remote.

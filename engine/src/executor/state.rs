@@ -8,10 +8,11 @@ use camino::{Utf8Path, Utf8PathBuf};
 use remote::{Remote, Trouble};
 use serde::Serialize;
 
-use super::batch::{Attempt, Name, OwnBatch, Report, log_name, own};
+use super::batch::{Attempt, Name, Report, log_name};
 use super::command;
 use super::decide::Seen;
 use super::jobs::name;
+use super::own::{OwnBatch, own};
 use super::queue::{Listed, Shards};
 use crate::pipeline::{Adapter, Pipeline};
 use crate::record::decode;

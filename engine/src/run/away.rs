@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Instant;
 
+use cache::Digest;
 use cache::fs::{Fs, RealFs};
-use cache::{Cache, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
-use remote::Remote;
+use remote::{Remote, Trouble};
 use stage_core::StageError;
 use stage_core::key::{HashSink, Sink as _};
 
@@ -20,8 +20,9 @@ use super::batch_thread::{BatchThread, Inputs, Sent, objects};
 use super::queue::Queued;
 use super::schedule::{InFlight, Schedule};
 use crate::engine::{Engine, EngineError};
-use crate::executor::batch::{Batch, Upstream, Work, close, own};
+use crate::executor::batch::{Batch, Upstream, Work};
 use crate::executor::jobs::{self, Order};
+use crate::executor::own::{self, close, own};
 use crate::executor::split::{Limits, SECONDS, batches, split};
 use crate::executor::state;
 use crate::pipeline::{ExecutorSpec, Pipeline, StageId, StageSpec};
@@ -112,7 +113,8 @@ impl Schedule<'_> {
         let ticket = self.ticket();
         let open = BTreeMap::from([(0, Sent::new(ticket, Vec::new()))]);
         // The job of an earlier run may still be at work.
-        if let Some(batch) = open_batches(self.store.cache(), &keyed.digest, &remote)?.pop() {
+        let Some(earlier) = self.earlier(&keyed.digest, &remote)? else { return Ok(false) };
+        if let Some(batch) = earlier.into_iter().next() {
             self.board.advance(id, State::RunsTask)?;
             self.send_away(id, ticket, Vec::new());
             return self.start_crew(spec, remote, batch, open, None).map(|()| true);
@@ -142,12 +144,13 @@ impl Schedule<'_> {
             }
             return Ok(true);
         }
+        let Some(earlier) = self.earlier(&key, &remote)? else { return Ok(false) };
         let picked = self.pick_all(id)?;
         let each = self.seconds_away.get(&id).copied().unwrap_or(SECONDS);
         let mut left: HashMap<Digest, Queued> =
             picked.into_iter().map(|queued| (queued.key, queued)).collect();
         // Jobs of an earlier run may still be at work on some of them.
-        for batch in open_batches(self.store.cache(), &key, &remote)? {
+        for batch in earlier {
             let taken = taken_up(&batch, &mut left);
             self.submit_items(id, &spec, &remote, batch, taken, None)?;
         }
@@ -196,6 +199,24 @@ impl Schedule<'_> {
         Ok(true)
     }
 
+    /// The open batches of earlier runs for this work; none if the remote does not answer: then the run
+    /// pauses, since it cannot know what is in their jobs.
+    fn earlier(
+        &mut self,
+        key: &Digest,
+        remote: &Remote,
+    ) -> Result<Option<Vec<Batch>>, EngineError> {
+        let is_at_work = |id: &Digest| self.batch_threads.contains_key(id);
+        match own::open(self.store.cache(), remote, key, is_at_work) {
+            Ok(batches) => Ok(Some(batches)),
+            Err(Trouble::Cache(error)) => Err(error.into()),
+            Err(trouble) => {
+                self.pause(trouble.to_string());
+                Ok(None)
+            }
+        }
+    }
+
     /// Takes everything off the queue of a stage, except items that another one has the key of.
     fn pick_all(&mut self, id: StageId) -> Result<Vec<Queued>, EngineError> {
         let Some(stage) = self.board[id].items_mut() else { return Ok(Vec::new()) };
@@ -239,6 +260,9 @@ impl Schedule<'_> {
                 stage.running += items.len();
             }
             self.send_away(id, ticket, items);
+        }
+        if open.is_empty() {
+            return Ok(());
         }
         self.start_crew(spec.clone(), remote.clone(), batch, open, inputs)
     }
@@ -286,14 +310,14 @@ impl Schedule<'_> {
             told: BTreeSet::new(),
         };
         let thread = Builder::new().name("executor".into()).spawn(move || batch_thread.work());
-        self.batch_threads.push(thread.map_err(EngineError::Thread)?);
+        self.batch_threads.insert(id, thread.map_err(EngineError::Thread)?);
         Ok(())
     }
 
     /// Waits for the threads of batches: when their last task has ended, they still close the record
     /// of the batch.
     pub fn end_crews(&mut self) {
-        for batch_thread in std::mem::take(&mut self.batch_threads) {
+        for batch_thread in std::mem::take(&mut self.batch_threads).into_values() {
             // A panic of the thread has been reported.
             let _ = batch_thread.join();
         }
@@ -364,22 +388,6 @@ impl Schedule<'_> {
         objects.extend(self.planner.files[id.0].values().map(|blob| blob.digest));
         Inputs { roots: roots.collect(), objects, ports: None }
     }
-}
-
-/// The batches of earlier runs for the same work that were not ended here.
-pub fn open_batches(
-    cache: &Cache,
-    key: &Digest,
-    remote: &Remote,
-) -> Result<Vec<Batch>, EngineError> {
-    let mut batches = Vec::new();
-    let own = own(cache)?.into_iter();
-    for (id, _) in own.filter(|(_, batch)| !batch.is_closed && batch.key == *key) {
-        if let Some(bytes) = remote.look_up(&id)? {
-            batches.extend(Batch::decode(&bytes, &id));
-        }
-    }
-    Ok(batches)
 }
 
 /// Takes the items of each shard of an earlier batch out of the pending ones.

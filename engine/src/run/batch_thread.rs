@@ -15,11 +15,10 @@ use stage_core::{Item, StageError};
 
 use super::message::{Failure, GatherSource, GatherSources, ItemOutcome, Message, Outcome};
 use crate::engine::StopFlag;
-use crate::executor::batch::{
-    Attempt, BATCH, Batch, Name, OwnBatch, Report, ShardResult, Work, close,
-};
+use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Work};
 use crate::executor::decide::{Decision, Seen, Stored, Tried};
 use crate::executor::jobs::Jobs;
+use crate::executor::own::{OwnBatch, cancel, close};
 use crate::mirror;
 use crate::pipeline::{ExecutorSpec, Reads};
 use crate::record::{ItemRecord, StageRecord, decode, encode};
@@ -158,7 +157,9 @@ impl BatchThread {
         }
     }
 
-    /// Writes the batch and everything that its workers read.
+    /// Writes the batch and everything that its workers read, and then notes it here. A batch that did
+    /// not reach the remote is not noted: it would be found if it arrives late, beside another one with
+    /// the same items.
     pub fn publish(&mut self) -> Result<(), Stuck> {
         let cache = self.store.cache().clone();
         cache.fs().create_dir_all(&self.logs).map_err(CacheError::from)?;
@@ -183,6 +184,18 @@ impl BatchThread {
                 cache.put_with_digest(*digest, self.store.read(digest)?)?;
             }
         }
+        cache.commit()?;
+        let mut objects = cache.objects()?;
+        objects.retain(|(digest, _)| lacking.contains(digest));
+        let outcome = Fresh {
+            key: self.id,
+            name: self.batch.stage.clone(),
+            table: BATCH,
+            value: encode(&self.batch).into(),
+            summary: self.id,
+            objects: wanted,
+        };
+        self.remote.push(Push { objects, outcomes: vec![outcome], ..Push::nothing() })?;
         let open = OwnBatch {
             key: self.batch.key,
             pipeline: self.pipeline.clone(),
@@ -196,12 +209,6 @@ impl BatchThread {
         };
         cache.record(BATCH, &self.id, encode(&open))?;
         cache.commit()?;
-        let mut objects = cache.objects()?;
-        objects.retain(|(digest, _)| lacking.contains(digest));
-        let value = encode(&self.batch).into();
-        let outcome = fresh(self.id, &self.batch.stage, value, self.id, wanted);
-        let (records, outcomes, logs) = (Vec::new(), vec![outcome], Vec::new());
-        self.remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} })?;
         Ok(())
     }
 
@@ -410,15 +417,9 @@ impl BatchThread {
             jobs => format!("{jobs} jobs"),
         };
         if self.spec.cancels {
-            let cancel = Name::Cancel.of(&self.id);
-            let outcome = fresh(cancel, "cancel", self.id.to_string().into(), self.id, Vec::new());
-            let published = self.remote.publish(&outcome).map(drop).map_err(|why| why.to_string());
-            let cancelled = self.jobs.cancel();
-            if published.is_ok() || cancelled.is_ok() {
-                // Otherwise the next run takes up the jobs.
-                let _ = close(self.store.cache(), &self.id);
-            }
-            match cancelled.and(published) {
+            let told = cancel(self.store.cache(), &self.remote, &self.id);
+            let told = told.map_err(|why| why.to_string());
+            match self.jobs.cancel().and(told) {
                 Ok(()) => self.note(format!("cancelled {jobs} on `{name}`")),
                 Err(why) => self.note(format!("cannot cancel the jobs on `{name}`: {why}")),
             }
@@ -434,17 +435,6 @@ impl BatchThread {
             self.done(sent.ticket, failed(&sent, Failure::Stage(StageError::Stopped)));
         }
     }
-}
-
-/// An outcome of the remote that holds a record of a batch.
-fn fresh(
-    key: Digest,
-    name: &str,
-    value: bytes::Bytes,
-    summary: Digest,
-    objects: Vec<Digest>,
-) -> Fresh {
-    Fresh { key, name: name.to_owned(), table: BATCH, value, summary, objects }
 }
 
 fn failed(sent: &Sent, failure: Failure) -> Outcome {

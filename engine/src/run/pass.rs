@@ -194,7 +194,7 @@ impl<'a> Pass<'a> {
             is_hopeless: false,
             next_ticket: 0,
             away: StopFlag::default(),
-            batch_threads: Vec::new(),
+            batch_threads: HashMap::new(),
             claims_away: HashMap::new(),
             seconds_away: seconds_away(pipeline, expected),
             queue: Arc::default(),

@@ -91,8 +91,8 @@ pub struct Schedule<'a> {
     pub next_ticket: u64,
     /// Stops the threads that wait for jobs of executors.
     pub away: StopFlag,
-    /// The threads that wait for jobs of executors.
-    pub batch_threads: Vec<JoinHandle<()>>,
+    /// The threads that wait for jobs of executors, by their batches.
+    pub batch_threads: HashMap<Digest, JoinHandle<()>>,
     /// The claims on the jobs of stages, until the end of the run.
     pub claims_away: HashMap<Digest, Claim>,
     /// The expected time of an item of stages on executors.

@@ -33,7 +33,7 @@ const LAST: usize = 60;
 /// The seeds of a test.
 const SEEDS: u64 = 16;
 /// The seeds in which a mutation has to be found.
-const SEARCHED: u64 = 1500;
+const SEARCHED: u64 = 200;
 
 #[derive(Debug, PartialEq)]
 struct Simulated {
@@ -93,10 +93,12 @@ fn seed() -> Option<u64> {
     std::env::var("THROSTLE_SEED").ok().map(|seed| seed.parse().expect("a number"))
 }
 
-/// Found by the long version: a checkpoint that did not come was passed over for an older one.
+/// Found by the long version: a checkpoint that did not come was passed over for an older one (the first
+/// two), and a batch that came late was taken up beside another one with the same items.
 #[test]
 fn seeds_that_once_broke_a_promise_keep_it() {
-    let events: u64 = aside(|| [1_001_742, 1_002_929].into_iter().map(check).sum());
+    let seeds = [1_001_742, 1_002_929, 1_001_964];
+    let events: u64 = aside(|| seeds.into_iter().map(check).sum());
     assert!(events > 0);
 }
 

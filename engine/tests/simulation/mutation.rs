@@ -36,6 +36,8 @@ pub enum Mutation {
     LostIsDead,
     /// A run does not look for the jobs of the run before it.
     ForgetsBatches,
+    /// A batch is closed although the remote does not have its cancellation.
+    ClosesWithoutCancel,
 }
 
 impl Mutation {
@@ -43,12 +45,14 @@ impl Mutation {
     pub fn first_seed(self) -> u64 {
         match self {
             Mutation::RecordBeforeBytes => 28,
-            Mutation::ReusesAttemptNumber => 92,
+            Mutation::ReusesAttemptNumber => 126,
+            Mutation::SkipsChecksums => 150,
+            Mutation::ClosesWithoutCancel => 50,
             _ => 0,
         }
     }
 
-    pub const ALL: [Mutation; 16] = [
+    pub const ALL: [Mutation; 17] = [
         Mutation::ReplacesResults,
         Mutation::ReplacesCheckpoints,
         Mutation::RecordBeforeBytes,
@@ -65,5 +69,6 @@ impl Mutation {
         Mutation::ContinuesFromOlder,
         Mutation::LostIsDead,
         Mutation::ForgetsBatches,
+        Mutation::ClosesWithoutCancel,
     ];
 }

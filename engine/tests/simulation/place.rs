@@ -242,6 +242,9 @@ impl Place for Link {
         }
         let fate = self.request()?;
         let mut state = self.world.state();
+        if mutation == Mutation::ClosesWithoutCancel && state.is_cancellation(name) {
+            return Ok(true);
+        }
         let number = state.named(name).filter(|(named, ..)| *named == Named::Attempt);
         let is_new = match fate {
             Fate::Lost => false,

@@ -16,11 +16,11 @@ use crate::worker::{model, outcome, output};
 use crate::world::{Event, SECOND, State, Time, World};
 use engine::engine::StopFlag;
 use engine::executor::batch::{Batch, ShardResult, Work};
+use engine::executor::own;
 use engine::executor::split::{Limits, split};
 use engine::pipeline::{Adapter, ExecutorSpec};
 use engine::protocol::{
-    BatchThread, Failure, Inputs, ItemOutcome, Message, Outcome, Sent, Stuck, open_batches,
-    taken_up,
+    BatchThread, Failure, Inputs, ItemOutcome, Message, Outcome, Sent, Stuck, taken_up,
 };
 use engine::record::{ITEM, ItemRecord, STAGE, StageRecord, decode, encode};
 use engine::store::Store;
@@ -172,9 +172,9 @@ impl Run {
 
     /// The batches of earlier runs for this work.
     fn earlier(&self, world: &World, key: &Digest) -> Option<Vec<Batch>> {
-        let batches = open_batches(&self.cache, key, &self.remote).ok()?;
+        let batches = own::open(&self.cache, &self.remote, key, |_| false).ok()?;
         let is_forgetful = world.state().mutation == Mutation::ForgetsBatches;
-        self.remote.is_usable().then(|| if is_forgetful { Vec::new() } else { batches })
+        Some(if is_forgetful { Vec::new() } else { batches })
     }
 
     fn begin_items(&mut self, world: &World) -> Option<()> {
@@ -218,7 +218,7 @@ impl Run {
         if self.cache.get(STAGE, &key).ok()?.is_some() {
             return Some(());
         }
-        if let Some(batch) = self.earlier(world, &key)?.pop() {
+        if let Some(batch) = self.earlier(world, &key)?.into_iter().next() {
             self.begin(world, batch, vec![Vec::new()], None);
             return Some(());
         }
@@ -245,6 +245,9 @@ impl Run {
             let items = part.iter().map(|key| (*key, key.short().into())).collect();
             open.insert(shard, Sent::new(ticket, items));
             self.tickets.insert(ticket, (id, shard, part));
+        }
+        if open.is_empty() {
+            return;
         }
         let attempts = match state.mutation {
             Mutation::UnlimitedAttempts => u32::MAX,

@@ -85,8 +85,7 @@ impl Queue {
         let mut others = others.filter(|job| !is_over(job));
         let takes =
             |job: &Job| state.items(&job.batch, job.shard).iter().any(|i| items.contains(i));
-        let is_twice = others.any(takes);
-        if is_twice && lies == 0 {
+        if others.any(takes) {
             state.wrong(format!("items of part {shard} of {short} are in a job of another batch"));
         }
         let jobs = |job: &&Job| (job.run, job.batch, job.shard) == (self.run, self.batch, shard);
@@ -176,7 +175,6 @@ impl Jobs for Queue {
         if !state.is_calm && state.random.chance(200) {
             return Err("it does not answer".to_owned());
         }
-        state.closed.insert(self.batch);
         let jobs: Vec<usize> =
             (0..state.jobs.len()).filter(|at| state.jobs[*at].batch == self.batch).collect();
         for job in jobs {

@@ -321,6 +321,12 @@ impl State {
         self.files.contains_key(&format!("results/{}", Name::Cancel.of(batch)))
     }
 
+    /// Tests if a file cancels a batch.
+    pub fn is_cancellation(&self, name: &str) -> bool {
+        let cancels = |batch| format!("results/{}", Name::Cancel.of(batch)) == name;
+        self.batches.keys().any(cancels)
+    }
+
     /// The items of a shard.
     pub fn items(&self, batch: &Digest, shard: u32) -> &[Digest] {
         match self.batches.get(batch).map(|batch| &batch.work) {

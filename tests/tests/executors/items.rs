@@ -1,10 +1,26 @@
 //! Item stages on several machines: the results of one, whatever happens to the jobs.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::places::{OTHER_MACHINE, Place, WORDS, is_reproducible, notes};
+use crate::places::{CLIPS, OTHER_MACHINE, Place, WORDS, is_reproducible, notes};
+
+/// Items that come later than those of the first stages.
+const OTHERS: &str = r#"
+[stage.others]
+use = "corpus.table"
+table = "data/others.csv"
+audio = "data/wavs"
+
+[stage.late]
+use = "command"
+input = "others"
+command = "sleep 0.3; echo late > {out.late}"
+outputs = { late = "late.txt" }
+
+[stage.again]"#;
 
 #[test]
 fn three_machines_give_the_results_of_one_and_each_item_is_done_once() {
@@ -150,6 +166,40 @@ fn a_killed_run_is_continued_by_the_next_one_and_no_job_is_started_twice() {
     jobs.dedup();
     assert_eq!(jobs.len(), all, "{:?}", place.lines("jobs"));
     assert_eq!(place.lines("done").len(), 6);
+    place.assert_as_alone();
+}
+
+/// Two stages with the same content share the key of their jobs. The second one begins while the jobs of
+/// the first one run.
+#[test]
+fn a_stage_does_not_end_the_jobs_of_another_one_with_the_same_content() {
+    let started = "echo $THROSTLE_BATCH/$THROSTLE_SHARD >> FOLDER/jobs; ";
+    let slow = format!("sleep 3; echo {{text}} >> FOLDER/done; {WORDS}");
+    let executor = format!("use = \"command\"\ncommand = '''{started}{OTHER_MACHINE}'''");
+    let place = Place::with(&executor, &slow);
+    let rows = CLIPS.map(|clip| format!("{clip}.wav|Eri {clip}.|aino\n"));
+    place.project.write("data/others.csv", rows.concat());
+    place.project.edit("pipeline.toml", |text| {
+        let words = text.split("[stage.").find_map(|stage| stage.strip_prefix("words]"));
+        let again = words.unwrap().replace("\"clips\"", "\"late\"");
+        let again = again.replace("export = \"out/{id}.txt\"", "");
+        text.to_owned() + OTHERS + &again
+    });
+    let mut running = place.start(&[]);
+    running.read_until(|event| {
+        event["stage"] == "again"
+            && event["message"].as_str().is_some_and(|message| message.contains("runs on"))
+    });
+    running.send(Signal::SIGKILL);
+    drop(running);
+    let ran = place.run();
+    assert_eq!(ran.last()["status"], "done", "{}", ran.errors);
+    assert_eq!(place.lines("done").len(), 2 * CLIPS.len());
+    let jobs = place.lines("jobs");
+    let parts: BTreeSet<&String> = jobs.iter().collect();
+    assert_eq!(parts.len(), jobs.len(), "{jobs:?}");
+    let batches: BTreeSet<&str> = jobs.iter().filter_map(|job| job.split('/').next()).collect();
+    assert_eq!(batches.len(), 3, "one for each stage: {jobs:?}");
     place.assert_as_alone();
 }
 
