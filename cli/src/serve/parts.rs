@@ -34,8 +34,7 @@ impl Sending {
         }
     }
 
-    /// The last part, after a text with so many characters: they stand for the tokens, of which there
-    /// are none.
+    /// The last part. The number of characters of the text is given as its number of tokens.
     pub fn end(self, characters: usize) -> Vec<u8> {
         match self {
             Sending::Events => {

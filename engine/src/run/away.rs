@@ -117,7 +117,7 @@ impl Schedule<'_> {
         if let Some(batch) = earlier.into_iter().next() {
             self.board.advance(id, State::RunsTask)?;
             self.send_away(id, ticket, Vec::new());
-            return self.start_crew(spec, remote, batch, open, None).map(|()| true);
+            return self.start_batch_thread(spec, remote, batch, open, None).map(|()| true);
         }
         let batch = self.batch(id, keyed.digest, Work::Training);
         let (pipeline, board, assets) = (self.pipeline, &self.board, &self.planner.assets);
@@ -125,7 +125,7 @@ impl Schedule<'_> {
         let inputs = Inputs { ports: Some(ports), ..self.inputs(id) };
         self.board.advance(id, State::RunsTask)?;
         self.send_away(id, ticket, Vec::new());
-        self.start_crew(spec, remote, batch, open, Some(inputs))?;
+        self.start_batch_thread(spec, remote, batch, open, Some(inputs))?;
         Ok(true)
     }
 
@@ -264,7 +264,7 @@ impl Schedule<'_> {
         if open.is_empty() {
             return Ok(());
         }
-        self.start_crew(spec.clone(), remote.clone(), batch, open, inputs)
+        self.start_batch_thread(spec.clone(), remote.clone(), batch, open, inputs)
     }
 
     fn send_away(&mut self, id: StageId, ticket: u64, items: Vec<Queued>) {
@@ -273,7 +273,7 @@ impl Schedule<'_> {
             .insert(ticket, InFlight { stage: id, items, claims, started, since: started });
     }
 
-    fn start_crew(
+    fn start_batch_thread(
         &mut self,
         spec: ExecutorSpec,
         remote: Arc<Remote>,
@@ -316,7 +316,7 @@ impl Schedule<'_> {
 
     /// Waits for the threads of batches: when their last task has ended, they still close the record
     /// of the batch.
-    pub fn end_crews(&mut self) {
+    pub fn end_batch_threads(&mut self) {
         for batch_thread in std::mem::take(&mut self.batch_threads).into_values() {
             // A panic of the thread has been reported.
             let _ = batch_thread.join();

@@ -126,7 +126,7 @@ impl Schedule<'_> {
                 self.tick()?;
             }
         }
-        self.end_crews();
+        self.end_batch_threads();
         self.close_batches()?;
         self.require_trials()?;
         self.note_devices()?;

@@ -230,7 +230,7 @@ fn a_stop_ends_the_command() {
     );
 }
 
-/// What `command.once` is told about the items that it makes.
+/// The parameters of a `command.once` that makes items.
 fn making<'a>(line: &str, items: &str, kinds: &[(&str, &str)]) -> Vec<(&'a str, ParameterValue)> {
     let kinds: Vec<(&str, ParameterValue)> =
         kinds.iter().map(|(name, kind)| (*name, text(kind))).collect();

@@ -142,7 +142,7 @@ fn assert_serves(demo: &Project, spoken: &[u8]) {
     assert_eq!((status, heard(&joined(&body)) == spoken[44..]), (200, true), "{voice}: {head}");
 }
 
-/// The audio in the events of an answer, of which the last one has the end.
+/// The audio in the events of an answer. The last event marks the end.
 fn heard(events: &[u8]) -> Vec<u8> {
     let events = std::str::from_utf8(events).unwrap();
     let event = |event: &str| -> Value {
