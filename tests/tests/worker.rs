@@ -222,7 +222,7 @@ fn a_worker_that_hangs_does_not_keep_a_run_from_stopping() {
     let mut lab = lab(&["hang"]);
     let ran = stopped(&lab, |_| ());
     assert_eq!((ran.status, ran.failures()), (Status::Paused, vec![]), "{:?}", ran.events);
-    assert!(notes(&ran)[0].contains("is killed"), "{:?}", ran.events);
+    assert!(notes(&ran)[0].contains("killed the worker"), "{:?}", ran.events);
     lab.worker.arguments.clear();
     let ran = lab.run();
     assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12));
@@ -246,7 +246,7 @@ fn a_program_that_is_no_worker_fails_the_stage_with_its_words() {
     });
     assert_eq!(ran.status, Status::Failed);
     let message = message.unwrap();
-    let noise = "something else than its messages (\"this\" instead of the start of a message)";
+    let noise = "its standard output (\"this\" instead of the start of a message)";
     assert!(message.contains(noise) && !message.contains("SIGKILL"), "{message}");
 }
 

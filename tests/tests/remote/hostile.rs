@@ -58,7 +58,7 @@ fn altered_and_truncated_files_are_named_and_not_used() {
             let told = assert_unharmed(&one, &shared, &what);
             // An altered byte of an object that nobody reads is not seen.
             if how == "zeroed" {
-                assert!(told.iter().any(|note| note.contains("wrong")), "{what}: {told:?}");
+                assert!(told.iter().any(|note| note.contains("unusable file")), "{what}: {told:?}");
             }
         }
         std::fs::write(&path, whole).unwrap();
@@ -79,7 +79,7 @@ fn swapped_objects_and_results_are_found() {
         let url = shared.url();
         let output = other.output(&["pull", "--remote", &url]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(told.contains("wrong") && told.contains(kind), "{kind}: {told}");
+        assert!(told.contains("unusable file") && told.contains(kind), "{kind}: {told}");
         let checked = other.output(&["remote", "verify", "--remote", &url]);
         assert_eq!(checked.status.code(), Some(1), "{kind}");
         let found = String::from_utf8_lossy(&checked.stdout).into_owned();

@@ -33,8 +33,8 @@ fn a_remote_in_the_cache_the_data_or_the_exports_is_refused() {
         (".throstle/remote", "the cache"),
         (".throstle", "the cache"),
         ("data/wavs/remote", "it is inside the data"),
-        ("out", "the exports of"),
-        ("out/remote", "the exports of"),
+        ("out", "exports of"),
+        ("out/remote", "exports of"),
     ] {
         let path = project.path().join(folder);
         std::fs::create_dir_all(&path).unwrap();

@@ -135,7 +135,7 @@ fn a_push_writes_nothing_that_a_copy_or_another_machine_has_brought() {
     assert!(copied.unwrap().success());
     let before = copy.files("");
     let told = one.printed(&["push", "--remote", &copy.url()]);
-    assert!(told.contains("has everything"), "{told}");
+    assert!(told.contains("is up to date"), "{told}");
     assert_eq!(copy.files(""), before);
     // The same results, made on another machine.
     let other = machine(MANIFEST);
@@ -147,7 +147,7 @@ fn a_push_writes_nothing_that_a_copy_or_another_machine_has_brought() {
     let (logs, files): (Vec<_>, Vec<_>) = copy.files("").into_iter().partition(is_log);
     assert_eq!(files, before.iter().filter(|path| !is_log(path)).cloned().collect::<Vec<_>>());
     assert_eq!(logs.len(), 2);
-    assert!(other.printed(&["push", "--remote", &copy.url()]).contains("has everything"));
+    assert!(other.printed(&["push", "--remote", &copy.url()]).contains("is up to date"));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn of_two_attempts_at_a_training_the_older_one_stops_and_then_continues_from_the
     assert_eq!(new.0, Status::Paused, "{new:?}");
     assert!(new.1[0] > 1, "it continues from the first checkpoint: {new:?}");
     assert_eq!(old.0, Status::Paused, "{old:?}");
-    let why = "stage `model`: another attempt at this training is ahead in the remote";
+    let why = "stage `model`: another attempt at this training is further ahead in the remote";
     assert!(old.2.iter().any(|told| told.contains(why)), "{old:?}");
     let further = checkpoint(&newer);
     let (status, steps, told) = attempt(&older, &memory, false, || false);

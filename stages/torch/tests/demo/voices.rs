@@ -168,6 +168,7 @@ seed = 1
 [stage.clips]
 use = "corpus.table"
 table = "metadata.csv"
+columns = ["file", "text", "speaker"]
 
 [stage.model]
 use = "vits.init"
