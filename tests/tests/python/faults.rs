@@ -275,7 +275,6 @@ fn a_fault_of_the_machine_pauses_the_run_and_sets_nothing_aside() {
         ("raise OSError(errno.EIO, 'x')", "[Errno 5] x"),
         ("raise OSError(errno.ENOMEM, 'x')", "[Errno 12] x"),
         ("wrapped()", "RuntimeError: not saved"),
-        ("raise RuntimeError('No space left on device')", "No space left on device"),
     ] {
         for more in ["batch = 8\nworkers = 1\n", "batch = 1\n"] {
             let body =
