@@ -153,12 +153,14 @@ pub fn send_back(output: &Tensor, gradient: &Tensor) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use std::cell::RefCell;
 
     use tch::{Device, Kind};
 
     use super::*;
     use crate::layers::dropout;
+    use crate::random::Random;
 
     const BLOCKS: usize = 4;
 
@@ -179,12 +181,11 @@ mod tests {
 
     impl Trial {
         fn run(&self) -> Outcome {
-            tch::manual_seed(1);
-            let options = (Kind::Float, Device::Cpu);
-            let weights = self
-                .frozen
-                .map(|is_frozen| Tensor::randn([8, 8], options).set_requires_grad(!is_frozen));
-            let x = Tensor::randn([4, 8], options).set_requires_grad(self.wants_input);
+            let mut random = Random::new(1);
+            let weights = self.frozen.map(|is_frozen| {
+                random.normal(&[8, 8], 1.0).unwrap().set_requires_grad(!is_frozen)
+            });
+            let x = random.normal(&[4, 8], 1.0).unwrap().set_requires_grad(self.wants_input);
             let counts = RefCell::new(([0; BLOCKS], [0; BLOCKS]));
             let blocks = (0..BLOCKS).map(|at| {
                 let (weight, counts) = (&weights[at], &counts);
@@ -227,17 +228,16 @@ mod tests {
     #[test]
     fn a_gradient_arrives_at_a_block_in_the_layout_of_its_output() {
         let gradient_of_bias = |recompute: bool| {
-            tch::manual_seed(2);
-            let options = (Kind::Float, Device::Cpu);
-            let weight = Tensor::randn([32, 32], options);
-            let bias = Tensor::zeros([32], options).set_requires_grad(true);
+            let mut random = Random::new(2);
+            let weight = random.normal(&[32, 32], 1.0).unwrap();
+            let bias = Tensor::zeros([32], (Kind::Float, Device::Cpu)).set_requires_grad(true);
             let blocks = vec![
                 Block::new(true, |x| x + &bias),
                 Block::new(false, |x| weight.matmul(&x.tr()).tanh()),
             ];
             let chain = Chain::new(blocks, recompute);
-            let forward = chain.forward(&Tensor::randn([1_000, 32], options));
-            let gradient = Tensor::randn([32, 1_000], options);
+            let forward = chain.forward(&random.normal(&[1_000, 32], 1.0).unwrap());
+            let gradient = random.normal(&[32, 1_000], 1.0).unwrap();
             chain.backward(forward, &gradient);
             bias.grad()
         };

@@ -1,7 +1,11 @@
 //! Convolutions in this project: the same bits each time, and in TF32 only in trainings that ask
 //! for it, since its ten bits change codes and make gradients noisy.
+//!
+//! On a CPU, those of bf16 and fp16 are computed in f32 and rounded: on processors with AMX, oneDNN of
+//! libtorch 2.11 computes bf16 convolutions of few input channels wrongly
+//! (<https://github.com/pytorch/pytorch/issues/148973> is one of this kind).
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
 use crate::shim;
@@ -57,6 +61,23 @@ impl Geometry {
         input: &Tensor,
         weight: &Tensor,
         bias: Option<&Tensor>,
+        moves: [Vec<i64>; 3],
+    ) -> Result<Tensor, TorchError> {
+        let kind = input.kind();
+        let is_half = matches!(kind, Kind::BFloat16 | Kind::Half);
+        if !is_half || input.device() != Device::Cpu {
+            return self.run_as_given(input, weight, bias, moves);
+        }
+        let [input, weight] = [input, weight].map(|tensor| tensor.to_kind(Kind::Float));
+        let bias = bias.map(|bias| bias.to_kind(Kind::Float));
+        Ok(self.run_as_given(&input, &weight, bias.as_ref(), moves)?.to_kind(kind))
+    }
+
+    fn run_as_given(
+        self,
+        input: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
         [stride, padding, dilation]: [Vec<i64>; 3],
     ) -> Result<Tensor, TorchError> {
         let (benchmark, deterministic, cudnn) = (false, true, true);
@@ -77,5 +98,46 @@ impl Geometry {
             cudnn,
             tf32,
         )?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The output and the gradients of input and weight.
+    fn results(geometry: Geometry, input: &Tensor, weight: &Tensor, kind: Kind) -> [Tensor; 3] {
+        let leaf = |tensor: &Tensor| tensor.to_kind(kind).detach().set_requires_grad(true);
+        let (input, weight) = (leaf(input), leaf(weight));
+        let output = geometry.convolve(&input, &weight, None).unwrap();
+        output.square().sum(Kind::Float).backward();
+        [output.detach(), input.grad(), weight.grad()]
+    }
+
+    /// Sizes at which libtorch errs by 100 % on processors with AMX.
+    #[test]
+    fn half_precision_on_a_cpu_is_rounded_f32() {
+        let options = (Kind::Float, Device::Cpu);
+        let plain = Geometry { padding: 3, ..Geometry::default() };
+        let transposed = Geometry { stride: 4, padding: 2, transposed: true, ..plain };
+        for kind in [Kind::BFloat16, Kind::Half] {
+            let given = |shape: &[i64]| Tensor::randn(shape, options).to_kind(kind);
+            let cases = [
+                (plain, given(&[2, 8, 20]), given(&[16, 8, 8])),
+                (transposed, given(&[2, 16, 20]), given(&[16, 8, 8])),
+            ];
+            for (geometry, input, weight) in cases {
+                let expected = results(geometry, &input, &weight, Kind::Float);
+                for (computed, expected) in
+                    results(geometry, &input, &weight, kind).iter().zip(expected)
+                {
+                    assert_eq!(computed.kind(), kind);
+                    let far = (computed.to_kind(Kind::Float) - &expected).abs().max()
+                        / expected.abs().max();
+                    assert!(far.double_value(&[]) < 0.02, "{geometry:?} {kind:?}: {far}");
+                }
+            }
+        }
     }
 }

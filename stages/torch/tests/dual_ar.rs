@@ -8,6 +8,7 @@ use stage_torch::dual_ar::{
 };
 use stage_torch::fish::{DualArTrainee, Memory};
 use stage_torch::layers::{Adaptable, Adapter, Pass};
+use stage_torch::random::Random;
 use stage_torch::train::{Phase, Totals, Trainee};
 use stage_torch::weights::Weights;
 use stage_torch::{copies, waits};
@@ -88,12 +89,11 @@ fn batch() -> Batch {
 
 /// Adapters with dropout on every module that accepts one; the rest is frozen.
 fn adapt(model: &mut DualAr) {
-    tch::manual_seed(3);
-    let options = (Kind::Float, Device::Cpu);
+    let mut random = Random::new(3);
     for (stream, (_, module)) in model.adaptable().into_iter().enumerate() {
-        let adapter = |inputs: i64, outputs: i64| Adapter {
-            a: (Tensor::randn([2, inputs], options) * 0.1).set_requires_grad(true),
-            b: (Tensor::randn([outputs, 2], options) * 0.1).set_requires_grad(true),
+        let mut adapter = |inputs: i64, outputs: i64| Adapter {
+            a: random.normal(&[2, inputs], 0.1).unwrap().set_requires_grad(true),
+            b: random.normal(&[outputs, 2], 0.1).unwrap().set_requires_grad(true),
             scaling: 2.0,
             dropout: 0.3,
             stream: stream as u64,
