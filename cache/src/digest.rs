@@ -185,20 +185,36 @@ pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
 /// The same for a file of known length, which saves a read at its end: if it has grown, no more is
 /// read.
 pub(crate) fn hash_up_to(file: &dyn FsFile, size: u64) -> FsResult<(Digest, u64)> {
+    hash_parts(size, |buffer, offset| file.read_at(buffer, offset))
+}
+
+/// The same for bytes that a function reads into a buffer, at an offset.
+pub(crate) fn hash_parts<E>(
+    size: u64,
+    read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
+) -> Result<(Digest, u64), E> {
     let mut buffer = BUFFER.take();
     buffer.resize(PIECE, 0);
-    let result = hash_pieces(file, size, &mut buffer);
+    let result = hash_pieces(size, read, &mut buffer);
     BUFFER.set(buffer);
     result
 }
 
-fn hash_pieces(file: &dyn FsFile, size: u64, buffer: &mut [u8]) -> FsResult<(Digest, u64)> {
+fn hash_pieces<E>(
+    size: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
+    buffer: &mut [u8],
+) -> Result<(Digest, u64), E> {
     let mut hasher = Hasher::new();
     let mut offset = 0;
     while offset < size {
-        let count = file.read_at(buffer, offset)?;
+        let count = read(buffer, offset)?;
         if count == 0 {
             break;
+        }
+        if offset == 0 && count as u64 == size {
+            // A small file needs no state between its pieces.
+            return Ok((Digest::of(&buffer[..count]), size));
         }
         hasher.update(&buffer[..count]);
         offset += count as u64;

@@ -55,7 +55,7 @@ pub use cache::Cache;
 pub use claim::Claim;
 pub use commit::Committed;
 pub use digest::{Digest, DigestError, Hasher};
-pub(crate) use digest::{hash_open, hash_up_to};
+pub(crate) use digest::{hash_open, hash_parts, hash_up_to};
 pub use entry::Table;
 pub use error::CacheError;
 pub use gate::Access;

@@ -10,10 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use cache::fs::{Call, Fs, Interceptor, Layer, MemoryFs, RealFs};
 use cache::stat::{
-    NewContent, Section, StatEntry, StatIndex, What, check, check_through, hash_file,
+    NewContent, Section, StatEntry, StatIndex, What, check, check_through, differing, hash_again,
+    hash_file,
 };
 use cache::{Access, Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
+use rustix::fs::FileType;
 
 const KEY: Digest = Digest::from_bytes([1; 32]);
 
@@ -56,7 +58,7 @@ impl Folder {
     fn different_now(&self) -> Vec<String> {
         let index = StatIndex::load(&self.cache).unwrap();
         let section = index.section(&KEY).unwrap();
-        let found = check(&self.base, section, 2);
+        let found: Vec<usize> = check(&self.base, section, 2).iter().map(|one| one.index).collect();
         assert_eq!(found, check_through(&RealFs, &self.base, section).unwrap());
         found.iter().map(|at| section.get(*at).unwrap().path).collect()
     }
@@ -226,6 +228,85 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
     let fs = cache::fs::Layer::over(Arc::new(below.clone()), Writes(below));
     let error = hash_file(&fs, "/a".into()).unwrap_err();
     assert!(matches!(error, CacheError::Changed { .. }), "{error:?}");
+}
+
+/// What hashing differing files again gives for each path, after an edit that comes between the
+/// comparison and the hashing.
+fn again(
+    folder: &Folder,
+    entries: Vec<StatEntry>,
+    edit: impl FnOnce(),
+) -> Vec<(String, Option<StatEntry>)> {
+    let section = Section::from(entries);
+    let found = differing(&RealFs, &folder.base, &section, 2);
+    edit();
+    let hashed = hash_again(&RealFs, &folder.base, &section, &found, 2);
+    assert_eq!(hashed.len(), found.len());
+    let path = |at: usize| section.get(at).unwrap().path;
+    found.iter().zip(hashed).map(|(one, entry)| (path(one.index), entry)).collect()
+}
+
+#[test]
+fn a_file_is_hashed_again_as_it_would_be_alone() {
+    let folder = Folder::new();
+    let large = vec![7; 600_000];
+    for (path, bytes) in [("a/one", &b"one"[..]), ("a/two", &large[..]), ("three", b"three")] {
+        folder.write(path, bytes);
+    }
+    let mut entries = ["a/one", "a/two", "three"].map(|path| folder.entry(path)).to_vec();
+    for entry in &mut entries {
+        entry.mtime_ns -= 1;
+    }
+    let hashed = again(&folder, entries, || {});
+    assert_eq!(hashed.len(), 3);
+    for (path, entry) in hashed {
+        let mut entry = entry.unwrap();
+        let (_, expected) = hash_file(&RealFs, &folder.base.join(&path)).unwrap();
+        entry.hashed_ns = expected.hashed_ns;
+        assert_eq!(entry, StatEntry { path, ..expected });
+    }
+}
+
+#[test]
+fn what_is_no_file_or_changes_meanwhile_is_left_to_a_closer_look() {
+    let folder = Folder::new();
+    let paths =
+        ["edited", "replaced", "gone", "piped", "folder", "device", "empty", "pipe", "good"];
+    for path in paths {
+        folder.write(path, path.as_bytes());
+    }
+    let entries = paths.map(|path| folder.entry(path)).to_vec();
+    let at = |path: &str| folder.base.join(path);
+    let pipe = |path: &str| {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        fs::remove_file(at(path)).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at(path).as_str(), FileType::Fifo, mode, 0).unwrap();
+    };
+    // Before the comparison.
+    fs::remove_file(at("folder")).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    fs::remove_file(at("device")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", at("device")).unwrap();
+    pipe("pipe");
+    folder.write("empty", b"");
+    for path in ["edited", "replaced", "gone", "piped", "good"] {
+        folder.write(path, format!("new {path}").as_bytes());
+    }
+    // After it. Opening a pipe without a writer would wait for ever.
+    let edit = || {
+        folder.write("edited", b"newer edited");
+        folder.write("other", b"new replaced");
+        fs::rename(at("other"), at("replaced")).unwrap();
+        fs::remove_file(at("gone")).unwrap();
+        pipe("piped");
+    };
+    let hashed = again(&folder, entries, edit);
+    let mut hashed: Vec<(String, bool)> =
+        hashed.into_iter().map(|(path, entry)| (path, entry.is_some())).collect();
+    hashed.sort();
+    let mut expected = paths.map(|path| (path.to_owned(), path == "good")).to_vec();
+    expected.sort();
+    assert_eq!(hashed, expected);
 }
 
 fn noted(path: &str, content: u8) -> StatEntry {

@@ -311,9 +311,32 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
 }
 
+/// The digests of a list that [`encode`] has written, without a look at each byte.
+pub fn decode_digests(bytes: &[u8]) -> Option<impl Iterator<Item = Digest>> {
+    let (count, bytes) = postcard::take_from_bytes::<usize>(bytes).ok()?;
+    let (digests, rest) = bytes.as_chunks::<32>();
+    let is_whole = digests.len() == count && rest.is_empty();
+    is_whole.then(|| digests.iter().map(|bytes| Digest::from_bytes(*bytes)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_digests_is_read_like_any_record() {
+        for count in [0, 1, 127, 128, 700] {
+            let all: Vec<Digest> =
+                (0..count).map(|at: u32| Digest::of(&at.to_le_bytes())).collect();
+            let mut bytes = encode(&all);
+            assert_eq!(decode_digests(&bytes).unwrap().collect::<Vec<_>>(), all);
+            assert_eq!(decode::<Vec<Digest>>(&bytes), Some(all));
+            bytes.push(0);
+            assert!(decode_digests(&bytes).is_none());
+            bytes.truncate(bytes.len().saturating_sub(2));
+            assert!(decode_digests(&bytes).is_none());
+        }
+    }
 
     #[test]
     fn a_stage_record_without_what_was_set_aside_is_still_read() {

@@ -27,6 +27,7 @@ mod program_check;
 mod queue;
 mod records;
 pub mod replay;
+mod reservations;
 mod schedule;
 mod scratch;
 mod settle;

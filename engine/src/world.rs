@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, Metadata, Open};
-use cache::stat::{self, Section, StatEntry, StatIndex, What};
+use cache::stat::{self, Differing, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
@@ -151,11 +151,33 @@ impl<'a> Watch<'a> {
         Reject::new("unreadable-file", reason)
     }
 
-    /// Looks at the same paths again and returns their present state.
-    pub fn look_again(&mut self, entries: &[StatEntry]) -> Result<(), StageError> {
+    /// Looks at the paths of these entries again, and records their present state.
+    pub fn look_again(
+        &mut self,
+        section: &Section,
+        differing: &[Differing],
+    ) -> Result<(), StageError> {
+        let size = |one: &Differing| Some((one.index, section.file_size(one.index)?));
+        let files: Vec<(usize, u64)> = differing.iter().filter_map(size).collect();
+        let path = |index: &usize| section.get(*index).map_or(String::new(), |entry| entry.path);
+        self.say_what_is_hashed(&files, path);
+        let (fs, base) = (self.fs(), self.store.base());
+        let hashed = stat::hash_again(fs, base, section, differing, threads());
+        let mut rest = Vec::new();
+        for (one, hashed) in differing.iter().zip(hashed) {
+            match hashed {
+                Some(entry) => self.seen.push(entry),
+                None => rest.extend(section.get(one.index)),
+            }
+        }
+        self.look_closely(rest)
+    }
+
+    /// The same, one call after the other, with the reason why a path has no file.
+    fn look_closely(&mut self, entries: Vec<StatEntry>) -> Result<(), StageError> {
         let mut files = Vec::new();
         for entry in entries {
-            let path = Utf8PathBuf::from(&entry.path);
+            let path = Utf8PathBuf::from(entry.path);
             match entry.what {
                 What::File => files.push(path),
                 What::Dir => drop(self.list_one(&path)?),
@@ -168,8 +190,6 @@ impl<'a> Watch<'a> {
                 },
             }
         }
-        let sizes = entries.iter().filter(|entry| entry.what != What::Dir);
-        self.say_what_is_hashed(sizes.map(|entry| (entry.path.as_str(), entry.size)));
         // The stat index would return the entry that differs.
         let unknown: Vec<&Utf8PathBuf> = files.iter().collect();
         for (path, entry) in unknown.iter().zip(self.hash_all(&unknown)) {
@@ -186,9 +206,8 @@ impl<'a> Watch<'a> {
             0..=8 => paths.iter().map(hash).collect(),
             count => {
                 let share = |range: Range<usize>| paths[range].iter().map(hash).collect();
-                let threads = std::thread::available_parallelism().map_or(1, usize::from);
                 // If a thread panics, this thread hashes its files.
-                in_shares(count, SHARE, threads, share)
+                in_shares(count, SHARE, threads(), share)
                     .unwrap_or_else(|| paths.iter().map(hash).collect())
             }
         }
@@ -276,18 +295,17 @@ impl<'a> Watch<'a> {
     }
 
     /// A single large file is named.
-    fn say_what_is_hashed<P: AsRef<str>>(&mut self, sizes: impl Iterator<Item = (P, u64)>) {
-        let sizes: Vec<(P, u64)> = sizes.collect();
-        let bytes = sizes.iter().fold(0, |sum: u64, (_, size)| sum.saturating_add(*size));
+    fn say_what_is_hashed<P>(&mut self, files: &[(P, u64)], path: impl Fn(&P) -> String) {
+        let bytes = files.iter().fold(0, |sum: u64, (_, size)| sum.saturating_add(*size));
         if bytes <= QUIET_BYTES {
             return;
         }
-        let largest = sizes.iter().max_by_key(|(_, size)| size);
+        let largest = files.iter().max_by_key(|(_, size)| size);
         let large = largest
             .filter(|(_, size)| *size > LARGE_BYTES)
-            .map(|(path, size)| format!(" (`{}` with {})", path.as_ref(), units::bytes(*size)));
-        let (count, large) = (sizes.len(), large.unwrap_or_default());
-        let files = units::counted(count as u64, "file");
+            .map(|(file, size)| format!(" (`{}` with {})", path(file), units::bytes(*size)));
+        let (files, large) =
+            (units::counted(files.len() as u64, "file"), large.unwrap_or_default());
         (self.waiting)(format!("the hashes of {files}{large}"));
     }
 }
@@ -300,6 +318,11 @@ const NO_FOLDER: &str = "missing-folder";
 
 /// The content of a missing file.
 const ABSENT: Digest = Digest::from_bytes([0; 32]);
+
+/// The number of threads that hash.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 fn is_same(entry: &StatEntry, now: &Metadata) -> bool {
     entry.size == now.size
@@ -391,7 +414,8 @@ impl World for Watch<'_> {
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
         let (fs, base) = (self.fs(), self.store.base());
         let size = |path: &Utf8PathBuf| fs.metadata(&base.join(path)).map_or(0, |now| now.size);
-        self.say_what_is_hashed(unknown.iter().map(|path| (path.as_str(), size(path))));
+        let files: Vec<_> = unknown.iter().map(|path| (*path, size(path))).collect();
+        self.say_what_is_hashed(&files, |path| path.to_string());
         let mut hashed = self.hash_all(&unknown).into_iter();
         let mut facts = Vec::with_capacity(paths.len());
         for (path, memo) in paths.iter().zip(memos) {

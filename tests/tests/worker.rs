@@ -416,6 +416,76 @@ fn all_devices_of_a_training_are_reserved_for_it() {
     assert_eq!(order, ["cuda:0", "trained", "cuda:1"], "{:?}", ran.events);
 }
 
+/// Items on `cuda:1` that begin before `trained` is ready, which uses both GPUs; and this.
+fn beside_items(more: &str) -> (Lab, Utf8PathBuf) {
+    let mut lab = lab(&[]);
+    lab.stages.push(Arc::new(throstle_tests::train::Remote));
+    let far = MANIFEST.replace("\"test.remote\"", "\"test.remote\"\ndevice = \"cuda:1\"");
+    let loud = "[stage.loud]\nuse = \"test.shout\"\ninput = \"lines\"";
+    let trained = "[stage.trained]\nuse = \"test.remote-train\"\ninput = \"loud\"";
+    let devices = "device = \"cuda:0\"\ndevices = [\"cuda:0\", \"cuda:1\"]";
+    lab.write("pipeline.toml", &format!("{far}\n{loud}\n{trained}\n{devices}\n{more}"));
+    let noted = lab.base().join("noted");
+    lab.worker.arguments = vec!["meets".into(), noted.to_string()];
+    (lab, noted)
+}
+
+/// The order of items and trainings, as the workers noted it. A training has all GPUs to itself.
+fn order(noted: &Utf8PathBuf) -> Vec<String> {
+    let lines: Vec<String> =
+        std::fs::read_to_string(noted).unwrap().lines().map(str::to_owned).collect();
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| *line == "training begins") {
+        let begun = lines[..at].iter().filter(|line| line.contains(" begin")).count();
+        let ended = lines[..at].iter().filter(|line| line.contains(" end")).count();
+        assert_eq!(begun, ended, "line {at}, {line}: {lines:?}");
+        assert_eq!(lines[at + 1], "training ends", "{lines:?}");
+    }
+    lines
+}
+
+#[test]
+fn a_training_on_two_devices_waits_for_work_on_the_other_one_and_keeps_it_from_more() {
+    let (lab, noted) = beside_items("");
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12), "{:?}", ran.events);
+    let lines = order(&noted);
+    let ended = lines.iter().position(|line| line == "training ends").unwrap();
+    assert_eq!(lines[0], "items begin", "the device was idle: {lines:?}");
+    assert!(lines[ended..].contains(&"items begin".to_owned()), "it came last: {lines:?}");
+}
+
+#[test]
+fn two_trainings_on_the_same_devices_run_one_after_the_other() {
+    let other = "[stage.other]\nuse = \"test.remote-train\"\ninput = \"loud\"\nseed = 5";
+    let devices = "device = \"cuda:1\"\ndevices = [\"cuda:1\", \"cuda:0\"]";
+    let (lab, noted) = beside_items(&format!("{other}\n{devices}\n"));
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12), "{:?}", ran.events);
+    let lines = order(&noted);
+    assert_eq!(lines.iter().filter(|line| *line == "training begins").count(), 2, "{lines:?}");
+}
+
+#[test]
+fn a_run_that_stops_while_a_training_waits_for_a_device_goes_on_later() {
+    let (lab, noted) = beside_items("");
+    let stop = StopFlag::default();
+    let clock = {
+        let (stop, noted) = (stop.clone(), noted.clone());
+        std::thread::spawn(move || {
+            while !noted.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.request_after_batch();
+        })
+    };
+    let ran = lab.run_with(&RunOptions { stop, ..RunOptions::default() });
+    clock.join().unwrap();
+    assert_eq!(ran.status, Status::Paused, "{:?}", ran.events);
+    assert!(!order(&noted).contains(&"training begins".to_owned()));
+    assert_eq!(lab.run().status, Status::Done);
+    assert!(order(&noted).contains(&"training begins".to_owned()));
+}
+
 #[test]
 fn a_run_with_a_time_limit_over_before_its_worker_answers_makes_a_step() {
     let mut lab = lab(&[]);

@@ -2,13 +2,14 @@
 //! folder, on several threads.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 
 use camino::Utf8Path;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
+use super::again::Differing;
 use super::entry::What;
+use super::folder::{Folder, nanoseconds};
 use super::row::Row;
 use super::section::Section;
 use crate::fs::{Fs, FsError, Metadata};
@@ -19,21 +20,29 @@ const SHARE: usize = 512;
 
 /// The result of [`check`], computed in the fastest way that the file system allows. Inaccessible
 /// files count as different.
-pub fn differing(fs: &dyn Fs, base: &Utf8Path, section: &Section, threads: usize) -> Vec<usize> {
+pub fn differing(
+    fs: &dyn Fs,
+    base: &Utf8Path,
+    section: &Section,
+    threads: usize,
+) -> Vec<Differing> {
     if fs.is_direct() {
         return check(base, section, threads);
     }
-    check_through(fs, base, section).unwrap_or_else(|_| (0..section.len()).collect())
+    match check_through(fs, base, section) {
+        Ok(different) => different.into_iter().map(Differing::unseen).collect(),
+        Err(_) => Differing::all(section),
+    }
 }
 
-/// The indices of the entries that differ from the files, or cannot be trusted.
-pub fn check(base: &Utf8Path, section: &Section, threads: usize) -> Vec<usize> {
+/// The entries that differ from the files, or cannot be trusted.
+pub fn check(base: &Utf8Path, section: &Section, threads: usize) -> Vec<Differing> {
     let work = |rows: Range<usize>| {
         let mut folder = Folder::new(base);
-        rows.filter(|index| differs(section, *index, &mut folder)).collect()
+        rows.filter_map(|index| compare(section, index, &mut folder)).collect()
     };
     // If a thread panicked, everything is checked again.
-    in_shares(section.len(), SHARE, threads, work).unwrap_or_else(|| (0..section.len()).collect())
+    in_shares(section.len(), SHARE, threads, work).unwrap_or_else(|| Differing::all(section))
 }
 
 /// The same through any file system, one file after the other.
@@ -72,45 +81,16 @@ fn describes(row: &Row<'_>, metadata: &Metadata) -> bool {
         && metadata.inode == row.inode()
 }
 
-/// The folder of the last entry, kept open for the next ones.
-struct Folder<'a> {
-    base: &'a Utf8Path,
-    open: Option<(usize, Result<OwnedFd, Errno>)>,
-}
-
-impl<'a> Folder<'a> {
-    fn new(base: &'a Utf8Path) -> Folder<'a> {
-        Folder { base, open: None }
-    }
-
-    fn stat(&mut self, section: &Section, row: &Row<'_>) -> Result<Stat, Errno> {
-        let index = row.dir();
-        if self.open.as_ref().is_none_or(|(of, _)| *of != index) {
-            let path = self.base.join(section.dir(index));
-            let path = if path.as_str().is_empty() { Utf8Path::new(".") } else { &path };
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            self.open = Some((index, openat(CWD, path.as_str(), flags, Mode::empty())));
-        }
-        let Some((_, Ok(folder))) = &self.open else {
-            return Err(self
-                .open
-                .as_ref()
-                .and_then(|(_, open)| open.as_ref().err().copied())
-                .unwrap_or(Errno::IO));
-        };
-        let name = section.name(row);
-        statat(folder, if name.is_empty() { "." } else { name }, AtFlags::empty())
-    }
-}
-
-fn differs(section: &Section, index: usize, folder: &mut Folder<'_>) -> bool {
+fn compare(section: &Section, index: usize, folder: &mut Folder<'_>) -> Option<Differing> {
+    let unseen = Some(Differing::unseen(index));
     let Some(row) = section.row(index) else {
-        return true;
+        return unseen;
     };
     match folder.stat(section, &row) {
-        Ok(stat) => !row.trusted() || !is(&row, &stat),
-        Err(Errno::NOENT | Errno::NOTDIR) => row.what() != What::Absent,
-        Err(_) => true,
+        Ok(stat) if row.trusted() && is(&row, &stat) => None,
+        Ok(stat) => Some(Differing::seen(index, stat)),
+        Err(Errno::NOENT | Errno::NOTDIR) if row.what() == What::Absent => None,
+        Err(_) => unseen,
     }
 }
 
@@ -122,10 +102,9 @@ fn is(row: &Row<'_>, stat: &Stat) -> bool {
         What::Dir => kind == FileType::Directory,
         What::Absent | What::Unusable => false,
     };
-    let time = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
     same_kind
         && stat.st_size as u64 == row.size()
         && stat.st_ino as u64 == row.inode()
-        && time(stat.st_mtime as i64, stat.st_mtime_nsec as i64) == row.mtime_ns()
-        && time(stat.st_ctime as i64, stat.st_ctime_nsec as i64) == row.ctime_ns()
+        && nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64) == row.mtime_ns()
+        && nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64) == row.ctime_ns()
 }

@@ -240,6 +240,11 @@ impl Section {
         })
     }
 
+    /// The size of an entry that is not about a folder.
+    pub fn file_size(&self, index: usize) -> Option<u64> {
+        Some(self.row(index).filter(|row| row.what() != What::Dir)?.size())
+    }
+
     /// The digest of an entry, without the rest of it.
     pub fn digest(&self, index: usize) -> Option<Digest> {
         Some(self.row(index)?.digest())
@@ -374,7 +379,7 @@ impl Section {
         (self.dir(row.dir()), self.name(row))
     }
 
-    fn path(&self, row: &Row<'_>) -> String {
+    pub(super) fn path(&self, row: &Row<'_>) -> String {
         let (dir, name) = self.parts(row);
         let mut path = String::with_capacity(dir.len() + 1 + name.len());
         path.push_str(dir);

@@ -14,7 +14,7 @@ use super::value::Planned;
 use super::work::Keyed;
 use crate::error::PlanError;
 use crate::pipeline::{ITEMS, Input, Pipeline, Reads, Reference, StageId, StageSpec};
-use crate::record::{MEMO, decode, encode};
+use crate::record::{MEMO, decode_digests, encode};
 use crate::store::{ReadError, Store};
 use crate::sweep::halving::Part;
 
@@ -292,9 +292,9 @@ fn projection(
     let mut keys = Vec::new();
     for part in parts {
         let unreadable = || ReadError::Unreadable("a list of keys cannot be read".to_owned());
-        keys.extend(decode::<Vec<Digest>>(&part).ok_or_else(unreadable)?);
+        keys.extend(decode_digests(&part).ok_or_else(unreadable)?);
     }
-    keys.sort();
+    keys.sort_unstable();
     let mut sink = HashSink::default();
     keys.iter().for_each(|key| sink.digest("item", key));
     let digest = sink.finish();

@@ -5,7 +5,7 @@ mod passed_on;
 use std::cell::RefCell;
 
 use cache::Digest;
-use cache::stat::{self, NewContent, Section, StatEntry, What};
+use cache::stat::{self, Differing, NewContent, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
 use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
@@ -63,12 +63,11 @@ pub fn observe(
     let mut waiting = |what| sink(Event::Waiting { what });
     let mut current = None;
     if let Some(section) = index.section(&scan) {
-        let differ: Vec<StatEntry> = match verify {
-            true => section.iter().collect(),
+        let differ = match verify {
+            true => Differing::all(section),
             false => {
                 let fs = store.cache().fs().as_ref();
-                let differ = stat::differing(fs, store.base(), section, STAT_THREADS);
-                differ.into_iter().filter_map(|at| section.get(at)).collect()
+                stat::differing(fs, store.base(), section, STAT_THREADS)
             }
         };
         let old = section.content();
@@ -76,7 +75,7 @@ pub fn observe(
             return Ok(old.into());
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
-        watch.look_again(&differ)?;
+        watch.look_again(section, &differ)?;
         let again = watch.seen;
         if let Some(renewed) = section.renewed(&again) {
             planner.seen.push((scan, renewed));

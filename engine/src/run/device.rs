@@ -114,7 +114,10 @@ pub fn work(shared: Shared, device: String, handle: ProcessHandle, tasks: Receiv
             Task::Items(task) => host.items(task),
             Task::Gather(task) => host.gather(*task),
             Task::Close(job) => host.close(|open| open == job),
-            Task::CloseAll => host.close(|_| true),
+            Task::CloseAll(held) => {
+                host.close(|_| true);
+                drop(held);
+            }
         }
     }
     host.shut_down();
@@ -163,6 +166,7 @@ impl Host {
     }
 
     fn gather(&mut self, mut task: GatherTask) {
+        task.await_devices();
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.training = task.training.take();
         context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));

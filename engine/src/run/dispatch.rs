@@ -48,10 +48,15 @@ impl Schedule<'_> {
             let spec = self.pipeline.stage(id);
             // Without work, no worker is asked for its devices.
             let is_away = self.is_away(id);
+            if self.board[id].has_pending_work() && !self.may_work(id) {
+                // It may have to wait for another week.
+                self.hands.release(id);
+                continue;
+            }
             while self.may_start()
                 && self.board[id].has_pending_work()
                 && self.may_work(id)
-                && (is_away || self.hands.is_free(spec.kind, &spec.policy.device))
+                && (is_away || self.hands.is_free(spec))
             {
                 let handed = match self.board[id].state() {
                     _ if is_away => self.hand_out_away(id)?,
@@ -91,7 +96,7 @@ impl Schedule<'_> {
     /// Tests if a stage would run on a GPU.
     pub fn is_on_gpu(&self, id: StageId) -> bool {
         let spec = self.pipeline.stage(id);
-        !self.is_away(id) && self.hands.is_on_gpu(spec.kind, &spec.policy.device)
+        !self.is_away(id) && self.hands.is_on_gpu(spec)
     }
 
     /// Keeps the GPUs that a worker has found, for estimates.
@@ -133,15 +138,20 @@ impl Schedule<'_> {
             None => None,
         };
         if keyed.is_some() && claim.is_none() {
+            self.hands.release(id);
             if self.board.is(id, State::AwaitsExecutor) {
                 self.board.advance(id, State::AwaitsClaim)?;
             }
             return Ok(false);
         }
         if self.take_finished(id)? {
+            self.hands.release(id);
             return Ok(true);
         }
         let spec = self.pipeline.stage(id);
+        if !self.hands.reserve(spec) {
+            return Ok(false);
+        }
         let training = self.training(id)?;
         if let Some(training) = &training {
             let begun = begun_under(&self.store, &training.key, &training.prefixes)?;
@@ -161,6 +171,7 @@ impl Schedule<'_> {
             policy: spec.policy.clone(),
             training,
             own_key: keyed.map(|keyed| keyed.key.without_inputs().digest()),
+            awaits: Vec::new(),
         }));
         self.board.advance(id, State::RunsTask)?;
         self.send(id, task, (Vec::new(), claim.into_iter().collect()))?;
@@ -173,7 +184,7 @@ impl Schedule<'_> {
         let started = Instant::now();
         let in_flight = InFlight { stage: id, items, claims, started, since: started };
         self.in_flight.insert(task.ticket(), in_flight);
-        self.hands.hand_out(spec.kind, &spec.policy.device, task).map_err(EngineError::Thread)
+        self.hands.hand_out(spec, task).map_err(EngineError::Thread)
     }
 
     /// The identity of a training task. The choice of a parent is recorded before the work begins,

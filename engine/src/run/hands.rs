@@ -7,15 +7,17 @@ use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use cache::fs::Fs;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use stage_core::Place;
 use stage_core::device::Devices;
-use stage_core::{Kind, Place};
 
 use super::device::{self, ProcessHandle};
 use super::message::{Message, Task};
 use super::pool;
+use super::reservations::{Reservation, Reservations, named_gpus};
 use super::shared::Shared;
 use crate::machine::is_gpu;
+use crate::pipeline::{StageId, StageSpec};
 
 /// The number of tasks that may wait beside the running ones, so that no thread idles while the
 /// schedule computes.
@@ -36,9 +38,14 @@ pub struct Hands {
     found: OnceCell<Devices>,
     /// A worker has been asked and has not answered yet.
     is_asking: Cell<bool>,
-    lanes: BTreeMap<u64, String>,
-    /// The other devices of trainings on several, by ticket: they get no other work.
-    reserved: BTreeMap<u64, Vec<String>>,
+    /// The tasks in the lanes, by ticket.
+    handed: BTreeMap<u64, Handed>,
+    reserved: Reservations,
+}
+
+struct Handed {
+    lane: String,
+    stage: StageId,
 }
 
 struct Lane {
@@ -83,8 +90,8 @@ impl Hands {
             devices: BTreeMap::new(),
             found: OnceCell::new(),
             is_asking: Cell::new(false),
-            lanes: BTreeMap::new(),
-            reserved: BTreeMap::new(),
+            handed: BTreeMap::new(),
+            reserved: Reservations::default(),
         };
         hands.add_thread()?;
         // Fewer threads do the same work.
@@ -168,19 +175,70 @@ impl Hands {
         self.found.get()
     }
 
-    /// The least busy of the suitable devices.
-    fn choose(&self, device: &str) -> Option<String> {
-        let busy = |device: &String| self.devices.get(device).map_or(0, |d| d.lane.busy);
-        self.candidates(device).into_iter().min_by_key(busy)
+    /// The tasks of a device. One that is reserved gets no more.
+    fn load(&self, device: &str) -> usize {
+        let reserved = if self.reserved.has(device) { FULL } else { 0 };
+        reserved + self.devices.get(device).map_or(0, |device| device.lane.busy)
     }
 
-    /// Tests if work of a stage of this kind would go to a GPU.
-    pub fn is_on_gpu(&self, kind: &Kind, device: &str) -> bool {
-        kind.place == Place::Worker && self.choose(device).is_some_and(|device| is_gpu(&device))
+    /// The least busy of the suitable devices; first of those that the stage names.
+    fn choose(&self, spec: &StageSpec) -> Option<String> {
+        let named = named_gpus(spec);
+        let order = |device: &String| (!named.contains(device), self.load(device));
+        self.candidates(&spec.policy.device).into_iter().min_by_key(order)
+    }
+
+    fn lane(&self, spec: &StageSpec) -> String {
+        match spec.kind.place {
+            Place::Here => POOL.to_owned(),
+            Place::Worker => self.choose(spec).unwrap_or_else(|| "cpu".to_owned()),
+        }
+    }
+
+    /// The devices of a task that uses others than that of its lane.
+    fn needed(&self, spec: &StageSpec) -> Option<Reservation> {
+        let mut devices = named_gpus(spec);
+        if devices.is_empty() {
+            return None;
+        }
+        let lane = self.lane(spec);
+        if lane != POOL {
+            devices.insert(lane.clone());
+        }
+        (lane == POOL || devices.len() > 1).then_some(Reservation { lane, devices })
+    }
+
+    /// Reserves all devices of a task that uses several. True once none of them has work.
+    pub fn reserve(&mut self, spec: &StageSpec) -> bool {
+        if self.reserved.of(spec.id).is_none() {
+            let Some(needed) = self.needed(spec) else { return true };
+            if !self.reserved.add(spec.id, needed) {
+                return false;
+            }
+        }
+        self.reserved.of(spec.id).is_none_or(|reserved| self.is_idle(reserved))
+    }
+
+    /// Lets others have the devices of a task that is not handed out.
+    pub fn release(&mut self, stage: StageId) {
+        self.reserved.release(stage);
+    }
+
+    fn is_idle(&self, reserved: &Reservation) -> bool {
+        let is_idle = |name: &String| self.devices.get(name).is_none_or(|own| own.lane.busy == 0);
+        reserved.devices.iter().all(is_idle)
+    }
+
+    /// Tests if work of a stage would go to a GPU.
+    pub fn is_on_gpu(&self, spec: &StageSpec) -> bool {
+        spec.kind.place == Place::Worker && self.choose(spec).is_some_and(|device| is_gpu(&device))
     }
 
     pub fn gpus_are_busy(&self) -> bool {
-        self.devices.iter().any(|(name, device)| is_gpu(name) && device.lane.busy > 0)
+        let is_busy = |(name, device): (&String, &Device)| is_gpu(name) && device.lane.busy > 0;
+        let others = self.handed.values().filter_map(|task| self.reserved.of(task.stage));
+        self.devices.iter().any(is_busy)
+            || others.flat_map(|reserved| &reserved.devices).any(|name| is_gpu(name))
     }
 
     /// Tells work on GPUs to save and stop.
@@ -188,24 +246,38 @@ impl Hands {
         self.shared.gpu_stop.request_after_batch();
     }
 
-    pub fn is_free(&self, kind: &Kind, device: &str) -> bool {
-        match kind.place {
+    /// Tests if a task of a stage can be handed out, or its devices reserved.
+    pub fn is_free(&self, spec: &StageSpec) -> bool {
+        let place = spec.kind.place;
+        if place == Place::Worker && !self.knows(&spec.policy.device) {
+            return false;
+        }
+        if let Some(reserved) = self.reserved.of(spec.id) {
+            return self.is_idle(reserved);
+        }
+        let needed = self.needed(spec);
+        if needed.as_ref().is_some_and(|needed| !self.reserved.allow(needed)) {
+            return false;
+        }
+        match place {
             Place::Here => self.pool.busy < self.threads + AHEAD_HERE,
-            Place::Worker if !self.knows(device) => false,
-            Place::Worker => {
-                let chosen = self.choose(device).and_then(|device| self.devices.get(&device));
-                chosen.is_none_or(|device| device.lane.busy <= AHEAD)
-            }
+            // It waits for its devices when it has reserved them.
+            Place::Worker if needed.is_some() => true,
+            Place::Worker => self.choose(spec).is_none_or(|device| self.load(&device) <= AHEAD),
         }
     }
 
-    pub fn hand_out(&mut self, kind: &Kind, device: &str, task: Task) -> io::Result<()> {
-        let lane = match kind.place {
-            Place::Here => POOL.to_owned(),
-            Place::Worker => self.choose(device).unwrap_or_else(|| "cpu".to_owned()),
+    /// Hands out a task. The devices of one that uses several are reserved.
+    pub fn hand_out(&mut self, spec: &StageSpec, mut task: Task) -> io::Result<()> {
+        let lane = match self.reserved.of(spec.id).cloned() {
+            Some(reserved) => {
+                self.clear(&reserved, &mut task);
+                reserved.lane
+            }
+            None => self.lane(spec),
         };
-        self.reserve(&lane, &task)?;
-        self.lanes.insert(task.ticket(), lane.clone());
+        let stage = spec.id;
+        self.handed.insert(task.ticket(), Handed { lane: lane.clone(), stage });
         let lane = match lane.as_str() {
             POOL => &mut self.pool,
             name => &mut self.device(name)?.lane,
@@ -214,6 +286,18 @@ impl Hands {
         // The receiving thread lives as long as the run.
         let _ = lane.sender.send(task);
         Ok(())
+    }
+
+    /// Lets the workers of the other devices of a task drop what they hold. The task waits for that.
+    fn clear(&self, reserved: &Reservation, task: &mut Task) {
+        let Task::Gather(task) = task else { return };
+        for name in reserved.devices.iter().filter(|name| **name != reserved.lane) {
+            if let Some(device) = self.devices.get(name) {
+                let (held, dropped) = bounded(0);
+                let _ = device.lane.sender.send(Task::CloseAll(held));
+                task.awaits.push(dropped);
+            }
+        }
     }
 
     /// Lets all workers drop a job, after the tasks that wait.
@@ -230,66 +314,46 @@ impl Hands {
         })
     }
 
-    /// Keeps the other devices of a training from getting work, and lets their workers drop what
-    /// they hold.
-    fn reserve(&mut self, lane: &str, task: &Task) -> io::Result<()> {
-        let others: Vec<String> =
-            task.devices().into_iter().filter(|name| is_gpu(name) && name != lane).collect();
-        for name in &others {
-            let device = self.device(name)?;
-            device.lane.busy += FULL;
-            let _ = device.lane.sender.send(Task::CloseAll);
-        }
-        if !others.is_empty() {
-            self.reserved.insert(task.ticket(), others);
-        }
-        Ok(())
-    }
-
     pub fn returned(&mut self, ticket: u64) {
-        for name in self.reserved.remove(&ticket).unwrap_or_default() {
-            if let Some(device) = self.devices.get_mut(&name) {
-                device.lane.busy -= FULL;
-            }
-        }
-        match self.lanes.remove(&ticket).as_deref() {
-            Some(POOL) => self.pool.busy -= 1,
-            Some(name) => {
+        let Some(Handed { lane, stage }) = self.handed.remove(&ticket) else { return };
+        self.reserved.release(stage);
+        match lane.as_str() {
+            POOL => self.pool.busy -= 1,
+            name => {
                 if let Some(device) = self.devices.get_mut(name) {
                     device.lane.busy -= 1;
                 }
             }
-            None => {}
         }
     }
 
     /// False for a task that waits behind others of its lane.
     pub fn is_running(&self, ticket: u64) -> bool {
-        let Some(lane) = self.lanes.get(&ticket) else { return true };
+        let Some(Handed { lane, .. }) = self.handed.get(&ticket) else { return true };
         let at_once = if lane == POOL { self.threads } else { 1 };
-        let before = self.lanes.range(..ticket).filter(|(_, own)| *own == lane);
+        let before = self.handed.range(..ticket).filter(|(_, other)| other.lane == *lane);
         before.count() < at_once
     }
 
     /// Gives up on a task that takes too long. A worker is killed, and its task returns as a death;
     /// a pool thread cannot be killed and is replaced.
     pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {
-        match self.lanes.get(&ticket).cloned().as_deref() {
-            Some(POOL) => {
-                self.returned(ticket);
-                self.threads -= 1;
-                // The other threads continue without it.
-                let added = self.add_thread();
-                return if self.threads == 0 { added } else { Ok(()) };
+        let Some(Handed { lane, stage }) = self.handed.get(&ticket) else { return Ok(()) };
+        // The workers of its other devices may be what it waits for.
+        let others = self.reserved.of(*stage).map(|reserved| reserved.devices.iter());
+        for name in others.into_iter().flatten().chain([lane]) {
+            if let Some(device) = self.devices.get(name) {
+                device.process.end_task(ticket);
             }
-            Some(name) => {
-                if let Some(device) = self.devices.get(name) {
-                    device.process.end_task(ticket);
-                }
-            }
-            None => {}
         }
-        Ok(())
+        if lane != POOL {
+            return Ok(());
+        }
+        self.returned(ticket);
+        self.threads -= 1;
+        // The other threads continue without it.
+        let added = self.add_thread();
+        if self.threads == 0 { added } else { Ok(()) }
     }
 
     /// The workers with tasks.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cache::{CacheError, Digest};
+use crossbeam_channel::{Receiver, Sender};
 use stage_core::course::Course;
 use stage_core::device::Devices;
 use stage_core::event::Event;
@@ -116,8 +117,8 @@ pub enum Task {
     Gather(Box<GatherTask>),
     /// The job of a stage that has ended. It has no outcome.
     Close(u32),
-    /// All jobs: another process needs the memory of the device.
-    CloseAll,
+    /// All jobs: another process needs the memory of the device, and waits until this is dropped.
+    CloseAll(Sender<()>),
 }
 
 impl Task {
@@ -125,19 +126,8 @@ impl Task {
         match self {
             Task::Items(task) => task.ticket,
             Task::Gather(task) => task.ticket,
-            Task::Close(_) | Task::CloseAll => 0,
+            Task::Close(_) | Task::CloseAll(_) => 0,
         }
-    }
-
-    /// The devices that a training shares its steps among, by their full names.
-    pub fn devices(&self) -> Vec<String> {
-        let Task::Gather(task) = self else { return Vec::new() };
-        let parameters = &task.job.setup.parameters;
-        let names = match parameters.is_set("devices") {
-            true => parameters.texts("devices").unwrap_or_default(),
-            false => Vec::new(),
-        };
-        names.into_iter().map(|name| if name == "cuda" { "cuda:0" } else { name }.into()).collect()
     }
 }
 
@@ -158,6 +148,17 @@ pub struct GatherTask {
     /// The stage's key without its inputs, to remember parts of the work. None if all of it is to be
     /// done anew.
     pub own_key: Option<Digest>,
+    /// Closed once the workers of its other devices have dropped what they hold.
+    pub awaits: Vec<Receiver<()>>,
+}
+
+impl GatherTask {
+    pub fn await_devices(&mut self) {
+        for dropped in self.awaits.drain(..) {
+            // Nothing is sent. A worker that ends drops everything too.
+            let _ = dropped.recv();
+        }
+    }
 }
 
 /// The value of one reference of a gather.

@@ -19,6 +19,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
         match task {
             Task::Items(task) => run_items(&shared, task),
             Task::Gather(mut task) => {
+                task.await_devices();
                 let mut context = shared.context(task.ticket, task.job.kind);
                 context.training = task.training.take();
                 context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
@@ -33,7 +34,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
                 shared.done(outcome, context);
             }
             // Jobs of this process are dropped with their stage.
-            Task::Close(_) | Task::CloseAll => {}
+            Task::Close(_) | Task::CloseAll(_) => {}
         }
     }
 }

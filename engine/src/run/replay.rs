@@ -118,6 +118,7 @@ impl Replayer<'_> {
                 policy: self.spec.policy.clone(),
                 training: None,
                 own_key: None,
+                awaits: Vec::new(),
             })),
         };
         let started = Instant::now();
@@ -206,9 +207,7 @@ impl Replayer<'_> {
             kept: Some(self.folder.to_owned()),
         };
         let mut hands = Hands::new(shared).map_err(EngineError::Thread)?;
-        hands
-            .hand_out(self.spec.kind, &self.spec.policy.device, task)
-            .map_err(EngineError::Thread)?;
+        hands.hand_out(self.spec, task).map_err(EngineError::Thread)?;
         let outcome = self.wait(&received, sink);
         hands.dismiss();
         Ok(outcome)

@@ -33,28 +33,47 @@ pub trait Sink {
 
 /// The sink that hashes.
 #[derive(Default)]
-pub struct HashSink(Hasher);
+pub struct HashSink {
+    /// Has got the earlier parts.
+    hasher: Option<Hasher>,
+    /// The last parts: many together are hashed faster than one after the other.
+    parts: Vec<u8>,
+}
+
+/// The number of bytes that are hashed together.
+const TOGETHER: usize = 64 << 10;
 
 impl HashSink {
     pub fn finish(self) -> Digest {
-        self.0.finish()
+        match self.hasher {
+            Some(mut hasher) => hasher.update(&self.parts).finish(),
+            None => Digest::of(&self.parts),
+        }
     }
 
     fn part(&mut self, tag: u8, name: &str) {
-        self.0.update(&[tag]);
+        if self.parts.len() >= TOGETHER {
+            self.hasher.get_or_insert_default().update(&self.parts);
+            self.parts.clear();
+        }
+        self.parts.push(tag);
         self.bytes(name.as_bytes());
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
+        self.raw(&(bytes.len() as u64).to_le_bytes());
+        self.raw(bytes);
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        self.parts.extend_from_slice(bytes);
     }
 }
 
 impl Sink for HashSink {
     fn group(&mut self, name: &str, parts: usize) {
         self.part(1, name);
-        self.0.update(&(parts as u64).to_le_bytes());
+        self.raw(&(parts as u64).to_le_bytes());
     }
 
     fn text(&mut self, name: &str, text: &str) {
@@ -64,23 +83,23 @@ impl Sink for HashSink {
 
     fn integer(&mut self, name: &str, number: i64) {
         self.part(3, name);
-        self.0.update(&number.to_le_bytes());
+        self.raw(&number.to_le_bytes());
     }
 
     fn number(&mut self, name: &str, number: f64) {
         self.part(4, name);
-        self.0.update(&number.to_bits().to_le_bytes());
+        self.raw(&number.to_bits().to_le_bytes());
     }
 
     fn digest(&mut self, name: &str, digest: &Digest) {
         self.part(5, name);
-        self.0.update(digest.as_bytes());
+        self.raw(digest.as_bytes());
     }
 
     fn blob(&mut self, name: &str, digest: &Digest, size: u64, kind: &str) {
         self.part(6, name);
-        self.0.update(digest.as_bytes());
-        self.0.update(&size.to_le_bytes());
+        self.raw(digest.as_bytes());
+        self.raw(&size.to_le_bytes());
         self.bytes(kind.as_bytes());
     }
 }
@@ -401,6 +420,23 @@ mod tests {
             inputs: [("input".to_owned(), vec![InputKey::Dataset(Digest::of(b"data"))])].into(),
             salt: None,
             parent: None,
+        }
+    }
+
+    /// The encoding of the module's description, without a buffer.
+    #[test]
+    fn many_parts_hash_like_their_bytes_in_a_row() {
+        for count in [0, 1, 1_456, 1_457, 1_458, 20_000] {
+            let (mut sink, mut bytes) = (HashSink::default(), Vec::new());
+            for number in 0..count {
+                let digest = Digest::of(&[number as u8]);
+                sink.digest("item", &digest);
+                bytes.push(5);
+                bytes.extend_from_slice(&4u64.to_le_bytes());
+                bytes.extend_from_slice(b"item");
+                bytes.extend_from_slice(digest.as_bytes());
+            }
+            assert_eq!(sink.finish(), Digest::of(&bytes), "{count}");
         }
     }
 

@@ -6,6 +6,8 @@
 //! `garbage`: writes what is no message. `holds FILE`: notes in FILE how many jobs are open whenever
 //! one works, and after one was closed.
 //! `gpus N FILE`: the same with this number of GPUs. `problem TEXT`: a GPU cannot be used.
+//! `meets FILE`: has two GPUs, and notes in FILE when items and trainings begin and end. Items wait a
+//! second for the first training to begin.
 //! `slow-driver FILE`: answers that there are no GPUs once this file exists.
 //! `environment FILE`: writes its environment.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
@@ -133,6 +135,64 @@ impl GatherJob for Held<Box<dyn GatherJob>> {
     }
 }
 
+/// A stage with jobs that note when they begin and end.
+struct Meeting {
+    inner: Box<dyn Stage>,
+    file: String,
+}
+
+struct Noting<J> {
+    inner: J,
+    file: String,
+}
+
+impl Stage for Meeting {
+    fn kind(&self) -> &'static Kind {
+        self.inner.kind()
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        let file = self.file.clone();
+        Ok(match self.inner.open(setup, context)? {
+            Job::Item(inner) => Job::Item(Box::new(Noting { inner, file })),
+            Job::Gather(inner) => Job::Gather(Box::new(Noting { inner, file })),
+            Job::Source(inner) => Job::Source(inner),
+        })
+    }
+}
+
+impl ItemJob for Noting<Box<dyn ItemJob>> {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        note(&self.file, "items begin");
+        for _ in 0..200 {
+            if std::fs::read_to_string(&self.file).unwrap().contains("training begins") {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let results = self.inner.process(items, context);
+        note(&self.file, "items end");
+        results
+    }
+}
+
+impl GatherJob for Noting<Box<dyn GatherJob>> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        note(&self.file, "training begins");
+        let result = self.inner.run(input, context);
+        note(&self.file, "training ends");
+        result
+    }
+}
+
 /// Passes messages on and dies in the middle of the selected one.
 struct Doomed<W> {
     inner: W,
@@ -169,7 +229,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };
     let (mut holds, mut gpus, mut problem) = (None, 0, None);
-    let mut awaited = None;
+    let (mut awaited, mut meets) = (None, None);
     let mut remote = Remote { kind: &stages::REMOTE, memory: u64::MAX, hang: false };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["die-at", number, file] => {
@@ -182,6 +242,7 @@ fn main() -> io::Result<()> {
         ["gpus", number, file] => {
             (gpus, holds) = (number.parse().unwrap(), Some((*file).to_owned()));
         }
+        ["meets", file] => (gpus, meets) = (2, Some((*file).to_owned())),
         ["environment", file] => {
             let variables = std::env::vars().map(|(name, value)| format!("{name}={value}\n"));
             std::fs::write(file, variables.collect::<String>())?;
@@ -201,6 +262,10 @@ fn main() -> io::Result<()> {
     if let Some(file) = &holds {
         let watched = |inner| Box::new(Watched { inner, file: file.clone() }) as Box<dyn Stage>;
         stages = stages.into_iter().map(watched).collect();
+    }
+    if let Some(file) = &meets {
+        let meeting = |inner| Box::new(Meeting { inner, file: file.clone() }) as Box<dyn Stage>;
+        stages = stages.into_iter().map(meeting).collect();
     }
     let devices = || {
         if let Some(file) = &awaited {

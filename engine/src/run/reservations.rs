@@ -1,0 +1,86 @@
+//! The GPUs of tasks on several devices.
+//!
+//! All GPUs of a task are reserved at once, or none: of two tasks with a common GPU the second
+//! reserves nothing, so they never wait for each other. A reserved GPU gets no other work. The work
+//! that it already has depends on no reservation, so it becomes idle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::machine::is_gpu;
+use crate::pipeline::{StageId, StageSpec, StageWork};
+
+/// The devices of the only task of a stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// The lane that gets the task.
+    pub lane: String,
+    /// All devices that get no other work, with that of the lane.
+    pub devices: BTreeSet<String>,
+}
+
+/// By stage, from before its task is handed out until the task returns.
+#[derive(Default)]
+pub struct Reservations(BTreeMap<StageId, Reservation>);
+
+impl Reservations {
+    pub fn of(&self, stage: StageId) -> Option<&Reservation> {
+        self.0.get(&stage)
+    }
+
+    pub fn has(&self, device: &str) -> bool {
+        self.0.values().any(|reserved| reserved.devices.contains(device))
+    }
+
+    /// Tests if nothing has any of these devices.
+    pub fn allow(&self, wanted: &Reservation) -> bool {
+        !wanted.devices.iter().any(|device| self.has(device))
+    }
+
+    /// False if a device is reserved for another stage; then nothing is reserved.
+    pub fn add(&mut self, stage: StageId, wanted: Reservation) -> bool {
+        let is_allowed = self.allow(&wanted);
+        if is_allowed {
+            self.0.insert(stage, wanted);
+        }
+        is_allowed
+    }
+
+    pub fn release(&mut self, stage: StageId) {
+        self.0.remove(&stage);
+    }
+}
+
+/// The GPUs that `devices` names for the only task of a stage, by their full names.
+pub fn named_gpus(spec: &StageSpec) -> BTreeSet<String> {
+    let has_one_task = matches!(spec.work, StageWork::Gather | StageWork::Train);
+    if !has_one_task || !spec.parameters.is_set("devices") {
+        return BTreeSet::new();
+    }
+    let names = spec.parameters.texts("devices").unwrap_or_default();
+    let full = |name: &str| if name == "cuda" { "cuda:0".to_owned() } else { name.to_owned() };
+    names.into_iter().filter(|name| is_gpu(name)).map(full).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(devices: &[&str]) -> Reservation {
+        let devices = devices.iter().map(|name| (*name).to_owned()).collect();
+        Reservation { lane: "cuda:0".to_owned(), devices }
+    }
+
+    #[test]
+    fn a_task_gets_all_its_devices_or_none() {
+        let mut reserved = Reservations::default();
+        assert!(reserved.add(StageId(1), on(&["cuda:0", "cuda:1"])));
+        assert!(!reserved.add(StageId(2), on(&["cuda:1", "cuda:2"])));
+        assert!(!reserved.has("cuda:2"), "the second task would keep others from this device");
+        assert!(reserved.add(StageId(3), on(&["cuda:2", "cuda:3"])));
+        reserved.release(StageId(1));
+        assert!(!reserved.add(StageId(2), on(&["cuda:1", "cuda:2"])), "`cuda:2` is still reserved");
+        reserved.release(StageId(3));
+        assert!(reserved.add(StageId(2), on(&["cuda:1", "cuda:2"])));
+        assert_eq!(reserved.of(StageId(2)), Some(&on(&["cuda:1", "cuda:2"])));
+    }
+}
