@@ -34,7 +34,8 @@ test:
 # Remotes in buckets, with the feature that releases have. pip and npm fetch the servers
 # (tools/stores.sh); without them, the tests print that they are skipped. This builds the client, but
 # not the libtorch bindings again.
-CLOUD_TESTS = cargo test --workspace --features cli/cloud --test cloud
+CLOUD = --workspace --features cli/cloud,throstle-tests/cloud
+CLOUD_TESTS = cargo test $(CLOUD) --test cloud
 test-cloud:
 	@$(LIBTORCH_ENV) $(CLOUD_TESTS)
 
@@ -59,7 +60,7 @@ outside:
 lint:
 	@cargo fmt --all --check
 	@$(LIBTORCH_ENV) cargo clippy --workspace --all-targets -- -D warnings; \
-		cargo clippy --workspace --features cli/cloud --test cloud -- -D warnings
+		cargo clippy $(CLOUD) --test cloud --bin cloud_throstle -- -D warnings
 
 doc:
 	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -72,6 +72,11 @@ impl Cache {
         self.0.ledger().refresh()
     }
 
+    /// The number of commits so far, by all processes: records read at the same number are the same.
+    pub fn generation(&self) -> Result<u64, CacheError> {
+        self.0.ledger().generation()
+    }
+
     /// Fails if the cache was removed, moved or replaced since it was opened.
     pub fn require_in_place(&self) -> Result<(), CacheError> {
         self.0.ledger().require_in_place()

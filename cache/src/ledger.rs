@@ -145,6 +145,11 @@ impl Ledger {
         Ok(begun.unfinished)
     }
 
+    /// The count of changes by all processes.
+    pub fn generation(&self) -> Result<u64, CacheError> {
+        Ok(self.gate.generation()?)
+    }
+
     /// True if others changed the index since the last call.
     pub fn refresh(&self) -> Result<bool, CacheError> {
         let mut state = self.state();

@@ -7,7 +7,7 @@ use cache::Cache;
 use engine::engine::{Engine, EngineError};
 use engine::mirror;
 use engine::misplaced::misplaced;
-use engine::pipeline::{RemoteSpec, StageWork};
+use engine::pipeline::{RemoteSpec, StageId, StageWork};
 use engine::units;
 use remote::{Remote, Trouble, Verified};
 use serde_json::json;
@@ -168,27 +168,20 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let targets = project.targets(&arguments.stages)?;
-    let mut engine = program.engine(None, false);
-    engine.remote = Some(Arc::clone(&remote));
-    let plan = make(program, &engine, &project, &cache, &targets)?;
-    let is_wanted = |name: &str| {
-        targets.is_empty() || targets.iter().any(|id| project.pipeline.stage(*id).name == name)
-    };
-    let stages = project.pipeline.stages.iter().zip(&plan.stages);
-    let stages =
-        stages.filter(|(spec, plan)| is_wanted(&spec.name) && plan.verdict != Verdict::Out);
-    let (fresh, open): (Vec<_>, Vec<_>) =
-        stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
-    let keys = fresh.iter().filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
-    let trainings = open.iter().filter(|(spec, _)| spec.work == StageWork::Train);
-    let trainings = trainings.filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
-    let wanted = mirror::wanted(&cache, &remote, keys, trainings).map_err(failed)?;
-    let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
-    let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
-    meter.end();
-    let (objects, bytes) = pulled.map_err(failed)?;
-    tell_notes(program, &remote);
-    let open: Vec<&str> = open.iter().map(|(spec, _)| spec.name.as_str()).collect();
+    let mut pulled = pull_from(program, &project, &cache, &remote, &targets)?;
+    let (mut objects, mut bytes) = remote.brought();
+    if pulled.is_incomplete {
+        // Somebody may have removed packs, and others may have written their contents again since.
+        remote.look_again().map_err(failed)?;
+        cache.commit()?;
+        let spec = RemoteSpec { address: remote.address().clone(), settings: *remote.settings() };
+        let remote = Arc::new(open(&spec, &cache)?);
+        pulled = pull_from(program, &project, &cache, &remote, &targets)?;
+        let more = remote.brought();
+        (objects, bytes) = (objects + more.0, bytes + more.1);
+    }
+    let Pulled { open, notes, .. } = pulled;
+    notes.iter().for_each(|note| program.warn(note));
     if arguments.json {
         let told = json!({ "objects": objects, "bytes": bytes, "open": open });
         writeln!(output, "{told}")?;
@@ -201,6 +194,48 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         writeln!(output, "not up to date, left to a run: {}", open.join(", "))?;
     }
     Ok(Exit::Done)
+}
+
+/// One attempt to fetch everything.
+struct Pulled {
+    /// The stages that are left to a run.
+    open: Vec<String>,
+    notes: Vec<String>,
+    /// An object that the remote was said to have is not here.
+    is_incomplete: bool,
+}
+
+fn pull_from(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    remote: &Arc<Remote>,
+    targets: &[StageId],
+) -> Result<Pulled, CliError> {
+    let mut engine = program.engine(None, false);
+    engine.remote = Some(Arc::clone(remote));
+    let plan = make(program, &engine, project, cache, targets)?;
+    let is_wanted = |name: &str| {
+        targets.is_empty() || targets.iter().any(|id| project.pipeline.stage(*id).name == name)
+    };
+    let stages = project.pipeline.stages.iter().zip(&plan.stages);
+    let stages =
+        stages.filter(|(spec, plan)| is_wanted(&spec.name) && plan.verdict != Verdict::Out);
+    let (fresh, open): (Vec<_>, Vec<_>) =
+        stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
+    let keys = fresh.iter().filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
+    let trainings = open.iter().filter(|(spec, _)| spec.work == StageWork::Train);
+    let trainings = trainings.filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
+    let wanted = mirror::wanted(cache, remote, keys, trainings).map_err(failed)?;
+    let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
+    let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
+    meter.end();
+    pulled.map_err(failed)?;
+    Ok(Pulled {
+        open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),
+        notes: remote.take_notes(),
+        is_incomplete: cache.contains_all(&wanted)?.contains(&false),
+    })
 }
 
 pub fn remote(
@@ -278,10 +313,19 @@ fn verify(
     make(program, &engine, &project, &cache, &[])?;
     let (removed, pushed) =
         mirror::repair(&cache, &remote, &verified, &|_, _| {}).map_err(failed)?;
+    let left = remote.verify_again(&verified, &removed).map_err(failed)?;
     tell_notes(program, &remote);
     let removed = units::counted(removed.len() as u64, "file");
     writeln!(output, "removed {removed}; pushed {}", mirror::summary(&pushed, 0))?;
-    Ok(Exit::Done)
+    if left.wrong.is_empty() {
+        return Ok(Exit::Done);
+    }
+    for (name, why) in &left.wrong {
+        writeln!(output, "`{}`: {why}", clean(name))?;
+    }
+    let left = units::counted(left.wrong.len() as u64, "damaged file");
+    program.tell(&format!("{left} left: remove what only you can remove, and try again"));
+    Ok(Exit::Failed)
 }
 
 fn read_all(program: &Program, remote: &Remote) -> Result<Verified, CliError> {

@@ -226,7 +226,7 @@ fn bring_tables(cache: &Cache, remote: &Remote, root: &Digest) -> Result<(), Tro
     }
     let dataset = Dataset::decode(&cache.read(root)?).unwrap_or_default();
     let chunks = dataset.buckets.iter().map(|bucket| bucket.chunk).collect();
-    remote.pull(&lacking(cache, chunks)?, &|_, _| {}).map(drop)
+    remote.pull(&lacking(cache, chunks)?, &|_, _| {})
 }
 
 /// Writes the logs of ended runs to the remote, unless they are there.

@@ -144,55 +144,48 @@ impl Remote {
     }
 
     /// Fetches those of these objects that are in packs and not in the cache, by whole volumes
-    /// where most of one is wanted. Returns the number of fetched objects and bytes.
+    /// where most of one is wanted. [`Remote::brought`] counts them.
     pub fn pull(
         &self,
         wanted: &[Digest],
         progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<(u64, u64), Trouble> {
+    ) -> Result<(), Trouble> {
         let (small, large) = self.places(wanted)?;
         let spans = spans(small, self.place.place().at_once());
         let total: u64 = spans.iter().map(|span| span.length).sum();
         let done = std::sync::atomic::AtomicU64::new(0);
-        let counts = std::sync::Mutex::new((0, 0));
         let taken = self.each(&spans, |span| {
-            let taken = self.take_span(span)?;
+            self.take_span(span)?;
             let before = done.fetch_add(span.length, std::sync::atomic::Ordering::Relaxed);
             progress(before + span.length, total);
-            let mut counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *counts = (counts.0 + taken.0, counts.1 + taken.1);
             Ok::<_, Trouble>(())
         });
         taken.into_iter().collect::<Result<Vec<()>, Trouble>>()?;
-        let mut counts = counts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (digest, size) in large {
-            if self.bring(&digest)? {
-                counts = (counts.0 + 1, counts.1 + size);
-            }
+        for digest in large {
+            self.bring(&digest)?;
         }
         self.cache.commit()?;
-        Ok(counts)
+        Ok(())
     }
 
-    fn take_span(&self, span: &Span) -> Result<(u64, u64), Trouble> {
+    fn take_span(&self, span: &Span) -> Result<(), Trouble> {
         if !self.is_usable() {
-            return Ok((0, 0));
+            return Ok(());
         }
         let part = self.whole_part(&span.pack, span.volume, span.offset, span.length)?;
-        let Some(part) = part else { return Ok((0, 0)) };
-        let mut counts = (0, 0);
+        let Some(part) = part else { return Ok(()) };
+        let mut objects = Vec::new();
         for entry in self.entries(&span.pack, span.volume, span.offset, &part) {
             if let ArchiveEntry::Object { digest, bytes } = entry {
-                counts = (counts.0 + 1, counts.1 + bytes.len() as u64);
-                self.cache.put_with_digest(digest, bytes)?;
+                objects.push((digest, bytes));
             }
         }
-        self.commit_if_much()?;
-        Ok(counts)
+        self.keep(objects)?;
+        self.commit_if_much()
     }
 
-    /// The places of small objects in volumes, and the sizes of large objects.
-    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<Large>), Trouble> {
+    /// The places of small objects in volumes, and the large objects.
+    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<Digest>), Trouble> {
         let (mut small, mut large) = (Vec::with_capacity(wanted.len()), Vec::new());
         self.with_known(|known| {
             for digest in wanted {
@@ -200,7 +193,7 @@ impl Remote {
                     Some((pack, Found::Small(place))) => {
                         small.push((pack, place.volume, u64::from(place.offset), place.length));
                     }
-                    Some((_, Found::Large { size })) => large.push((*digest, size)),
+                    Some((_, Found::Large { .. })) => large.push(*digest),
                     None => {}
                 }
             }
@@ -226,9 +219,6 @@ impl Remote {
 
 /// The pack, the volume, the offset and the length of a small object.
 type Place = (Digest, u32, u64, u32);
-
-/// The digest and the size of a large object.
-type Large = (Digest, u64);
 
 /// A part of a volume.
 #[derive(Debug, PartialEq)]

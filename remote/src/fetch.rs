@@ -4,7 +4,7 @@
 //! them: objects were written one after the other, and are read in about the same order. The
 //! transfer of a large object resumes where an earlier attempt ended.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +26,13 @@ const AT_ONCE: usize = 8;
 /// The folder of unfinished large objects in the cache.
 const INCOMING: &str = "incoming";
 
+/// The objects that were fetched so far.
+#[derive(Debug, Default)]
+pub(crate) struct Brought {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+}
+
 impl Remote {
     /// Fetches an object into the cache; false if the remote lacks it or has it damaged.
     pub fn bring(&self, digest: &Digest) -> Result<bool, Trouble> {
@@ -39,7 +46,11 @@ impl Remote {
         if is_wrong || !self.is_usable() {
             return Ok(false);
         }
-        let found = self.with_known(|known| Ok(known.find(digest)))?;
+        let find = || self.with_known(|known| Ok(known.find(digest)));
+        let found = match find()? {
+            None if self.catches_up()? => find()?,
+            found => found,
+        };
         let is_here = match found {
             None => return Ok(false),
             Some((pack, Found::Small(place))) => self.bring_small(&pack, place)?,
@@ -69,20 +80,43 @@ impl Remote {
             self.tell_wrong(&name, "its length differs from its index");
             return Ok(false);
         }
-        let mut is_here = false;
+        let mut objects = Vec::new();
         for entry in self.entries(pack, place.volume, offset, &part) {
             if let ArchiveEntry::Object { digest, bytes } = entry {
-                is_here |= digest == place.digest;
                 // Copied, so that the whole part can be freed.
-                self.cache.put_with_digest(digest, Bytes::copy_from_slice(&bytes))?;
+                objects.push((digest, Bytes::copy_from_slice(&bytes)));
             }
         }
+        let is_here = objects.iter().any(|(digest, _)| *digest == place.digest);
+        self.keep(objects)?;
         if !is_here {
             let object = place.digest.short();
             self.tell_wrong(&name, &format!("object {object} in it is missing or damaged"));
         }
         self.commit_if_much()?;
         Ok(is_here)
+    }
+
+    /// Stores fetched objects, and counts those that the cache lacked.
+    pub(crate) fn keep(&self, objects: Vec<(Digest, Bytes)>) -> Result<(), CacheError> {
+        let digests: Vec<Digest> = objects.iter().map(|(digest, _)| *digest).collect();
+        let there = self.cache.contains_all(&digests)?;
+        for ((digest, bytes), _) in objects.into_iter().zip(there).filter(|(_, there)| !there) {
+            self.count(bytes.len() as u64);
+            self.cache.put_with_digest(digest, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn count(&self, bytes: u64) {
+        self.brought.objects.fetch_add(1, Ordering::Relaxed);
+        self.brought.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The number of objects that this process has fetched into the cache, and their bytes.
+    pub fn brought(&self) -> (u64, u64) {
+        let Brought { objects, bytes } = &self.brought;
+        (objects.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
 
     fn bring_large(&self, digest: &Digest, size: u64) -> Result<bool, Trouble> {
@@ -108,39 +142,60 @@ impl Remote {
         let folder = self.cache.dir().join(INCOMING);
         fs.create_dir_in_place(&folder).map_err(CacheError::from)?;
         let path = folder.join(digest.to_string());
-        let file = fs.open(&path, Open::Create).map_err(CacheError::from)?;
-        let (mut hasher, mut offset) = resumed(&*file, size)?;
         let name = layout::object(digest);
+        loop {
+            let file = fs.open(&path, Open::Create).map_err(CacheError::from)?;
+            let (mut hasher, begun) = resumed(&*file, size)?;
+            if !self.fetch_rest(&*file, (&path, &name), &mut hasher, (begun, size))? {
+                return Ok(false);
+            }
+            if hasher.finish() == *digest {
+                break;
+            }
+            if begun == 0 {
+                self.discard(&path, &name, "its bytes differ from its digest");
+                return Ok(false);
+            }
+            // The bytes of the earlier attempt may be damaged: all of them are fetched again.
+            drop(file);
+            fs.remove_file(&path).map_err(CacheError::from)?;
+        }
+        self.cache.put_file(&path)?;
+        self.cache.commit()?;
+        self.count(size);
+        Ok(true)
+    }
+
+    /// Fetches a large object from this byte on; false if it could not be fetched.
+    fn fetch_rest(
+        &self,
+        file: &dyn FsFile,
+        (path, name): (&Utf8PathBuf, &str),
+        hasher: &mut Hasher,
+        (mut offset, size): (u64, u64),
+    ) -> Result<bool, Trouble> {
         while offset < size {
             let starts = (offset..size).step_by(PIECE as usize).take(AT_ONCE);
             let parts: Vec<(u64, u64)> =
                 starts.map(|start| (start, PIECE.min(size - start))).collect();
-            let read = self.each(&parts, |(start, length)| self.place.part(&name, *start, *length));
+            let read = self.each(&parts, |(start, length)| self.place.part(name, *start, *length));
             for ((start, length), read) in parts.into_iter().zip(read) {
                 let Some(read) = self.answer(read)? else { return Ok(false) };
                 let bytes = read.unwrap_or_default();
                 if bytes.len() as u64 != length {
-                    self.discard(&path, &name, "it is missing or too short");
+                    self.discard(path, name, "it is missing or too short");
                     return Ok(false);
                 }
-                let failed = |error| CacheError::while_writing(error, &path, size - start);
+                let failed = |error| CacheError::while_writing(error, path, size - start);
                 file.write_all_at(&bytes, start).map_err(failed)?;
                 hasher.update(&bytes);
                 offset = start + length;
             }
         }
-        if hasher.finish() != *digest {
-            self.discard(&path, &name, "its bytes differ from its digest");
-            return Ok(false);
-        }
-        drop(file);
-        self.cache.put_file(&path)?;
-        self.cache.commit()?;
         Ok(true)
     }
 
     fn discard(&self, path: &Utf8PathBuf, name: &str, why: &str) {
-        // The bytes of an earlier attempt are compared with the digest at the end.
         let _ = self.cache.fs().remove_file(path);
         self.tell_wrong(name, why);
     }

@@ -128,6 +128,19 @@ impl Known {
         Ok(known)
     }
 
+    /// Adds what other processes of this machine have learned since.
+    pub fn catch_up(&mut self, cache: &Cache, url: &Digest) -> Result<(), CacheError> {
+        let newer = Known::load(cache, url)?;
+        for (id, index) in newer.packs {
+            if !self.has_pack(&id) {
+                self.insert(index);
+            }
+        }
+        self.records.extend(newer.records);
+        self.outcomes.extend(newer.outcomes);
+        Ok(())
+    }
+
     pub fn has_pack(&self, id: &Digest) -> bool {
         self.packs.contains_key(id)
     }

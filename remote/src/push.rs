@@ -90,6 +90,7 @@ impl Remote {
     pub fn push(&self, push: Push) -> Result<Pushed, Trouble> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pushed = Pushed::default();
+        self.catches_up()?;
         if !self.has_new(&push)? {
             return Ok(pushed);
         }

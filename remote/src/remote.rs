@@ -14,6 +14,7 @@ use cache::{Cache, CacheError, Digest, Table};
 
 use crate::address::Address;
 use crate::error::Trouble;
+use crate::fetch::Brought;
 use crate::folder::Folder;
 use crate::known::{self, Known};
 use crate::layout;
@@ -69,6 +70,7 @@ pub struct Remote {
     pub(crate) cache: Cache,
     /// The present size of a request for small objects.
     pub(crate) window: AtomicU64,
+    pub(crate) brought: Brought,
     /// Identifies the attempts of this process at trainings.
     pub(crate) attempt: Digest,
     /// Held by the only push at a time.
@@ -83,6 +85,8 @@ pub struct Remote {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     known: Option<Known>,
+    /// The commits of the cache at the last look for what other processes have learned.
+    known_at: Option<u64>,
     /// None before the first request; false for a remote without anything.
     begun: Option<bool>,
     /// The keys and scopes that were requested.
@@ -129,6 +133,7 @@ impl Remote {
             rules,
             cache,
             window: AtomicU64::new(0),
+            brought: Brought::default(),
             attempt: random(),
             turn: Mutex::default(),
             committing: Mutex::default(),
@@ -197,7 +202,10 @@ impl Remote {
         let mut state = self.state();
         let known = match state.known.take() {
             Some(known) => known,
-            None => Known::load(&self.cache, &self.url)?,
+            None => {
+                state.known_at = Some(self.cache.generation()?);
+                Known::load(&self.cache, &self.url)?
+            }
         };
         work(state.known.insert(known))
     }
@@ -358,8 +366,35 @@ impl Remote {
         self.with_known(|known| Ok(known.find(digest).is_some()))
     }
 
-    /// Tests which objects the remote has, as far as this machine knows: asks nothing.
+    /// Tests which objects the remote has, as far as this machine knows: asks nothing. Includes what
+    /// other processes have learned since: an outcome that one of them has recorded may name objects
+    /// that are in the remote alone.
     pub fn knows(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        let known = self.knew(digests)?;
+        match known.contains(&false) && self.catches_up()? {
+            true => self.knew(digests),
+            false => Ok(known),
+        }
+    }
+
+    /// Learns what other processes have learned, unless nothing was committed since the last time.
+    pub(crate) fn catches_up(&self) -> Result<bool, CacheError> {
+        let is_loaded = {
+            let state = self.state();
+            state.known.is_some() && !state.away
+        };
+        if !is_loaded {
+            return Ok(false);
+        }
+        let now = self.cache.generation()?;
+        if self.state().known_at.replace(now) == Some(now) {
+            return Ok(false);
+        }
+        self.with_known(|known| known.catch_up(&self.cache, &self.url))?;
+        Ok(true)
+    }
+
+    fn knew(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let wrong: HashSet<Digest> = {
             let state = self.state();
             if state.away {

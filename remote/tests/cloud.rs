@@ -5,10 +5,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cache::fs::RealFs;
@@ -20,6 +20,10 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ObjectStore, ObjectStoreExt};
 use remote::{Fresh, Push, Remote, Rules, Settings};
+
+mod emulators;
+
+use emulators::{Emulator, Web};
 
 const ITEMS: Table = Table(1);
 const OUTCOMES: Table = Table(3);
@@ -85,93 +89,11 @@ fn assert_reads_everything(machine: &Machine) {
     assert_eq!(machine.remote.take_notes(), Vec::<String>::new());
 }
 
-/// An emulator of a service, ended when it is dropped.
-struct Emulator {
-    child: Child,
-    port: u16,
-}
-
-impl Emulator {
-    /// None if it cannot be installed; the reason is printed.
-    fn start(name: &str, arguments: &dyn Fn(u16) -> Vec<String>) -> Option<Emulator> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/stores.sh");
-        let found = Command::new("bash").arg(script).arg(name).stderr(Stdio::inherit()).output();
-        let found = found.unwrap();
-        if !found.status.success() {
-            eprintln!("left out: there is no {name}");
-            return None;
-        }
-        let program = String::from_utf8(found.stdout).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(program.trim());
-        command.args(arguments(port)).stdout(Stdio::null()).stderr(Stdio::null());
-        let emulator = Emulator { child: command.spawn().unwrap(), port };
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(120), "{name} does not listen");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Some(emulator)
-    }
-
-    fn moto() -> Option<Emulator> {
-        let arguments = |port: u16| ["-H", "127.0.0.1", "-p", &port.to_string()].map(String::from);
-        let moto = Emulator::start("moto", &|port| arguments(port).to_vec())?;
-        let mut stream = TcpStream::connect(("127.0.0.1", moto.port)).unwrap();
-        let head = "Host: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n";
-        write!(stream, "PUT /team HTTP/1.1\r\n{head}\r\n").unwrap();
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).unwrap();
-        assert!(answer.contains("200"), "{answer}");
-        Some(moto)
-    }
-
-    fn azurite() -> Option<Emulator> {
-        // Without the second one, it reports its use to its makers.
-        let flags = ["--silent", "--disableTelemetry", "--inMemoryPersistence", "--blobPort"];
-        let arguments = |port: u16| {
-            let flags = flags.into_iter().map(String::from);
-            flags.chain([port.to_string(), "--skipApiVersionCheck".into()]).collect()
-        };
-        let azurite = Emulator::start("azurite", &arguments)?;
-        let made = Command::new("node")
-            .args(["-e", MAKE_CONTAINER, &azurite.port.to_string()])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Some(azurite)
-    }
-}
-
-/// Signs the request that makes the container `team`: the client has no operation for it. The account and
-/// its key are those of every emulator.
-const MAKE_CONTAINER: &str = r#"
-const crypto = require("crypto"), http = require("http"), port = process.argv[1];
-const account = "devstoreaccount1", date = new Date().toUTCString(), version = "2021-12-02";
-const key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-const text = "PUT" + "\n".repeat(12) + `x-ms-date:${date}\nx-ms-version:${version}\n`
-    + `/${account}/${account}/team\nrestype:container`;
-const signature = crypto.createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
-const headers = { "x-ms-date": date, "x-ms-version": version, "content-length": 0,
-    authorization: `SharedKey ${account}:${signature}` };
-const path = `/${account}/team?restype=container`;
-http.request({ host: "127.0.0.1", port, path, method: "PUT", headers }, (answer) => {
-    if (answer.statusCode !== 201) { console.error(answer.statusCode); process.exit(1); }
-}).end();
-"#;
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Runs an ignored test in a process of its own, since credentials are read from the environment.
-fn run_with_environment(test: &str, variables: &[(&str, &str)]) {
+fn run_with_environment(test: &str, variables: &[(&str, String)]) {
     let inner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--nocapture"])
-        .envs(variables.iter().copied())
+        .envs(variables.iter().cloned())
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&[inner.stdout, inner.stderr].concat()).into_owned();
@@ -183,15 +105,7 @@ fn run_with_environment(test: &str, variables: &[(&str, &str)]) {
 #[test]
 fn machines_share_results_through_an_s3_server() {
     let Some(moto) = Emulator::moto() else { return };
-    let endpoint = format!("http://127.0.0.1:{}", moto.port);
-    let variables = [
-        ("AWS_ENDPOINT_URL", endpoint.as_str()),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_REGION", "us-east-1"),
-        ("AWS_ACCESS_KEY_ID", "me"),
-        ("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2"),
-    ];
-    run_with_environment("inner_s3", &variables);
+    run_with_environment("inner_s3", &moto.s3_variables());
 }
 
 #[test]
@@ -208,10 +122,7 @@ fn inner_s3() {
 #[test]
 fn machines_share_results_through_azure_blob_storage() {
     let Some(azurite) = Emulator::azurite() else { return };
-    let endpoint = format!("http://127.0.0.1:{}", azurite.port);
-    let variables =
-        [("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", endpoint.as_str())];
-    run_with_environment("inner_azure", &variables);
+    run_with_environment("inner_azure", &azurite.azure_variables());
 }
 
 #[test]
@@ -229,7 +140,7 @@ fn machines_share_results_through_google_cloud_storage() {
             "disable_oauth": true, "gcs_base_url": "http://127.0.0.1:{}"}}"#,
         google(moto.port)
     );
-    run_with_environment("inner_google", &[("GOOGLE_SERVICE_ACCOUNT_KEY", &account)]);
+    run_with_environment("inner_google", &[("GOOGLE_SERVICE_ACCOUNT_KEY", account)]);
 }
 
 #[test]
@@ -506,4 +417,67 @@ fn a_server_that_never_answers_costs_one_time_limit() {
         assert_eq!(remote.outcome(&Digest::of(&[number])).unwrap(), None);
     }
     assert_eq!((remote.requests(), remote.take_notes().len()), (1, 1));
+}
+
+/// The number of bytes of one request for a large object.
+const PIECE: u64 = 8 << 20;
+
+/// A web server of a remote, and a machine with its first two pieces of the large object: the third one was
+/// cut off.
+fn cut_off(folder: &Path) -> (Web, Machine) {
+    push(&machine(&format!("file://{}", folder.to_str().unwrap())), b"one");
+    let web = Web::start(folder);
+    let reader = machine(&web.url());
+    web.cut(|name, from| name.starts_with("objects/") && from.is_none_or(|from| from >= 2 * PIECE));
+    assert_eq!(reader.remote.outcome(&key()).unwrap().unwrap(), "outcome");
+    assert!(!reader.remote.bring(&large()).unwrap());
+    let notes = reader.remote.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("cannot be used"), "{notes:?}");
+    assert!(web.take_asked().iter().any(|asked| asked.is_cut_off));
+    web.cut(|_, _| false);
+    (web, reader)
+}
+
+fn large() -> Digest {
+    Digest::of(contents().last().unwrap())
+}
+
+/// The first bytes of the requests for the large object.
+fn starts(web: &Web) -> Vec<Option<u64>> {
+    let asked = web.take_asked().into_iter().filter(|asked| asked.name.starts_with("objects/"));
+    let mut starts: Vec<Option<u64>> = asked.map(|asked| asked.from).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// The next process on the same machine.
+fn next_process(machine: &Machine, url: &str) -> Remote {
+    machine.cache.commit().unwrap();
+    Remote::open(url.parse().unwrap(), Settings::default(), RULES, machine.cache.clone()).unwrap()
+}
+
+#[test]
+fn a_large_object_that_was_cut_off_resumes_behind_its_whole_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let (web, reader) = cut_off(folder.path());
+    let next = next_process(&reader, &web.url());
+    assert!(next.bring(&large()).unwrap(), "{:?}", next.take_notes());
+    assert_eq!(starts(&web), [Some(2 * PIECE)]);
+    assert_eq!(reader.cache.read(&large()).unwrap(), contents().pop().unwrap());
+}
+
+#[test]
+fn damaged_bytes_of_a_cut_off_object_are_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (web, reader) = cut_off(folder.path());
+    let incoming = reader.cache.dir().join("incoming").join(large().to_string());
+    let mut bytes = std::fs::read(&incoming).unwrap();
+    assert_eq!(bytes.len() as u64, 2 * PIECE);
+    bytes[7] ^= 1;
+    std::fs::write(&incoming, bytes).unwrap();
+    let next = next_process(&reader, &web.url());
+    assert!(next.bring(&large()).unwrap(), "{:?}", next.take_notes());
+    assert_eq!(starts(&web), [0, PIECE, 2 * PIECE, 2 * PIECE].map(Some));
+    assert_eq!(reader.cache.read(&large()).unwrap(), contents().pop().unwrap());
+    assert_eq!(next.take_notes(), Vec::<String>::new());
 }

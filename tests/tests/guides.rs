@@ -3,8 +3,11 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use throstle_tests::guide::{blocks, document};
+use serde_json::Value;
+use throstle_tests::guide::{blocks, document, root};
 use throstle_tests::{Project, wav};
 
 #[test]
@@ -39,4 +42,90 @@ fn the_page_of_benchmarks_has_every_part_with_its_limits() {
     let named = rows.iter().map(|row| row[1].trim_matches('`')).filter(|part| !part.is_empty());
     assert_eq!(named.collect::<BTreeSet<_>>(), parts);
     assert!(parts.len() > 9, "{parts:?}");
+}
+
+/// The keys of a command job of Azure ML and of a task of SkyPilot that the files of the guide use, from
+/// the references of both.
+const AZURE: [&str; 10] = [
+    "$schema",
+    "type",
+    "display_name",
+    "code",
+    "command",
+    "environment",
+    "compute",
+    "resources",
+    "identity",
+    "environment_variables",
+];
+const SKYPILOT: [&str; 6] = ["name", "workdir", "resources", "envs", "secrets", "run"];
+
+/// A document in YAML, read by the first python3 that can; none if there is no such one.
+fn yaml(file: &Path) -> Option<Value> {
+    const READ: &str =
+        "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+    let moto = root().join(".stores/moto/bin/python");
+    for python in [PathBuf::from("python3"), moto] {
+        let has_yaml = Command::new(&python).args(["-c", "import yaml"]).output();
+        if !has_yaml.is_ok_and(|output| output.status.success()) {
+            continue;
+        }
+        let output = Command::new(python).args(["-c", READ]).arg(file).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {told}", file.display());
+        return Some(serde_json::from_slice(&output.stdout).unwrap());
+    }
+    eprintln!("left out: no python3 has the package `yaml`");
+    None
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// The shell reads the whole text and runs nothing.
+fn assert_is_shell(text: &str) {
+    let checked = Command::new("bash").args(["-n", "-c", text]).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(text.contains("throstle run . --cache"), "{text}");
+}
+
+/// A remote that a program with the feature `cloud` can use.
+fn assert_is_bucket(url: &Value) {
+    let address: remote::Address = url.as_str().unwrap().parse().unwrap();
+    assert!(["s3", "az", "gs"].contains(&address.scheme()), "{url}");
+}
+
+#[test]
+fn the_files_of_the_guide_for_one_cache_can_be_read_by_their_services() {
+    let folder = root().join("docs/guides/one-cache");
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: BTreeSet<String> = names.map(|name| name.into_string().unwrap()).collect();
+    assert_eq!(names.iter().collect::<Vec<_>>(), ["azure-ml.yml", "brev.sh", "skypilot.yml"]);
+    assert_is_shell(&document("docs/guides/one-cache/brev.sh"));
+    let guide = document("docs/guides/one-cache.md");
+    assert!(names.iter().all(|name| guide.contains(&format!("(one-cache/{name})"))), "{names:?}");
+    let Some(azure) = yaml(&folder.join("azure-ml.yml")) else { return };
+    assert_eq!(keys(&azure), AZURE.into());
+    assert_eq!(azure["type"], "command");
+    assert_is_shell(azure["command"].as_str().unwrap());
+    assert_is_bucket(&azure["environment_variables"]["THROSTLE_REMOTE"]);
+    let sky = yaml(&folder.join("skypilot.yml")).unwrap();
+    assert_eq!(keys(&sky), SKYPILOT.into());
+    assert_is_shell(sky["run"].as_str().unwrap());
+    assert_is_bucket(&sky["envs"]["THROSTLE_REMOTE"]);
+    assert_eq!(sky["resources"]["job_recovery"]["recover_on_exit_codes"][0], 75);
+    assert!(sky["secrets"].as_object().unwrap().values().all(Value::is_null), "{sky}");
+}
+
+#[test]
+fn the_image_for_azure_has_the_torch_that_the_programs_are_built_with() {
+    let script = document("tools/libtorch.sh");
+    let version = script.lines().find_map(|line| line.strip_prefix("version=")).unwrap();
+    let file = document("docs/guides/one-cache/azure-ml.yml");
+    let image = file.lines().find_map(|line| line.trim().strip_prefix("image: ")).unwrap();
+    assert!(image.starts_with(&format!("pytorch/pytorch:{version}-cuda")), "{image}: {version}");
+    let (minor, _) = version.rsplit_once('.').unwrap();
+    let guide = document("docs/guides/one-cache.md");
+    assert!(guide.contains(&format!("torch {minor} or `throstle setup`")), "{version}");
 }

@@ -1,7 +1,7 @@
 //! The batches that this machine has begun, in its own ledger.
 //!
-//! A batch is open from its first job until all parts have ended, or until its cancellation is in the
-//! remote. So an item that waits for an open batch is in no job of another one.
+//! A batch is open from its first job until the outcomes of all parts are recorded here, or until its
+//! cancellation is in the remote. So an item that waits for an open batch is in no job of another one.
 
 use cache::{Cache, CacheError, Digest};
 use remote::{Fresh, Remote, Trouble};
@@ -87,9 +87,14 @@ pub fn open(
 }
 
 /// Tells the workers of a batch to stop, and closes it. It stays open if the remote cannot be told.
-pub fn cancel(cache: &Cache, remote: &Remote, id: &Digest) -> Result<(), Trouble> {
+fn cancel(cache: &Cache, remote: &Remote, id: &Digest) -> Result<(), Trouble> {
+    tell_cancelled(remote, id)?;
+    Ok(close(cache, id)?)
+}
+
+/// Tells the workers of a batch to stop.
+pub fn tell_cancelled(remote: &Remote, id: &Digest) -> Result<(), Trouble> {
     let (key, name, value) = (Name::Cancel.of(id), "cancel".to_owned(), id.to_string().into());
     let fresh = Fresh { key, name, table: BATCH, value, summary: *id, objects: Vec::new() };
-    remote.publish(&fresh)?;
-    Ok(close(cache, id)?)
+    remote.publish(&fresh).map(drop)
 }

@@ -5,6 +5,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use cache::Digest;
 use cache::fs::{Fs, FsError, Open, RealFs};
@@ -23,6 +24,11 @@ const MOST: u32 = 500;
 
 /// A process starts its run again after this number of polls: two minutes by default, as on Slurm.
 const POLLS: f64 = 8.0;
+
+/// The interval between looks for a process that starts, and the number of looks: a minute, where `/proc`
+/// shows nothing.
+const LOOK: Duration = Duration::from_millis(5);
+const MOST_LOOKS: u32 = 12_000;
 
 /// The record of a submission, in the folder of the jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +182,15 @@ impl Unattended {
                 Ok(())
             });
         }
-        let child = shell.spawn().map_err(|error| failed(&error))?;
+        let mut child = shell.spawn().map_err(|error| failed(&error))?;
+        // Until the shell has written its id, nobody finds the process: a second submission would
+        // start a second run, and `status` would say that this one has ended.
+        for _ in 0..MOST_LOOKS {
+            if living(&mark).is_some() || !matches!(child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
         Ok(child.id().to_string())
     }
 }

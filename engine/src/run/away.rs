@@ -183,7 +183,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Claims the jobs of a stage until the end of the run; false if another run has them. Jobs claim
+    /// Claims the jobs of a stage until the last commit of the run; false if another run has them. Jobs claim
     /// the work itself, and may share this cache.
     fn claim_away(&mut self, key: &Digest) -> Result<bool, EngineError> {
         let mut sink = HashSink::default();
@@ -314,13 +314,24 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Waits for the threads of batches: when their last task has ended, they still close the record
-    /// of the batch.
-    pub fn end_batch_threads(&mut self) {
+    /// Waits for the threads of batches: after their last task, they still tell that the batch has
+    /// ended.
+    pub fn end_batch_threads(&mut self) -> Result<(), EngineError> {
         for batch_thread in std::mem::take(&mut self.batch_threads).into_values() {
             // A panic of the thread has been reported.
             let _ = batch_thread.join();
         }
+        while let Ok(message) = self.messages.try_recv() {
+            self.handle(message)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that nothing waits for a batch any more. Its outcomes were recorded before.
+    pub fn close_batch(&mut self, id: &Digest) -> Result<(), EngineError> {
+        close(self.store.cache(), id)?;
+        self.committer.note(Vec::new());
+        Ok(())
     }
 
     /// Closes the batches of earlier runs for stages that are done: their results have arrived

@@ -18,7 +18,7 @@ use crate::engine::StopFlag;
 use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Work};
 use crate::executor::decide::{Decision, Seen, Stored, Tried};
 use crate::executor::jobs::Jobs;
-use crate::executor::own::{OwnBatch, cancel, close};
+use crate::executor::own::{OwnBatch, tell_cancelled};
 use crate::mirror;
 use crate::pipeline::{ExecutorSpec, Reads};
 use crate::record::{ItemRecord, StageRecord, decode, encode};
@@ -128,21 +128,23 @@ impl BatchThread {
 
     /// Ends the work; false if it was stopped before all shards had ended.
     pub fn end(mut self, worked: Result<bool, Stuck>) {
-        if matches!(worked, Ok(true) | Err(Stuck::Stage(_))) {
-            // A record that stays open is looked up in vain by the next run.
-            let _ = close(self.store.cache(), &self.id);
-        }
-        match worked {
-            Ok(true) => {}
+        let has_ended = match worked {
+            Ok(true) => true,
             Ok(false) => self.leave(),
             Err(Stuck::Pause(why)) => {
                 let _ = self.messages.send(Message::Full { why });
-                self.leave();
+                self.leave()
             }
             Err(Stuck::Stage(error)) => {
                 let open: Vec<u32> = self.open.keys().copied().collect();
                 open.into_iter().for_each(|shard| self.fail(shard, error.clone()));
+                true
             }
+        };
+        if has_ended {
+            // The schedule closes the batch after it has recorded the outcomes: a run that finds a
+            // closed batch and no outcomes starts the same jobs again.
+            let _ = self.messages.send(Message::BatchEnded(self.id));
         }
     }
 
@@ -409,15 +411,17 @@ impl BatchThread {
         let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, begun });
     }
 
-    /// The run ends before the jobs do.
-    fn leave(&mut self) {
+    /// The run ends before the jobs do. True if the batch is cancelled.
+    fn leave(&mut self) -> bool {
+        let mut is_cancelled = false;
         let name = self.spec.name.clone();
         let jobs = match self.open.keys().filter(|shard| self.known.contains(shard)).count() {
             1 => "1 job".to_owned(),
             jobs => format!("{jobs} jobs"),
         };
         if self.spec.cancels {
-            let told = cancel(self.store.cache(), &self.remote, &self.id);
+            let told = tell_cancelled(&self.remote, &self.id);
+            is_cancelled = told.is_ok();
             let told = told.map_err(|why| why.to_string());
             match self.jobs.cancel().and(told) {
                 Ok(()) => self.note(format!("cancelled {jobs} on `{name}`")),
@@ -434,6 +438,7 @@ impl BatchThread {
         for sent in std::mem::take(&mut self.open).into_values() {
             self.done(sent.ticket, failed(&sent, Failure::Stage(StageError::Stopped)));
         }
+        is_cancelled
     }
 }
 

@@ -53,6 +53,11 @@ impl Committer {
         self.dirty = true;
     }
 
+    /// Keeps claims until the end of this committer.
+    pub fn hold(&mut self, claims: impl Iterator<Item = Claim>) {
+        self.claims.extend(claims);
+    }
+
     /// True while claims of this run wait for a commit: an item that is tried again meets its own.
     pub fn holds_claims(&self) -> bool {
         !self.claims.is_empty() || self.running.is_some()

@@ -47,6 +47,8 @@ pub enum Message {
         message: String,
     },
     Committed(Result<(), CacheError>),
+    /// All parts of a batch have ended, and their outcomes were sent before this message.
+    BatchEnded(Digest),
     /// A worker has said which GPUs there are.
     Found(Devices),
     Event(Event),

@@ -135,7 +135,7 @@ impl<'a> Pass<'a> {
         for id in schedule.board.done() {
             total.take_cost(schedule.pipeline.stage(id), schedule.taken(id));
         }
-        let Schedule { hands, store, board, mut committer, meter, .. } = schedule;
+        let Schedule { hands, store, board, mut committer, meter, claims_away, .. } = schedule;
         if driven.is_err() {
             // Their tasks are not waited for.
             hands.leave_workers();
@@ -143,6 +143,7 @@ impl<'a> Pass<'a> {
         hands.dismiss();
         // A running commit moves the files that exports are made from.
         committer.join();
+        committer.hold(claims_away.into_values());
         self.kept.held.push(committer);
         total.add(&board.counts());
         let ending = driven?;

@@ -93,7 +93,8 @@ pub struct Schedule<'a> {
     pub away: StopFlag,
     /// The threads that wait for jobs of executors, by their batches.
     pub batch_threads: HashMap<Digest, JoinHandle<()>>,
-    /// The claims on the jobs of stages, until the end of the run.
+    /// The claims on the jobs of stages, until the last commit of the run: who has one sees all outcomes
+    /// of the run before it.
     pub claims_away: HashMap<Digest, Claim>,
     /// The expected time of an item of stages on executors.
     pub seconds_away: HashMap<StageId, f64>,
@@ -126,7 +127,7 @@ impl Schedule<'_> {
                 self.tick()?;
             }
         }
-        self.end_batch_threads();
+        self.end_batch_threads()?;
         self.close_batches()?;
         self.require_trials()?;
         self.note_devices()?;
@@ -197,7 +198,7 @@ impl Schedule<'_> {
         self.finish_complete().map(drop)
     }
 
-    fn handle(&mut self, message: Message) -> Result<(), EngineError> {
+    pub fn handle(&mut self, message: Message) -> Result<(), EngineError> {
         match message {
             Message::Done { ticket, outcome, lost, written, begun } => {
                 self.done(ticket, outcome, lost, (written, begun))?;
@@ -216,6 +217,7 @@ impl Schedule<'_> {
                 self.tell(Event::Note { stage, message });
             }
             Message::Committed(result) => self.report_commit(result)?,
+            Message::BatchEnded(id) => self.close_batch(&id)?,
             Message::Found(devices) => self.hands.learn(devices),
             Message::Report { ticket, report } => {
                 // A task that was given up on may still report.

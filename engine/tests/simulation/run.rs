@@ -338,6 +338,9 @@ impl Run {
                     let kept = self.take(world, (batch, shard), &items, outcome);
                     done.extend(kept);
                 }
+                Message::BatchEnded(batch) => {
+                    let _ = own::close(&self.cache, &batch);
+                }
                 Message::Event(Told::Note { message, .. }) => {
                     world.state().tell(|| format!("run {}: {message}", self.id));
                 }

@@ -24,6 +24,8 @@ cat > $state/script-$job
 for task in $(echo ${array:-alone} | tr , ' '); do
   log=$(echo "$output" | sed "s/%a/$task/")
   key=$job-$task
+  # Before the job starts: a short one has ended when this script goes on.
+  echo "$name $task" > $state/jobs/$key.name
   (
     export SLURM_JOB_ID=$job SLURMD_NODENAME=n$task SLURM_RESTART_COUNT=0
     [ -n "$array" ] && export SLURM_ARRAY_JOB_ID=$job SLURM_ARRAY_TASK_ID=$task
@@ -35,7 +37,6 @@ for task in $(echo ${array:-alone} | tr , ' '); do
     done
     rm -f $state/jobs/$key.*
   ) > /dev/null 2>&1 < /dev/null &
-  echo "$name $task" > $state/jobs/$key.name
 done
 echo "$job;fake"
 "#;

@@ -1,7 +1,9 @@
 //! Executors, with the programs: machines are folders of their own here.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod beside;
 mod cluster;
+mod divided;
 mod fake;
 mod full;
 mod items;

@@ -62,6 +62,33 @@ fn a_plan_shows_the_jobs_that_a_run_starts_and_the_limits_of_their_queue() {
 }
 
 #[test]
+fn a_plan_shows_the_time_and_the_money_of_the_jobs_by_the_measures_of_earlier_runs() {
+    let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, WORDS));
+    place.project.edit("pipeline.toml", |text| format!("{text}\n[session]\nprice_per_hour = 36\n"));
+    let ran = Running::start(place.with_slurm(&slurm, &["run", ".", "--json"])).ended();
+    assert_eq!(ran.last()["status"], "done", "{}", ran.errors);
+    for clip in ["a", "c", "e"] {
+        place.project.write(&format!("data/wavs/{clip}.wav"), throstle_tests::wav(9_000));
+    }
+    let plan = json(&place, &slurm, &["plan", "--json"]);
+    let jobs = plan["jobs"].as_array().unwrap();
+    let stages: Vec<&str> = jobs.iter().map(|jobs| jobs["stage"].as_str().unwrap()).collect();
+    assert_eq!(stages, ["words", "voice"]);
+    for jobs in jobs {
+        let stage = &plan["estimate"]["stages"][jobs["stage"].as_str().unwrap()];
+        assert_eq!(stage["items"], 3, "{stage}");
+        assert_eq!((&jobs["seconds"], &jobs["money"]), (&stage["seconds"], &stage["money"]));
+        for bound in ["low", "likely", "high"] {
+            let (seconds, money) = (&jobs["seconds"][bound], &jobs["money"][bound]);
+            let (seconds, money) = (seconds.as_f64().unwrap(), money.as_f64().unwrap());
+            assert!(seconds > 0.0 && (money - seconds / 100.0).abs() < 1e-9, "{jobs}");
+        }
+        // The items take less than the 20 s of one job.
+        assert_eq!((&jobs["jobs"], &jobs["max_jobs"]), (&1.into(), &3.into()), "{jobs}");
+    }
+}
+
+#[test]
 fn status_takes_results_from_the_remote_and_jobs_from_slurm() {
     let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, &slow()));
     let mut running = Running::start(place.with_slurm(&slurm, &["run", ".", "--json"]));

@@ -4,6 +4,7 @@
 mod hostile;
 mod machines;
 mod places;
+mod processes;
 mod repair;
 mod sharing;
 mod store;

@@ -178,6 +178,15 @@ fn a_repair_removes_what_is_no_file_but_no_folder_with_contents() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("results/folder") && told.contains("cannot be removed"), "{told}");
     assert!(folder.join("mine").exists());
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("1 damaged file left"), "{told}");
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        found.lines().last().unwrap().contains("`results/folder`: it is not a file"),
+        "{found}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+    project.printed(&[&verify[..], &["--repair"]].concat());
 }
 
 #[test]

@@ -126,6 +126,41 @@ fn a_push_writes_again_what_somebody_has_removed() {
 }
 
 #[test]
+fn a_pull_counts_what_it_brings() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let other = another(&project);
+    let pull = ["pull", "--remote", &shared.url()];
+    let pulled = json(&other, &pull);
+    let here = json(&other, &["cache", "stats"]);
+    assert_eq!((&pulled["objects"], &pulled["bytes"]), (&here["objects"], &here["object_bytes"]));
+    // Five large files, five texts, five clips, and the tables of four stages.
+    assert!(pulled["objects"].as_u64().unwrap() > 15, "{pulled}");
+    let again = json(&other, &pull);
+    assert_eq!((&again["objects"], &again["bytes"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_pull_from_a_remote_that_lost_packs_and_got_them_again_brings_everything_at_once() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let other = another(&project);
+    let url = shared.url();
+    // It knows the packs from now on.
+    other.printed(&["plan", "--remote", &url]);
+    std::fs::remove_dir_all(shared.path().join("packs")).unwrap();
+    project.printed(&["push", "--remote", &url]);
+    for machine in [&other, &another(&project)] {
+        let pulled = json(machine, &["pull", "--remote", &url]);
+        assert!(pulled["objects"].as_u64().unwrap() > 10, "{pulled}");
+        assert_eq!(pulled["open"], serde_json::Value::Array(Vec::new()));
+        assert_eq!(json(machine, &["pull", "--remote", &url])["objects"], 0);
+        assert_eq!(run_with(machine, &["--remote", "none"]).executed(), [].into());
+        assert_eq!(machine.files("out"), project.files("out"));
+    }
+}
+
+#[test]
 fn an_outcome_refers_to_nothing_that_was_removed() {
     let shared = Shared::new();
     let project = first(&shared);

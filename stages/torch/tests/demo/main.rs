@@ -8,6 +8,7 @@ mod clips;
 mod graphs;
 mod parameters;
 mod project;
+mod shared;
 mod sound;
 mod sweeps;
 mod training;
