@@ -19,6 +19,7 @@ mod digests;
 mod entry;
 mod error;
 mod gate;
+mod half_written;
 mod index;
 mod layout;
 mod lease;

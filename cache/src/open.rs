@@ -11,7 +11,7 @@ use crate::fs::{Fs, Open, RetryFs};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::recover::recover;
-use crate::{Access, CacheError, misplaced, staging};
+use crate::{Access, CacheError, half_written, misplaced, staging};
 
 impl Cache {
     /// Opens the cache in a folder; for writing, creates it if necessary.
@@ -40,6 +40,7 @@ impl Cache {
         let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
         if writable {
             told.extend(staging::sweep(&*fs, &layout, &ledger));
+            half_written::sweep(&*fs, &layout);
         }
         let mut missing = recover(&ledger, writable)?;
         told.extend(missing.full.take().map(|why| {

@@ -140,6 +140,39 @@ fn names_that_are_not_utf8_anywhere_in_the_cache_are_in_nobodys_way() {
     assert!(!cache.join("trash/000000000001-0000000a").exists());
 }
 
+/// The number of a process that has ended.
+fn ended() -> u32 {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+#[test]
+fn half_written_files_of_dead_processes_are_removed_from_the_cache_folder() {
+    let (_dir, cache) = on_disk();
+    let (dead, living) = (ended(), std::os::unix::process::parent_id());
+    let half = |name: &str, age: u64| {
+        let path = cache.join(name);
+        let file = std::fs::File::create_new(&path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+        path
+    };
+    let left = half(&format!(".throstle-{dead}-0-0123abcd"), 3600);
+    let kept = [
+        // Perhaps of a process on another machine, which may still write it.
+        half(&format!(".throstle-{dead}-1-0123abcd"), 0),
+        half(&format!(".throstle-{living}-0-0123abcd"), 3600),
+        half(".throstle-notes", 3600),
+        half(&format!(".throstle-{dead}-0-0123abcd-copy"), 3600),
+    ];
+    let reader = Cache::open(&cache, Arc::new(RealFs), Access::ReadOnly).unwrap();
+    assert!(left.exists(), "a reader removes nothing");
+    drop(reader);
+    assert_eq!(on_disk_opened(&cache).notes(), [""; 0]);
+    assert!(!left.exists());
+    assert!(kept.iter().all(|path| path.exists()));
+}
+
 /// Replaces a file by a folder.
 fn misplace(fs: &MemoryFs, path: &Utf8Path) {
     if fs.exists(path).unwrap() {

@@ -82,9 +82,19 @@ impl Program {
         manifest: &Utf8Path,
         settings: &Settings,
     ) -> Result<Project, CliError> {
+        self.load_despite(manifest, settings, &|kind| kind == FileKind::Missing)
+    }
+
+    /// Files of these kinds count as absent, and are no mistake of the manifest.
+    fn load_despite(
+        &self,
+        manifest: &Utf8Path,
+        settings: &Settings,
+        is_unusable: &dyn Fn(FileKind) -> bool,
+    ) -> Result<Project, CliError> {
         let absent = RefCell::new(BTreeSet::new());
         let kind = |path: &Utf8Path| match file_kind(path) {
-            FileKind::Missing => {
+            kind if is_unusable(kind) => {
                 absent.borrow_mut().insert(path.to_owned());
                 FileKind::File
             }
@@ -95,7 +105,8 @@ impl Program {
         Ok(project)
     }
 
-    /// The same for work on these stages: files that only other stages need may be missing.
+    /// The same for work on these stages: files that only other stages need may be missing, or no
+    /// files that can be read.
     pub fn load_for(
         &self,
         stages: &[impl AsRef<str>],
@@ -106,14 +117,17 @@ impl Program {
             Err(problems @ CliError::Manifest(_)) if !stages.is_empty() => problems,
             loaded => return loaded,
         };
-        let Ok(project) = self.load_to_look(manifest, settings) else { return Err(problems) };
-        let Some(needed) = project.absent_files_of(stages) else { return Err(problems) };
+        let is_unusable = |kind| matches!(kind, FileKind::Missing | FileKind::Special);
+        let Ok(project) = self.load_despite(manifest, settings, &is_unusable) else {
+            return Err(problems);
+        };
+        let needed = project.absent_files_of(stages)?;
         if needed.is_empty() {
             return Ok(project);
         }
-        // Of the missing files, only these are reported.
+        // Of the unusable files, only these are reported.
         let kind = |path: &Utf8Path| match file_kind(path) {
-            FileKind::Missing if !needed.contains(path) => FileKind::File,
+            kind if is_unusable(kind) && !needed.contains(path) => FileKind::File,
             kind => kind,
         };
         let loaded = load_with(&self.catalogue, manifest, settings, &kind);
@@ -287,9 +301,12 @@ impl Project {
         named::refuse_sources(place, sources)
     }
 
-    /// The missing files that these stages, or outputs of stages, depend on; none if there are no
-    /// such stages.
-    fn absent_files_of(&self, names: &[impl AsRef<str>]) -> Option<BTreeSet<Utf8PathBuf>> {
+    /// The absent files that these stages, or outputs of stages, depend on. One of the names may be
+    /// that of an item, but the last one is reported if none is that of a stage.
+    fn absent_files_of(
+        &self,
+        names: &[impl AsRef<str>],
+    ) -> Result<BTreeSet<Utf8PathBuf>, CliError> {
         let pipeline = &self.pipeline;
         let is_meant = |stage: &StageSpec, name: &str| {
             let of_port = name.rsplit_once('.').is_some_and(|(name, _)| is_named(stage, name));
@@ -297,9 +314,15 @@ impl Project {
         };
         let meant = pipeline.stages.iter();
         let meant = meant.filter(|stage| names.iter().any(|name| is_meant(stage, name.as_ref())));
-        let wanted = pipeline.with_upstream(&meant.map(|stage| stage.id).collect::<Vec<_>>());
-        let absent = wanted.iter().flat_map(|id| pipeline.absent_files(pipeline.stage(*id)));
-        (!wanted.is_empty()).then(|| absent.cloned().collect())
+        let meant: Vec<StageId> = meant.map(|stage| stage.id).collect();
+        match names.last() {
+            Some(name) if meant.is_empty() => Err(self.unknown_stage(name.as_ref())),
+            _ => {
+                let wanted = pipeline.with_upstream(&meant);
+                let absent = wanted.iter().map(|id| pipeline.absent_files(pipeline.stage(*id)));
+                Ok(absent.flatten().cloned().collect())
+            }
+        }
     }
 
     /// The stage with this name.

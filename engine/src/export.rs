@@ -283,7 +283,7 @@ impl One<'_> {
         let mut targets = BTreeMap::new();
         match &record.value {
             PortValue::Artifact(fields) => {
-                let path = self.artifact_targets(fields, &mut targets);
+                let path = self.artifact_targets(fields, &mut targets, done);
                 self.add_licenses(path, &record.licenses, &mut targets)?;
             }
             PortValue::Dataset { root, items } => {
@@ -327,6 +327,7 @@ impl One<'_> {
         &self,
         fields: &Fields,
         targets: &mut BTreeMap<Utf8PathBuf, Blob>,
+        done: &mut Written,
     ) -> Utf8PathBuf {
         let path = Utf8PathBuf::from(plain(&self.export.template));
         let blobs: Vec<(&str, &Blob)> = fields
@@ -343,6 +344,12 @@ impl One<'_> {
                 for (name, blob) in several {
                     if is_inside(Utf8Path::new(name)) {
                         targets.insert(path.join(name), Blob::clone(blob));
+                    } else {
+                        done.problems.push(format!(
+                            "cannot export the file `{}` to `{path}`: its name has a control \
+                             character, is too long, or leads outside the folder; give it another one",
+                            name.escape_debug()
+                        ));
                     }
                 }
                 path.join("LICENSE.txt")

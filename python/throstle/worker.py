@@ -72,13 +72,19 @@ def value_of(value):
 
 def numbers_of(error):
     """The numbers of the system's errors behind an exception, such as that of a full disk."""
-    found, seen = [], []
-    while error is not None and not any(error is other for other in seen):
+    found, seen, waiting = [], [], [error]
+    while waiting:
+        error = waiting.pop()
+        if not isinstance(error, BaseException) or any(error is other for other in seen):
+            continue
         seen.append(error)
         number = error.errno if isinstance(error, OSError) else None
         if isinstance(number, int) and 0 < number < 4096:
             found.append(int(number))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        # Those of a group, such as tasks that ran at the same time.
+        parts = getattr(error, "exceptions", None)
+        waiting += reversed(parts) if isinstance(parts, (list, tuple)) else []
+        waiting.append(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
     return found
 
 
@@ -314,7 +320,10 @@ class Worker:
                 value = {"path": above + os.path.basename(file.name)}
             else:
                 path = os.path.join(out, os.fspath(value))
-                value = {"path": above + os.path.relpath(path, out)}
+                inside = os.path.relpath(path, out)
+                leads_out = inside.split(os.sep)[0] == os.pardir and os.path.isabs(value)
+                # The engine refuses a path outside the folder, and names it as the function gave it.
+                value = {"path": path if leads_out else above + inside}
             sent[str(name)] = value
         return sent
 

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cache::{Archiving, CacheError};
 use camino::Utf8PathBuf;
@@ -17,8 +18,8 @@ use stage_core::cost::{Cost, Training};
 use stage_core::estimate::{Basis, StageEstimate};
 use stage_core::event::{Event, Status};
 use stage_core::{
-    Context, Default, FieldSet, FieldType, InputPort, Job, Kind, OutputPort, Parameter,
-    ParameterType, Place, Setup, Stage, StageError, Work,
+    Context, Default, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, Output, OutputPort,
+    Parameter, ParameterType, Place, Reject, Setup, Stage, StageError, Work,
 };
 use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, steps};
@@ -99,6 +100,55 @@ fn the_time_of_items_is_that_of_the_last_run() {
     let expected = loud.seconds.unwrap().likely + twice.seconds.unwrap().likely;
     let expected = expected * lab.threads as f64;
     assert!((expected / all - 1.0).abs() < 0.25, "{expected} for {all}");
+}
+
+/// Hands its items on, and says that it waited a day for each batch.
+struct Waits;
+
+static WAITS: Kind = Kind {
+    name: "test.waits",
+    summary: "Waits.",
+    inputs: &[InputPort::DATASET],
+    outputs: &[OutputPort::DATASET],
+    ..Kind::BASE
+};
+
+impl Stage for Waits {
+    fn kind(&self) -> &'static Kind {
+        &WAITS
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(WaitsJob)))
+    }
+}
+
+struct WaitsJob;
+
+impl ItemJob for WaitsJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        context.waited(Duration::from_secs(24 * 3600));
+        Ok(items.iter().map(|_| Ok(Output::default())).collect())
+    }
+}
+
+#[test]
+fn the_time_in_which_a_stage_waits_for_its_turn_is_no_cost_of_its_items() {
+    let mut lab = lab(10);
+    lab.stages.push(Arc::new(Waits));
+    let more = "\n[stage.waiting]\nuse = \"test.waits\"\ninput = \"lines\"\n";
+    lab.write("pipeline.toml", &(lab.read("pipeline.toml").unwrap() + more));
+    let ran = lab.run();
+    let counts = ran.stages["waiting"];
+    assert_eq!((counts.executed, counts.seconds), (10, 0.0));
+    // No other stage reports nothing.
+    let records = lab.cache().scan(ITEM).unwrap();
+    let costs_nothing = |bytes: &[u8]| matches!(decode(bytes), Some(ItemRecord::Done { seconds, .. }) if seconds == 0.0);
+    assert_eq!(records.iter().filter(|(_, bytes)| costs_nothing(bytes)).count(), 10);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cache::{CacheError, Digest, LOOSE_SIZE, StagingDir, in_shares};
@@ -57,6 +57,8 @@ pub struct EngineContext {
     pub written: u64,
     /// The time at which a thread took the task.
     pub begun: Instant,
+    /// The time in which the job only waited for its turn.
+    pub waited: Duration,
 }
 
 /// Smaller files are read whole, and all their bytes are verified.
@@ -339,6 +341,10 @@ impl Context for EngineContext {
             return Ok(kept.clone());
         }
         self.scratch.folder(self.store.cache()).map_err(|error| self.cannot_keep(&error))
+    }
+
+    fn waited(&mut self, time: Duration) {
+        self.waited += time;
     }
 
     fn progress(&mut self, done: u64, total: u64) {

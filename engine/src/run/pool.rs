@@ -62,9 +62,10 @@ fn run_batch(
     items: &[Item],
     context: &mut EngineContext,
 ) -> Vec<ItemOutcome> {
-    let started = Instant::now();
+    let (started, waited) = (Instant::now(), context.waited);
     let results = shielded(|| job.process(items, context));
-    outcomes(items.len(), results, started.elapsed().as_secs_f32(), context)
+    let took = started.elapsed().saturating_sub(context.waited - waited);
+    outcomes(items.len(), results, took.as_secs_f32(), context)
 }
 
 /// Stores the outputs of a batch, item by item.

@@ -1,7 +1,7 @@
 //! The state that all executors of a run share.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use crossbeam_channel::Sender;
@@ -47,13 +47,15 @@ impl Shared {
             opened: Vec::new(),
             written: 0,
             begun: Instant::now(),
+            waited: Duration::ZERO,
         }
     }
 
     pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
         let lost = context.all_lost();
-        let EngineContext { ticket, written, begun, .. } = context;
-        let begun = Some(begun);
+        let EngineContext { ticket, written, begun, waited, .. } = context;
+        // As if the work had begun when its turn came.
+        let begun = begun.checked_add(waited).or(Some(begun));
         // The schedule is gone only after the run.
         let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, begun });
     }

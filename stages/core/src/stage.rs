@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cache::Digest;
@@ -131,6 +132,9 @@ pub trait Context {
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for temporary files"))
     }
+
+    /// Reports time in which the job only waited for its turn, which is no cost of its items.
+    fn waited(&mut self, _time: Duration) {}
 
     /// Reports the progress of a long piece of work.
     fn progress(&mut self, done: u64, total: u64);

@@ -11,6 +11,7 @@ pub mod corpus;
 pub mod dataset;
 pub mod model;
 mod numbers;
+mod object;
 mod plain;
 pub mod python;
 pub mod quality;

@@ -292,11 +292,12 @@ fn a_folder_may_hold_neither_links_nor_nothing() {
     let outputs = map(&[("model", text("model/")), ("log", text("log.txt"))]);
     for (line, told) in [
         ("ln -s /etc/passwd {out.model}/a", "`out/model/a` is a link or a folder, not a file"),
-        ("mkfifo {out.model}/a", "`out/model/a` is a link or a folder, not a file"),
+        ("mkfifo {out.model}/a", "`out/model/a` is a named pipe, not a file"),
         ("true", "did not write `out/model/`"),
         ("rm -r {out.model}", "did not write `out/model/`"),
         ("rm -r {out.model}; ln -s /etc {out.model}", "`out/model` is a link or a folder"),
-        ("rm -r {out.model}; : > {out.model}", "`out/model` is a link or a folder"),
+        ("rm -r {out.model}; : > {out.model}", "`out/model` is a file, not a folder"),
+        ("rm -r {out.model}; mkfifo {out.model}", "`out/model` is a named pipe, not a folder"),
         ("printf x > {out.model}/log", "has a file with the name of the output `log`"),
         ("printf x > {out.model}/\"$(printf '\\377')\"", "a name that is not UTF-8"),
     ] {
@@ -371,8 +372,9 @@ fn items_that_cannot_be_used_are_set_aside_and_new_ones_fail_the_stage() {
         ("id,level\\nn,loud\\n", "item `n`: the output `level` is not a number"),
         ("id,level,reject\\nn,1,no\\n", "item `n`: no"),
         ("id,level\\na,1\\na,2\\n", "the command gave two items the id `a`"),
-        ("level\\n1\\n", "row 1: the item has no text `id`"),
-        ("id,level,more\\na,1,2\\n", "the item has `more`, which is not in `item_outputs`"),
+        ("level\\n1\\n", "there is no column `id`; the columns are: level"),
+        ("id,level\\n,1\\n", "row 1: the item has no text `id`"),
+        ("id,level,more\\n", "the column `more` is not in `item_outputs`"),
         ("id,level\\na\\n", "`clips.csv` cannot be read: "),
     ] {
         let line = format!("printf '{table}' > {{out.items}}");

@@ -92,6 +92,27 @@ fn no_command_waits_for_a_table_that_is_a_pipe_or_of_the_kernel() {
 }
 
 #[test]
+fn a_source_that_is_a_pipe_hides_no_unknown_stage_and_stops_no_other_one() {
+    let project = project();
+    let more =
+        "\n[stage.more]\nuse = \"corpus.table\"\ntable = \"more.csv\"\naudio = \"data/wavs\"\n";
+    project.write("pipeline.toml", format!("{MANIFEST}{more}"));
+    for is_there in [false, true] {
+        if is_there {
+            pipe_at(&project.file("more.csv"));
+        }
+        let unknown = ended(&project, &["run", ".", "decoed"]);
+        assert_eq!(unknown.status.code(), Some(2), "{}", said(&unknown));
+        assert!(said(&unknown).contains("has no stage `decoed`"), "{}", said(&unknown));
+        assert!(said(&unknown).contains("`decoded`"), "{}", said(&unknown));
+        let needed = ended(&project, &["run", ".", "more"]);
+        assert_eq!(needed.status.code(), Some(2), "{}", said(&needed));
+        assert!(said(&needed).contains("more.csv"), "{}", said(&needed));
+        assert_eq!(ended(&project, &["run", ".", "decoded"]).status.code(), Some(0));
+    }
+}
+
+#[test]
 fn a_manifest_that_is_a_pipe_is_refused() {
     let project = project();
     pipe_at(&project.file("pipeline.toml"));

@@ -249,3 +249,33 @@ fn a_program_for_all_items_makes_a_folder_and_a_data_set() {
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("`sum`: the output `words` is not a text"), "{message}");
 }
+
+/// Two files that can be exported, and one with a line break in its name.
+const BREAKS: &str = r#"
+[pipeline]
+name = "names"
+
+[stage.made]
+use = "command.once"
+command = """cd {out.model} && printf w > one.txt && printf w > two.txt && printf x > "$(printf 'a\\nb')" """
+outputs = { model = "model/" }
+export = "out/model"
+"#;
+
+#[test]
+fn a_file_that_cannot_be_exported_under_its_name_is_told_and_the_others_are_there() {
+    let project = Project::new(BREAKS);
+    for executed in [Some(&1), None] {
+        let ran = project.run();
+        assert_eq!((ran.code, ran.executed().get("made")), (Some(1), executed));
+        let message = ran.all("stage-failed")[0]["message"].as_str().unwrap().to_owned();
+        assert!(
+            message.starts_with(r"cannot export the file `a\nb` to `out/model`: "),
+            "{message}"
+        );
+        assert_eq!(project.names("out/model"), ["one.txt", "two.txt"]);
+    }
+    project.replace("pipeline.toml", r"a\\nb", "ab");
+    assert_eq!(project.run().code, Some(0));
+    assert_eq!(project.names("out/model"), ["ab", "one.txt", "two.txt"]);
+}

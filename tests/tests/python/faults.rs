@@ -182,6 +182,32 @@ fn an_output_that_is_wrong_sets_its_item_aside() {
     std::fs::remove_dir_all(secret).unwrap();
 }
 
+#[test]
+fn the_reason_names_the_path_that_the_function_returned_and_what_lies_there() {
+    for (result, told) in [
+        (
+            "{'f': '/etc/passwd'}",
+            "is not in the folder of its item: its path `/etc/passwd` is absolute; write it \
+             relative to the folder of the outputs",
+        ),
+        ("{'f': '../x'}", "its path `../x` leads outside its folder"),
+        ("{'f': pipe(item)}", "the output `f` is a named pipe, not a file"),
+        ("{'f': item.out + '/own'}", ""),
+    ] {
+        let script = format!(
+            "import os\ndef pipe(item):\n    os.mkfifo(item.out + '/p')\n    return 'p'\n\
+             def measure(item):\n    open(item.out + '/own', 'w').close()\n    return {result}\n"
+        );
+        let more = "function = \"measure\"\nfields = []\nquarantine = 1.0\n\
+            outputs = { f = \"file/txt\" }\n";
+        let project = project(&["a"], &script, more);
+        let ran = project.run();
+        let aside = aside(&ran);
+        assert_eq!(aside.len(), usize::from(!told.is_empty()), "{result}: {aside:?}");
+        assert!(aside.iter().all(|(_, _, reason)| reason.ends_with(told)), "{result}: {aside:?}");
+    }
+}
+
 /// A folder of somebody else, with a file.
 fn tempfile() -> String {
     let folder = std::env::temp_dir().join(format!("throstle-secret-{}", std::process::id()));
@@ -275,6 +301,7 @@ fn a_fault_of_the_machine_pauses_the_run_and_sets_nothing_aside() {
         ("raise OSError(errno.EIO, 'x')", "[Errno 5] x"),
         ("raise OSError(errno.ENOMEM, 'x')", "[Errno 12] x"),
         ("wrapped()", "RuntimeError: not saved"),
+        ("grouped()", "Group: two tasks"),
     ] {
         for more in ["batch = 8\nworkers = 1\n", "batch = 1\n"] {
             let body =
@@ -282,7 +309,13 @@ fn a_fault_of_the_machine_pauses_the_run_and_sets_nothing_aside() {
             let project = failing(&body, more);
             let wrapped = "import errno, os\ndef wrapped():\n    try:\n        \
                 raise OSError(errno.EROFS, 'x')\n    except OSError as error:\n        \
-                raise RuntimeError('not saved') from error\n";
+                raise RuntimeError('not saved') from error\n\
+                try:\n    Group = ExceptionGroup\nexcept NameError:\n    \
+                class Group(Exception):\n        def __init__(self, text, parts):\n            \
+                super().__init__(text)\n            self.exceptions = parts\n\
+                def grouped():\n    \
+                parts = [ValueError('x'), OSError(errno.ENOSPC, 'x')]\n    \
+                raise Group('two tasks', parts)\n";
             project.edit("measure.py", |script| format!("{wrapped}{script}"));
             let ran = project.run();
             assert_eq!((ran.code, aside(&ran)), (Some(75), Vec::new()), "{raised}: {}", ran.errors);
@@ -338,39 +371,48 @@ fn an_item_without_memory_is_tried_in_smaller_batches_and_never_condemned() {
     assert_eq!(project.run().quarantined("measured"), 0);
 }
 
-/// Kills the process at each of its messages: the next run continues, and ends with the same items.
+/// Kills the process before each message that it sends, and before each that it receives: the next
+/// run continues, and ends with the same items.
 #[test]
 fn a_process_that_dies_once_at_any_message_changes_no_result() {
-    for at in 0..6 {
-        let marker = "died.marker";
-        let script = format!(
-            "import os\nfrom throstle import stage\nimport throstle.worker as w\n\
-             MARK = os.environ['MARK']\nsent = [0]\nsend = w.Worker.send\n\
-             def dying(self, **message):\n    \
-             sent[0] += 1\n    \
-             if sent[0] == {at} + 1 and not os.path.exists(MARK):\n        \
-             open(MARK, 'w').close(); os.kill(os.getpid(), 9)\n    \
-             send(self, **message)\n\
-             w.Worker.send = dying\n@stage\ndef measure(item, state):\n    return {{'n': len(item['text'])}}\n"
-        );
-        let names = names(10);
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let project = project(&names, &script, &format!("{TEXT}batch = 3\nworkers = 1\n"));
-        let mark = project.file(marker);
-        let line = format!("environment = {{ MARK = {mark:?} }}\n");
-        project.edit("pipeline.toml", |text| format!("{text}{line}"));
-        let mut ran = project.run();
-        assert!(mark.exists(), "it died at message {at}");
-        if ran.code != Some(0) {
-            ran = project.run();
+    for (way, least) in [("send", 11), ("receive", 5)] {
+        let mut deaths = 0;
+        while dies_at(way, deaths) {
+            deaths += 1;
         }
-        assert_eq!((ran.code, ran.quarantined("measured")), (Some(0), 0), "{at}: {}", ran.errors);
-        let sizes = values(&project, "measured", "n");
-        assert!(
-            sizes.len() == 10 && sizes.iter().all(|(_, size)| *size == json!(9.0)),
-            "{sizes:?}"
-        );
+        // Ten items in four batches: it is ready, four are done, and progress lies between.
+        assert!(deaths >= least, "{deaths} messages with {way}");
     }
+}
+
+/// Ten items with a process that dies once before message `at`; false if it has fewer of them.
+fn dies_at(way: &str, at: usize) -> bool {
+    let script = format!(
+        "import os\nfrom throstle import stage\nimport throstle.worker as w\n\
+         MARK = os.environ['MARK']\nseen = [0]\nown = w.Worker.{way}\n\
+         def dying(self, **message):\n    \
+         seen[0] += 1\n    \
+         if seen[0] == {at} + 1 and not os.path.exists(MARK):\n        \
+         open(MARK, 'w').close(); os.kill(os.getpid(), 9)\n    \
+         return own(self, **message)\n\
+         w.Worker.{way} = dying\n@stage\ndef measure(item, state):\n    return {{'n': len(item['text'])}}\n"
+    );
+    let names = names(10);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let project = project(&names, &script, &format!("{TEXT}batch = 3\nworkers = 1\n"));
+    let mark = project.file("died.marker");
+    let line = format!("environment = {{ MARK = {mark:?} }}\n");
+    project.edit("pipeline.toml", |text| format!("{text}{line}"));
+    let mut ran = project.run();
+    let died = mark.exists();
+    if ran.code != Some(0) {
+        assert!(died, "{way} {at}: {}", ran.errors);
+        ran = project.run();
+    }
+    assert_eq!((ran.code, ran.quarantined("measured")), (Some(0), 0), "{way} {at}: {}", ran.errors);
+    let sizes = values(&project, "measured", "n");
+    assert!(sizes.len() == 10 && sizes.iter().all(|(_, size)| *size == json!(9.0)), "{sizes:?}");
+    died
 }
 
 #[test]

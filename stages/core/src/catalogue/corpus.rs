@@ -116,10 +116,10 @@ pub static FOLDER: Kind = Kind {
 
 pub static JSONL: Kind = Kind {
     name: "corpus.jsonl",
-    version: 3,
+    version: 4,
     summary: "Reads clips from JSON lines, such as manifests of NeMo or lhotse.",
     doc: "A key with dots leads into objects and lists: `supervisions.0.text`. Further texts and \
-          numbers become fields.",
+          numbers become fields. A line that has a key twice is quarantined.",
     parameters: &[
         source_path("file", "The file with one JSON object per line."),
         AUDIO_FOLDER,

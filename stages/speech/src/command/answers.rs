@@ -8,7 +8,7 @@ use stage_core::catalogue::python::{NUMBER, TEXT};
 use stage_core::{NewValue, Reject};
 
 use super::run::{CommandError, output};
-use crate::corpus::path;
+use crate::corpus::path::{self, PathProblem};
 
 /// The reason why an output cannot be taken: a verdict on the item, or an error of the machine.
 pub enum Unfit {
@@ -63,6 +63,7 @@ fn one(
                 return Err(reject("output-no-file", format!("the output `{name}` is not a file")));
             };
             let inside = path::relative(file).map_err(|problem| {
+                let problem = of_output(&problem);
                 reject(
                     "output-outside",
                     format!(
@@ -81,11 +82,21 @@ fn one(
     }
 }
 
+/// The problem of an output's path.
+pub fn of_output(problem: &PathProblem) -> String {
+    match problem {
+        PathProblem::Absolute { path } => {
+            format!("`{path}` is absolute; write it relative to the folder of the outputs")
+        }
+        other => other.to_string(),
+    }
+}
+
 fn told(name: &str, error: &CommandError) -> String {
     match error {
         CommandError::NoOutput { .. } => format!("the file of the output `{name}` does not exist"),
-        CommandError::NotAFile { .. } => {
-            format!("the output `{name}` is a link or a folder, not a file")
+        CommandError::NotAFile { found, .. } => {
+            format!("the output `{name}` is {found}, not a file")
         }
         other => other.to_string(),
     }

@@ -7,14 +7,20 @@ use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::run::{CommandError, End};
+use super::run::{CommandError, End, LINK_OR_FOLDER, found};
 
 /// The files below `path`, relative to it and sorted. Hidden ones are left out, as in the folders of
 /// sources and assets.
 pub fn files(folder: &Utf8Path, path: &Utf8Path) -> Result<Vec<Utf8PathBuf>, CommandError> {
     let above = path.ancestors().map(|above| folder.join(above));
-    if above.into_iter().any(|above| above.is_symlink()) || folder.join(path).is_file() {
-        return Err(CommandError::NotAFile { path: path.to_owned() });
+    if above.into_iter().any(|above| above.is_symlink()) {
+        return Err(CommandError::NotAFile { path: path.to_owned(), found: LINK_OR_FOLDER });
+    }
+    // Whatever else keeps it from being read is reported when it is.
+    if let Ok(kind) = fs::symlink_metadata(folder.join(path)).map(|own| own.file_type())
+        && !kind.is_dir()
+    {
+        return Err(CommandError::NotAFolder { path: path.to_owned(), found: found(kind) });
     }
     let mut found = Vec::new();
     let mut waiting = vec![Utf8PathBuf::new()];
@@ -51,7 +57,9 @@ fn entries(folder: &Utf8Path, path: &Utf8Path) -> Result<Vec<(String, bool)>, Co
         match (name.starts_with('.'), kind.is_dir() || kind.is_file()) {
             (true, _) => {}
             (false, true) => entries.push((name, kind.is_dir())),
-            (false, false) => return Err(CommandError::NotAFile { path: path.join(name) }),
+            (false, false) => {
+                return Err(CommandError::NotAFile { path: path.join(name), found: found(kind) });
+            }
         }
     }
     Ok(entries)

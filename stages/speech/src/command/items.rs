@@ -10,8 +10,11 @@ use stage_core::catalogue::python::{NUMBER, TEXT};
 use super::folder::files;
 use super::private::OUTPUTS;
 use super::run::{CommandError, output};
+use crate::object::Object;
 
 const ID: &str = "id";
+/// Some programs write it at the start of a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The items that a command declares.
 pub struct Declared {
@@ -67,14 +70,18 @@ impl Declared {
 
     fn in_lines(&self, bytes: &[u8], above: &Utf8Path) -> Result<Vec<Written>, String> {
         let mut written = Vec::new();
+        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
             }
             let at = |problem: String| format!("line {}: {problem}", number + 1);
-            let fields: Map<String, Json> = serde_json::from_slice(line)
+            let object: Object = serde_json::from_slice(line)
                 .map_err(|error| at(format!("no JSON object: {error}")))?;
-            written.push(self.item(fields, above).map_err(at)?);
+            if let Some(key) = object.repeated {
+                return Err(at(format!("the item has `{key}` twice")));
+            }
+            written.push(self.item(object.fields, above).map_err(at)?);
         }
         Ok(written)
     }
@@ -87,6 +94,7 @@ impl Declared {
     ) -> Result<Vec<Written>, String> {
         let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(bytes);
         let columns = reader.headers().map_err(|error| error.to_string())?.clone();
+        self.check_columns(&columns)?;
         let cell = |(name, cell): (&str, &str)| {
             let number = self.kinds.get(name).filter(|kind| *kind == NUMBER);
             let number = number.and_then(|_| cell.trim().parse::<f64>().ok());
@@ -101,6 +109,24 @@ impl Declared {
             written.push(item.map_err(|problem| format!("row {}: {problem}", row + 1))?);
         }
         Ok(written)
+    }
+
+    /// A header is checked even if there is no row: it may belong to another table.
+    fn check_columns(&self, columns: &csv::StringRecord) -> Result<(), String> {
+        let names: Vec<&str> = columns.iter().collect();
+        let found = || format!("the columns are: {}", names.join(", "));
+        if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+            return Err(format!("the column `{}` is there twice; {}", names[at], found()));
+        }
+        let is_known = |name: &str| [ID, REJECT].contains(&name) || self.kinds.contains_key(name);
+        if let Some(name) = names.iter().find(|name| !is_known(name)) {
+            return Err(format!("the column `{name}` is not in `item_outputs`; {}", found()));
+        }
+        // An empty file has no items.
+        match names.is_empty() || names.contains(&ID) {
+            true => Ok(()),
+            false => Err(format!("there is no column `{ID}`; {}", found())),
+        }
     }
 
     /// Files that differ in their extension alone are one item.
@@ -132,7 +158,10 @@ impl Declared {
             Some(Json::String(reason)) if !reason.is_empty() => {
                 return Ok(Written { id, fields: Err(reason) });
             }
-            _ => {}
+            None | Some(Json::Null | Json::Bool(false) | Json::String(_)) => {}
+            Some(other) => {
+                return Err(format!("`{REJECT}` of the item is {other}, not a reason in words"));
+            }
         }
         if let Some(name) = fields.keys().find(|name| !self.kinds.contains_key(*name)) {
             return Err(format!("the item has `{name}`, which is not in `item_outputs`"));
@@ -210,6 +239,55 @@ mod tests {
     }
 
     #[test]
+    fn no_reason_is_no_rejection_and_a_byte_order_mark_is_no_part_of_the_first_item() {
+        let items = declared("c.jsonl", &[("text", "text")]);
+        for reject in ["null", "false", "\"\""] {
+            let line = format!("\u{feff}{{\"id\": \"a\", \"text\": \"b\", \"reject\": {reject}}}");
+            let written = items.in_lines(line.as_bytes(), Utf8Path::new("/x")).unwrap();
+            assert_eq!(shown(&written), [r#"a {"text":"b"}"#], "{reject}");
+        }
+        let table = declared("c.csv", &[("text", "text")]);
+        let bytes = "\u{feff}id,text\na,b\n".as_bytes();
+        let written = table.in_table(bytes, b',', Utf8Path::new("/x")).unwrap();
+        assert_eq!(shown(&written), [r#"a {"text":"b"}"#]);
+    }
+
+    #[test]
+    fn a_wrong_header_is_an_error_without_any_row() {
+        let table = declared("c.csv", &[("text", "text"), ("level", "number")]);
+        let read = |text: &str| {
+            table.in_table(text.as_bytes(), b',', Utf8Path::new("/x")).map(|items| items.len())
+        };
+        for rows in ["", "a,b,1\n"] {
+            for (header, told) in [
+                (
+                    "id,txt,level",
+                    "the column `txt` is not in `item_outputs`; the columns are: id, txt",
+                ),
+                (
+                    "name,text,level",
+                    "the column `name` is not in `item_outputs`; the columns are: name",
+                ),
+                (
+                    "text,level,reject",
+                    "there is no column `id`; the columns are: text, level, reject",
+                ),
+                (
+                    "id,text,text",
+                    "the column `text` is there twice; the columns are: id, text, text",
+                ),
+                ("id,id,text", "the column `id` is there twice; "),
+            ] {
+                let error = read(&format!("{header}\n{rows}")).unwrap_err();
+                assert!(error.starts_with(told), "{header}: {error}");
+            }
+        }
+        for empty in ["", "\n", "id,text,level\n", "id,reject"] {
+            assert_eq!(read(empty), Ok(0), "{empty:?}");
+        }
+    }
+
+    #[test]
     fn a_line_that_is_no_item_is_named() {
         let items = declared("c.jsonl", &[("text", "text")]);
         let told = |line: &str| items.in_lines(line.as_bytes(), Utf8Path::new("/x")).unwrap_err();
@@ -217,6 +295,15 @@ mod tests {
         assert_eq!(told("{\"text\": \"a\"}"), "line 1: the item has no text `id`");
         let more = "line 1: the item has `more`, which is not in `item_outputs`";
         assert_eq!(told("{\"id\": \"a\", \"more\": 1}"), more);
+        let twice = r#"{"id": "a", "text": "b", "text": "c"}"#;
+        assert_eq!(told(twice), "line 1: the item has `text` twice");
+        for reject in ["5", "true", "[\"noise\"]"] {
+            let line = format!(r#"{{"id": "a", "reject": {reject}}}"#);
+            let reject = reject.replace(' ', "");
+            let expected =
+                format!("line 1: `reject` of the item is {reject}, not a reason in words");
+            assert_eq!(told(&line), expected);
+        }
         let table = declared("c.tsv", &[("text", "text")]);
         let short = table.in_table(b"id\ttext\na\n", b'\t', Utf8Path::new("/x")).unwrap_err();
         assert!(

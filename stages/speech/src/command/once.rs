@@ -11,7 +11,7 @@ use stage_core::{
     ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, StageError, Value,
 };
 
-use super::answers::{Unfit, take};
+use super::answers::{Unfit, of_output, take};
 use super::artifact;
 use super::folder::files;
 use super::inputs;
@@ -64,6 +64,7 @@ pub(super) fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, Stage
 
 fn relative(name: &str, written: &str) -> Result<Utf8PathBuf, StageError> {
     let checked = path::relative(written).map_err(|problem| {
+        let problem = of_output(&problem);
         StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
     })?;
     Ok(Utf8PathBuf::from(checked))

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -72,8 +73,10 @@ pub enum CommandError {
     NoOutput { path: Utf8PathBuf, end: End },
     #[error("the output `{path}` has {bytes} bytes, more than {MAX_OUTPUT_BYTES}")]
     TooLarge { path: Utf8PathBuf, bytes: u64 },
-    #[error("the output `{path}` is a link or a folder, not a file")]
-    NotAFile { path: Utf8PathBuf },
+    #[error("the output `{path}` is {found}, not a file")]
+    NotAFile { path: Utf8PathBuf, found: &'static str },
+    #[error("the output `{path}` is {found}, not a folder")]
+    NotAFolder { path: Utf8PathBuf, found: &'static str },
     #[error("the text output `{path}` is not UTF-8")]
     NotText { path: Utf8PathBuf },
     #[error("the items in the output `{path}` cannot be read: {problem}")]
@@ -142,7 +145,9 @@ impl CommandError {
             CommandError::Failed { .. } => Some("command-failed"),
             CommandError::NoOutput { .. } => Some("no-output"),
             CommandError::TooLarge { .. } => Some("output-too-large"),
-            CommandError::NotAFile { .. } => Some("output-no-file"),
+            CommandError::NotAFile { .. } | CommandError::NotAFolder { .. } => {
+                Some("output-no-file")
+            }
             CommandError::NotText { .. } => Some("output-no-text"),
             CommandError::NoItems { .. } => Some("output-no-items"),
             CommandError::NoName { .. } => Some("output-no-name"),
@@ -349,6 +354,19 @@ fn outputs(spec: &CommandSpec<'_>, stderr: &str) -> Result<Vec<Bytes>, CommandEr
     spec.outputs.iter().map(|path| output(spec.folder, path, stderr)).collect()
 }
 
+pub(crate) const LINK_OR_FOLDER: &str = "a link or a folder";
+
+/// A file that is not regular, in words.
+pub(crate) fn found(kind: fs::FileType) -> &'static str {
+    match () {
+        () if kind.is_fifo() => "a named pipe",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () if kind.is_file() => "a file",
+        () => LINK_OR_FOLDER,
+    }
+}
+
 pub(crate) fn output(
     folder: &Utf8Path,
     path: &Utf8Path,
@@ -360,7 +378,7 @@ pub(crate) fn output(
     // The program may have replaced a folder by a link.
     let above = path.ancestors().skip(1).map(|above| folder.join(above));
     if above.into_iter().any(|above| above.is_symlink()) {
-        return Err(CommandError::NotAFile { path: path.to_owned() });
+        return Err(CommandError::NotAFile { path: path.to_owned(), found: LINK_OR_FOLDER });
     }
     // The link itself is checked: one that leads elsewhere would read a file of the user.
     let metadata = match fs::symlink_metadata(&full) {
@@ -374,7 +392,8 @@ pub(crate) fn output(
         Err(error) => return Err(failed(error)),
     };
     if !metadata.is_file() {
-        return Err(CommandError::NotAFile { path: path.to_owned() });
+        let found = found(metadata.file_type());
+        return Err(CommandError::NotAFile { path: path.to_owned(), found });
     }
     if metadata.len() > MAX_OUTPUT_BYTES {
         return Err(CommandError::TooLarge { path: path.to_owned(), bytes: metadata.len() });

@@ -15,6 +15,7 @@ use stage_core::{
     Setup, Stage, StageError, Value,
 };
 
+use super::answers::of_output;
 use super::inputs::{lay_out, safe_name};
 use super::once;
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
@@ -276,6 +277,7 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
             continue;
         }
         let file = path::relative(file).map_err(|problem| {
+            let problem = of_output(&problem);
             StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
         })?;
         if outputs.iter().any(|(_, other)| *other == file) {
@@ -324,10 +326,10 @@ pub(crate) fn fatal(error: CommandError) -> StageError {
     match &error {
         CommandError::Stopped => StageError::Stopped,
         CommandError::NoRoom { .. } => StageError::NoSpace { message },
-        CommandError::NoProcess { .. } | CommandError::NoRoomElsewhere { .. } => {
-            StageError::Machine { message }
-        }
-        CommandError::Killed { .. }
+        CommandError::NoProcess { .. } => StageError::Machine { message },
+        // Nothing but a text speaks of that disk, and it may quote the input.
+        CommandError::NoRoomElsewhere { .. }
+        | CommandError::Killed { .. }
         | CommandError::LittleRoom { .. }
         | CommandError::Machine { .. } => StageError::Transient { message },
         CommandError::Start(error) | CommandError::Io { error, .. } => {

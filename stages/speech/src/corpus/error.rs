@@ -30,6 +30,8 @@ pub enum RowProblem {
     CutShort { column: u64 },
     #[error("the line is a JSON {found}, not an object")]
     NotAnObject { found: &'static str },
+    #[error("the line has the key `{key}` twice")]
+    RepeatedKey { key: String },
     #[error("it has none of the keys {expected}")]
     MissingKey { expected: String },
     #[error("the key `{key}` holds {found}, not {expected}")]
@@ -54,6 +56,7 @@ impl RowProblem {
             RowProblem::Repeated { .. } => "repeated-row",
             RowProblem::NotJson { .. } | RowProblem::NotAnObject { .. } => "not-json",
             RowProblem::CutShort { .. } => "cut-short",
+            RowProblem::RepeatedKey { .. } => "repeated-key",
             RowProblem::MissingKey { .. } => "missing-key",
             RowProblem::WrongType { .. } => "wrong-type",
             RowProblem::NoAudioBytes { .. } => "no-audio",

@@ -2,11 +2,12 @@
 //!
 //! A name with dots leads into objects and lists: `supervisions.0.text`.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::columns::{Column, Role};
 use super::parts::Parts;
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
+use crate::object::Object;
 
 /// The keys of each role; an empty list means the usual names.
 #[derive(Debug, Clone, Default)]
@@ -93,10 +94,7 @@ fn record(
     }
     let line = std::str::from_utf8(line)
         .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
-    let json = parse(line, is_complete)?;
-    let Json::Object(object) = &json else {
-        return Err(RowProblem::NotAnObject { found: kind(&json) });
-    };
+    let json = Json::Object(parse(line, is_complete)?);
     let mut parts = Parts::default();
     for (role, candidates) in &names.by_role {
         let Some((key, value)) = candidates.iter().find_map(|key| Some((key, lookup(&json, key)?)))
@@ -108,7 +106,8 @@ fn record(
         };
         parts.take(&scalar(key, value)?, &Column::Role(*role))?;
     }
-    for (key, value) in object.iter().filter(|(key, _)| !names.is_used(key)) {
+    let object = json.as_object().into_iter().flatten();
+    for (key, value) in object.filter(|(key, _)| !names.is_used(key)) {
         match value {
             Json::String(text) => parts.take(text, &Column::Field(key.clone()))?,
             Json::Number(number) => {
@@ -121,14 +120,23 @@ fn record(
     parts.into_record(row, offset)
 }
 
-fn parse(line: &str, is_complete: bool) -> Result<Json, RowProblem> {
-    serde_json::from_str(line).map_err(|error| {
+fn parse(line: &str, is_complete: bool) -> Result<Map<String, Json>, RowProblem> {
+    let failed = |error: serde_json::Error| {
         let column = error.column() as u64;
         match error.is_eof() && !is_complete {
             true => RowProblem::CutShort { column },
             false => RowProblem::NotJson { column, message: reason(&error) },
         }
-    })
+    };
+    match serde_json::from_str(line) {
+        Ok(Object { repeated: Some(key), .. }) => Err(RowProblem::RepeatedKey { key }),
+        Ok(Object { fields, .. }) => Ok(fields),
+        Err(error) if error.is_data() => {
+            let json: Json = serde_json::from_str(line).map_err(failed)?;
+            Err(RowProblem::NotAnObject { found: kind(&json) })
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// The message of the parser without its position, which is relative to the line.
@@ -221,6 +229,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_before_the_first_line_is_no_part_of_it() {
+        let read = rows("\u{feff}{\"path\": \"a.wav\", \"text\": \"x\"}\n");
+        assert_eq!((read.records.len(), read.rejects.len()), (1, 0));
+    }
+
+    #[test]
     fn names_can_be_declared() {
         let options = Options { file: vec!["x.y".to_owned()], ..Options::default() };
         let rows = read(b"{\"x\": {\"y\": \"a.wav\"}, \"text\": \"Hei\"}\n", &options).unwrap();
@@ -239,6 +253,10 @@ mod tests {
         assert_eq!(
             problems(&format!("\n[1]\n{good}")),
             ["2: the line is a JSON list, not an object"]
+        );
+        assert_eq!(
+            problems("{\"path\": \"b.wav\", \"text\": \"x\", \"text\": \"y\"}\n"),
+            ["1: the line has the key `text` twice"]
         );
         assert_eq!(
             problems("{\"path\": 1 2}\n"),

@@ -18,9 +18,6 @@ pub fn of_machine(room: &Room, said: &str, numbers: &[i32]) -> Option<StageError
         // This names the folder and the free bytes.
         Some(error @ CommandError::NoRoom { .. }) => Some(fatal(error)),
         // The numbers tell a full disk; a text alone may quote one.
-        Some(CommandError::NoRoomElsewhere { cause }) => {
-            of_numbers(said, numbers).or_else(|| Some(fatal(CommandError::Machine { cause })))
-        }
         judged => of_numbers(said, numbers).or_else(|| judged.map(fatal)),
     }
 }

@@ -1,7 +1,7 @@
 //! The processes of a stage: as many as are asked for at the same time, up to a limit.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stage_core::{Context, StageError};
 
@@ -57,6 +57,7 @@ impl Workers {
     /// An idle process, or a place to start one; waits while all are busy.
     pub fn take(&self, context: &mut dyn Context) -> Result<Place<'_>, StageError> {
         let mut state = self.state();
+        let mut since: Option<Instant> = None;
         loop {
             let process = state.idle.pop();
             if process.is_some() || state.busy < self.limit {
@@ -66,8 +67,12 @@ impl Workers {
                     None => state.devices.as_mut().and_then(Vec::pop),
                 };
                 let device = device.unwrap_or_else(|| CPU.to_owned());
+                if let Some(since) = since {
+                    context.waited(since.elapsed());
+                }
                 return Ok(Place { workers: self, device, process, is_kept: false });
             }
+            since.get_or_insert_with(Instant::now);
             let waited = self.returned.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if context.stopping() {
@@ -109,5 +114,91 @@ impl Drop for Workers {
         idle.iter_mut().for_each(Process::ask_to_end);
         let until = Process::parting();
         idle.into_iter().for_each(|process| process.see_off(until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::mpsc::Sender;
+
+    use bytes::Bytes;
+    use cache::Digest;
+    use stage_core::{Blob, Detached, Fields, Output, Reject};
+
+    use super::*;
+
+    /// Tells that it waits, and counts the time.
+    struct Waits {
+        detached: Detached,
+        begun: Sender<()>,
+        waited: Duration,
+    }
+
+    impl Context for Waits {
+        fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
+            self.detached.read(blob)
+        }
+
+        fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
+            self.detached.recall(key)
+        }
+
+        fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
+            self.detached.remember(key, output)
+        }
+
+        fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+            self.detached.keep(kind, bytes)
+        }
+
+        fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError> {
+            self.detached.checkpoint(state)
+        }
+
+        fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+            self.detached.last_checkpoint()
+        }
+
+        fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+            self.detached.parent()
+        }
+
+        fn set_aside(&mut self, _: &str, _: Vec<(usize, Reject)>) -> Result<(), StageError> {
+            Ok(())
+        }
+
+        fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+
+        fn waited(&mut self, time: Duration) {
+            self.waited += time;
+        }
+
+        fn progress(&mut self, _: u64, _: u64) {}
+
+        fn stopping(&mut self) -> bool {
+            let _ = self.begun.send(());
+            false
+        }
+    }
+
+    #[test]
+    fn the_time_of_waiting_for_a_process_is_reported_and_that_of_none_is_not() {
+        let workers = Workers::new(1, &[]);
+        let (begun, waits) = std::sync::mpsc::channel();
+        let context = || {
+            let detached = Detached::default();
+            Waits { detached, begun: begun.clone(), waited: Duration::ZERO }
+        };
+        let mut first = context();
+        let place = workers.take(&mut first).unwrap();
+        assert_eq!(first.waited, Duration::ZERO);
+        let mut second = context();
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(workers.take(&mut second).unwrap()));
+            waits.recv().unwrap();
+            drop(place);
+        });
+        assert!(second.waited > Duration::ZERO);
     }
 }

@@ -103,11 +103,11 @@ fn the_programs_make_the_sound_of_the_stage() {
         return;
     };
     let sizes = [
-        ("hidden = 16\nlayers = 1\nchannels = 16", 1),
-        ("hidden = 32\nlayers = 2\nchannels = 32", 3),
-        ("hidden = 48\nlayers = 3\nchannels = 64", 1),
+        "hidden = 16\nlayers = 1\nchannels = 16",
+        "hidden = 32\nlayers = 2\nchannels = 32",
+        "hidden = 48\nlayers = 3\nchannels = 64",
     ];
-    for (sizes, speakers) in sizes {
+    for (sizes, speakers) in sizes.into_iter().flat_map(|sizes| [(sizes, 1), (sizes, 3)]) {
         let project = exported(sizes, speakers);
         let output = Command::new(&python)
             .args(["-c", SCRIPT, "sentences.txt", "out", &speakers.to_string()])

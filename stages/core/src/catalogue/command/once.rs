@@ -36,7 +36,8 @@ that was killed, or that reports an error of the machine, is retried, by the nex
 
 An output with a name that ends in `/` is a folder, which exists before the command starts. Its files
 are the artifact, under their paths in the folder, as those of an asset that is a folder; files and
-folders with a dot at the start of their name are omitted:
+folders with a dot at the start of their name are omitted. Only names and bytes are kept: a program
+in the folder has no execute bit there and in exports, and runs as `sh {artifact}/tool`:
 
     [stage.converted]
     use = \"command.once\"
@@ -53,8 +54,9 @@ With `items`, the command also makes a data set on the port `items`, with the fi
 | `\"clips.csv\"`, `\"clips.tsv\"` | a table with commas or tabs, and the column names `id` and the fields |
 | `\"clips/\"` | files: `a/1.wav` and `a/1.txt` are the fields `audio/wav` and `text` of the item `a/1`; other extensions are ignored |
 
-In a line or a table, the value of a file is its path: relative to the folder of the table, or absolute in
-that folder. An item with an id of `input` is that item, with the fields in `fields` that it had; other
+A table begins with the names of its columns; an empty file has no items. A key or a column that is
+there twice is an error. In a line or a table, the value of a file is its path: relative to the folder
+of the table, or absolute in that folder. An item with an id of `input` is that item, with the fields in `fields` that it had; other
 items are new. An item of `input` that the command leaves out is left out.
 
 `\"reject\": \"too noisy\"` (in a table the column `reject`) quarantines an item of `input`. An item of

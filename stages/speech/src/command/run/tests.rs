@@ -145,6 +145,10 @@ fn an_output_must_be_a_file_that_was_written() {
         place.message("ln -s /etc/passwd a", &["a"]),
         "the output `a` is a link or a folder, not a file"
     );
+    assert_eq!(
+        place.message("rm a; mkfifo a", &["a"]),
+        "the output `a` is a named pipe, not a file"
+    );
 }
 
 #[test]

@@ -102,6 +102,10 @@ impl Table {
             };
             return Err(format!("the table of corrections has no column `{SEGMENT}`{separator}"));
         }
+        let is_twice = |own: &&&str| columns.iter().filter(|column| column == own).count() > 1;
+        if let Some(own) = COLUMNS.iter().find(is_twice) {
+            return Err(format!("the table of corrections has the column `{own}` twice"));
+        }
         let missing = COLUMNS.iter().filter(|own| !columns.iter().any(|column| column == *own));
         let missing: Vec<String> = missing.map(|own| (*own).to_owned()).collect();
         columns.extend(missing);
@@ -319,6 +323,8 @@ mod tests {
         assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
         assert!(two.contains("text \"x\", and text \"y\""), "{two}");
         assert!(Table::read(b"clip,text\na,b\n").unwrap_err().contains("no column `segment`"));
+        let twice = Table::read(b"segment,action,text,text\na,text,b,c\n").unwrap_err();
+        assert_eq!(twice, "the table of corrections has the column `text` twice");
         let semicolons = Table::read(b"segment;text\na;b\n").unwrap_err();
         assert!(semicolons.contains("separated by commas"), "{semicolons}");
         // Two people may have made the same correction.
