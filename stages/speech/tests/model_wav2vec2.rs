@@ -68,6 +68,27 @@ fn a_checkpoint_in_either_form_becomes_the_same_model_without_the_mask() {
     }
 }
 
+/// The names in the files of torchaudio's pipelines.
+fn of_torchaudio(name: &str) -> String {
+    let name = name.strip_prefix("wav2vec2.").unwrap_or(name);
+    match name.split_once('.').unwrap() {
+        ("lm_head", rest) => format!("aux.{rest}"),
+        ("encoder", rest) => format!("encoder.transformer.{rest}"),
+        ("feature_projection", rest) => format!("encoder.feature_projection.{rest}"),
+        _ => name.to_owned(),
+    }
+}
+
+#[test]
+fn weights_of_torchaudio_become_the_same_model() {
+    let stored: Tensors =
+        tensors().into_iter().map(|(name, tensor)| (of_torchaudio(&name), tensor)).collect();
+    assert!(stored.keys().all(|name| !name.contains("wav2vec2")));
+    let mut bench = Bench::default();
+    let output = import(&mut bench, &around(("model.pt", pth(&stored))), &[]).unwrap();
+    assert_eq!(imported(&bench, &output), tensors());
+}
+
 #[test]
 fn further_tensors_and_fields_are_left_out_and_named() {
     let mut further = tensors();

@@ -18,16 +18,19 @@ use support::spoken::*;
 use support::*;
 
 /// The kinds of planted faults, in turn.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "clipped end",
     "clipped beginning",
     "wrong word",
+    SHORT,
     "word missing in the text",
     "word too many in the text",
     "noise",
     "music",
     "silence",
 ];
+/// The hardest one: the consonant and the vowel of a syllable are others.
+const SHORT: &str = "wrong syllable";
 /// One segment in this number has a fault.
 const EVERY: usize = 8;
 
@@ -132,6 +135,18 @@ fn replace_word(sentence: &str, at: usize, word: &str) -> String {
     format!("{}.", words.join(" "))
 }
 
+/// A word with another last syllable, both letters of which differ.
+fn other_syllable(word: &str, random: &mut Random) -> String {
+    let (rest, syllable) = word.split_at(word.len() - 2);
+    let mut other = |letters: &str, own: &str| {
+        let others: Vec<char> = letters.chars().filter(|letter| !own.contains(*letter)).collect();
+        others[random.below(others.len())]
+    };
+    let (consonant, vowel) =
+        (other("bdfghklmnprstvw", &syllable[..1]), other("aeiou", &syllable[1..]));
+    format!("{rest}{consonant}{vowel}")
+}
+
 /// A recording of so many segments, aligned with a text in which the faults are.
 fn faulty(count: usize, mistakes: f64) -> Faulty {
     let said = sentences(31, count);
@@ -164,6 +179,10 @@ fn faulty(count: usize, mistakes: f64) -> Faulty {
         });
         text.push(match kind {
             Some("wrong word") => replace_word(sentence, place, &other),
+            Some(SHORT) => {
+                let words: Vec<&str> = sentence.split(' ').collect();
+                replace_word(sentence, place, &other_syllable(words[place], &mut random))
+            }
             Some("word missing in the text") => replace_word(sentence, place, ""),
             Some("word too many in the text") => {
                 let words: Vec<&str> = sentence.split(' ').collect();
@@ -267,7 +286,8 @@ impl Faulty {
 #[test]
 fn planted_faults_are_found_and_good_segments_are_kept() {
     let faulty = faulty(640, 0.0);
-    for kind in KINDS {
+    // Two letters are less than the default limit allows for.
+    for kind in KINDS.into_iter().filter(|kind| *kind != SHORT) {
         let found = faulty.found(kind, DEFAULTS);
         assert!(found >= 0.98, "{kind}: {found}\n{}", faulty.table(DEFAULTS));
     }
@@ -277,14 +297,13 @@ fn planted_faults_are_found_and_good_segments_are_kept() {
 }
 
 #[test]
-fn with_a_recogniser_that_errs_nearly_all_faults_are_found_at_five_percent_of_the_good() {
-    let faulty = faulty(640, 0.02);
+fn with_a_recogniser_that_errs_each_kind_of_fault_is_found_at_five_percent_of_the_good() {
+    let faulty = faulty(1_440, 0.02);
     let limits = faulty.limits();
     assert!(faulty.lost(limits) <= 0.05);
-    let found: f64 = KINDS.iter().map(|kind| faulty.found(kind, limits)).sum();
-    assert!(found / KINDS.len() as f64 >= 0.95, "{}", faulty.table(limits));
-    for kind in ["noise", "music", "silence"] {
-        assert_eq!(faulty.found(kind, limits), 1.0, "{kind}\n{}", faulty.table(limits));
+    for kind in KINDS {
+        let found = faulty.found(kind, limits);
+        assert!(found >= 0.98, "{kind}: {found}\n{}", faulty.table(limits));
     }
 }
 

@@ -3,7 +3,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use stage_core::{Item, Output, ParameterValue, Reject, Value, children};
+use stage_speech::audio::cuts::{Lengths, cut};
+use stage_speech::audio::pauses::Pause;
+use support::spoken::Random;
 use support::*;
 
 fn split(
@@ -90,4 +95,85 @@ fn what_cannot_be_split_is_set_aside_with_its_reason() {
         assert_eq!(reject.code, code);
         assert!(reject.reason.contains(reason), "{}", reject.reason);
     }
+}
+
+/// The pauses of a reader in seconds: log-normal around this median.
+fn pause(random: &mut Random, median: f64) -> f64 {
+    let (one, other) = (random.share().max(1e-9), random.share());
+    let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos();
+    (median * (0.5 * normal).exp()).clamp(0.12, 3.0)
+}
+
+/// Segments that are joined where both sides of a cut are in one sentence, as long as they fit into
+/// the longest length: the start of each. `ends` are the places of the ends of sentences.
+fn joined(parts: &[std::ops::Range<u64>], ends: &[u64], longest: u64) -> Vec<u64> {
+    let mut starts: Vec<u64> = Vec::new();
+    for part in parts {
+        let is_inside = ends.binary_search(&part.start).is_err();
+        match starts.last() {
+            Some(start) if is_inside && part.end - start <= longest => {}
+            _ => starts.push(part.start),
+        }
+    }
+    starts
+}
+
+/// The reason why `text.sentences` joins no segments (docs/decisions/stages.md).
+#[test]
+#[ignore = "soak: make soak runs it"]
+fn soak_joined_sentences_follow_the_text_and_segments_do_not() {
+    // In milliseconds.
+    let lengths = Lengths { cut_at: 900, wanted: 6_000, shortest: 1_000, longest: 20_000 };
+    let mut random = Random(1);
+    let (mut pauses, mut ends, mut commas, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    while at < 10 * 3_600_000 {
+        let phrases = random.within(1..5);
+        for phrase in 1..=phrases {
+            at += (1_000.0 + 4_000.0 * random.share()) as u64;
+            let median = if phrase == phrases { 0.65 } else { 0.3 };
+            let frames = (1_000.0 * pause(&mut random, median)) as u64;
+            let quietest = at + frames / 2;
+            let signs = if phrase == phrases { &mut ends } else { &mut commas };
+            signs.push(quietest);
+            // A shorter one is not found.
+            if frames >= 200 {
+                pauses.push(Pause { start: at, end: at + frames, quietest });
+            }
+            at += frames;
+        }
+    }
+    let parts = cut(&pauses, at, &lengths).parts;
+    let is_cut = |sign: &&u64| parts.iter().any(|part| part.start == **sign);
+    let (inside, between) =
+        (commas.iter().filter(is_cut).count(), ends.iter().filter(is_cut).count());
+    let before = joined(&parts, &ends, lengths.longest);
+    // A corrected text has a full stop in the place of a comma, or the other way round.
+    let (mut edits, mut changed) = (0, 0);
+    for sign in commas.iter().step_by(20).chain(ends.iter().step_by(20)) {
+        let mut other = ends.clone();
+        match other.binary_search(sign) {
+            Ok(at) => drop(other.remove(at)),
+            Err(at) => other.insert(at, *sign),
+        }
+        let now = joined(&parts, &other, lengths.longest);
+        edits += 1;
+        // A clip is the sound from its start to the next one.
+        let clips = |starts: &[u64]| -> BTreeSet<(u64, u64)> {
+            let ends = starts.iter().copied().skip(1).chain([at]);
+            starts.iter().copied().zip(ends).collect()
+        };
+        changed += clips(&now).difference(&clips(&before)).count();
+    }
+    println!(
+        "{} segments of {:.1} s on average; {inside} cuts within {} sentences, {between} between",
+        parts.len(),
+        at as f64 / 1_000.0 / parts.len() as f64,
+        ends.len()
+    );
+    println!(
+        "{} clips if they are joined; {:.2} of these change with a sign at a pause, {edits} signs",
+        before.len(),
+        f64::from(changed as u32) / f64::from(edits)
+    );
+    assert!(inside > 0 && before.len() < parts.len() && changed > 0);
 }

@@ -123,8 +123,8 @@ fn vits_agrees_with_its_reference() {
 }
 
 #[test]
-fn the_recogniser_agrees_with_its_reference_in_either_norm() {
-    for norm in ["group", "layer"] {
+fn the_recogniser_agrees_with_its_references() {
+    for norm in ["group", "layer", "mms_fa"] {
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/wav2vec2_{norm}"));
         let comparisons = stage_torch::fixture::check(&folder).unwrap();

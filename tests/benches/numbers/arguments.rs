@@ -19,7 +19,7 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
 groups and their parts:";
 
 /// The groups of measurements with their parts; docs/benchmarks.md has the rows of each.
-pub const PARTS: [(&str, &[&str]); 9] = [
+pub const PARTS: [(&str, &[&str]); 10] = [
     ("start-up", &[]),
     ("latency", &["no-op", "changed", "touched", "hashing", "peers", "gather"]),
     ("overhead", &[]),
@@ -27,6 +27,7 @@ pub const PARTS: [(&str, &[&str]); 9] = [
     ("resampling", &[]),
     ("commands", &["programs", "once"]),
     ("memory", &[]),
+    ("recordings", &[]),
     ("remote", &[]),
     ("report", &[]),
 ];
@@ -44,6 +45,8 @@ pub struct Arguments {
     pub remote: Option<String>,
     /// Set for the child process that plans this number of items and prints its memory.
     pub plan_memory: Option<usize>,
+    /// Set for the child process that runs the pipeline of this folder and prints the peak memory.
+    pub run_memory: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -69,6 +72,7 @@ impl Arguments {
                 "--python" => arguments.python = value(),
                 "--remote" => arguments.remote = Some(value()),
                 "--plan-memory" => arguments.plan_memory = numbers(&value()).first().copied(),
+                "--run-memory" => arguments.run_memory = Some(value().into()),
                 _ => usage(),
             }
         }

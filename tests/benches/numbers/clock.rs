@@ -41,7 +41,8 @@ pub fn spent<T>(work: impl FnOnce() -> T) -> (Spent, T) {
     (Spent { wall, processor: of_children().saturating_sub(before) }, value)
 }
 
-fn of_children() -> Duration {
+/// The processor time of all programs that were started and waited for.
+pub fn of_children() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     let time = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1_000);
     time(usage.user_time()) + time(usage.system_time())

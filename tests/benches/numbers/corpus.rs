@@ -54,7 +54,8 @@ pub fn clip(number: u64, frames: usize, rate: u32) -> Vec<u8> {
     bytes
 }
 
-fn header(frames: usize, rate: u32) -> Vec<u8> {
+/// The header of a mono 16-bit WAV file.
+pub fn header(frames: usize, rate: u32) -> Vec<u8> {
     let data = (frames * 2) as u32;
     let mut bytes = Vec::with_capacity(44 + frames * 2);
     bytes.extend_from_slice(b"RIFF");

@@ -13,6 +13,7 @@ mod overhead;
 mod peers;
 mod project;
 mod raw;
+mod recordings;
 mod remote;
 mod report;
 mod resampling;
@@ -30,6 +31,9 @@ fn main() {
     if let Some(items) = arguments.plan_memory {
         return memory::child(items);
     }
+    if let Some(folder) = &arguments.run_memory {
+        return recordings::child(folder, &arguments.program);
+    }
     if !arguments.measure {
         return;
     }
@@ -42,6 +46,7 @@ fn main() {
         resampling::measure,
         commands::measure,
         memory::measure,
+        recordings::measure,
         remote::measure,
         report::measure,
     ];

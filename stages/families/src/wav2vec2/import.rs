@@ -11,7 +11,10 @@ use crate::import::{
 
 impl Importer for Wav2Vec2 {
     fn marks(&self) -> &'static [&'static [&'static str]] {
-        &[&["wav2vec2.feature_extractor.", "lm_head."]]
+        &[
+            &["wav2vec2.feature_extractor.", "lm_head."],
+            &["feature_extractor.conv_layers.", "encoder.transformer.", "aux."],
+        ]
     }
 
     fn import(

@@ -68,6 +68,7 @@ pub const EMISSIONS_KIND: &str = "emissions/npy";
 
 pub static EMIT: Kind = Kind {
     name: "asr.emit",
+    version: 2,
     summary: "Computes the symbol probabilities of a speech recogniser for each frame of segments.",
     doc: "\
 The recogniser is that of `asr.transcribe`, and each segment is processed by itself. The result is

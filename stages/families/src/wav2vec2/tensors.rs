@@ -8,10 +8,21 @@ use stage_formats::weight_norm::{self, DIRECTION, LENGTH};
 /// The embedding of frames that training masks: files have it, and recognition does not use it.
 pub const MASK: &str = "wav2vec2.masked_spec_embed";
 
+/// Prefixes in the files of torchaudio's pipelines, such as `MMS_FA`, and those of transformers.
+const TORCHAUDIO: [(&str, &str); 4] = [
+    ("feature_extractor.", "wav2vec2.feature_extractor."),
+    ("encoder.feature_projection.", "wav2vec2.feature_projection."),
+    ("encoder.transformer.", "wav2vec2.encoder."),
+    ("aux.", "lm_head."),
+];
+
 /// The name of a tensor in this project, for any file; None for tensors that recognition does not
 /// use.
 pub fn plain_name(name: &str) -> Option<String> {
-    (name != MASK).then(|| weight_norm::plain(name))
+    let renamed = TORCHAUDIO
+        .iter()
+        .find_map(|(theirs, ours)| Some(format!("{ours}{}", name.strip_prefix(theirs)?)));
+    (name != MASK).then(|| weight_norm::plain(renamed.as_deref().unwrap_or(name)))
 }
 
 impl Config {
@@ -96,5 +107,8 @@ mod tests {
         }
         assert_eq!(plain_name("lm_head.bias").as_deref(), Some("lm_head.bias"));
         assert_eq!(plain_name(MASK), None);
+        let theirs = "encoder.transformer.pos_conv_embed.conv.weight_g";
+        assert_eq!(plain_name(theirs), name("weight_g"));
+        assert_eq!(plain_name("aux.bias").as_deref(), Some("lm_head.bias"));
     }
 }

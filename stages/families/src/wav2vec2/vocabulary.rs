@@ -10,6 +10,8 @@ use stage_formats::FormatError;
 
 /// The space between words.
 const DELIMITER: &str = "|";
+/// The blank of CTC in vocabularies of fairseq, which have a padding symbol beside it.
+const BLANK: &str = "<blank>";
 
 /// The published `vocab.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ impl Vocabulary {
     ///
     /// If the file is of another model, or of several languages at once.
     pub fn read(vocabulary: &[u8], config: &Config) -> Result<Vocabulary, FormatError> {
-        let mut symbols = BTreeMap::new();
+        let (mut symbols, mut blank) = (BTreeMap::new(), config.pad_token_id);
         for (symbol, row) in rows(vocabulary)? {
             if row >= config.vocab_size {
                 let rows = config.vocab_size;
@@ -33,6 +35,9 @@ impl Vocabulary {
                      another model"
                 )));
             }
+            if symbol == BLANK {
+                blank = row;
+            }
             let symbol = if symbol == DELIMITER { " ".to_owned() } else { symbol };
             if row != config.pad_token_id && !is_special(&symbol) {
                 symbols.insert(row, symbol);
@@ -40,7 +45,7 @@ impl Vocabulary {
         }
         match symbols.is_empty() {
             true => Err(damaged("it has no letters")),
-            false => Ok(Vocabulary { symbols, blank: config.pad_token_id }),
+            false => Ok(Vocabulary { symbols, blank }),
         }
     }
 
@@ -110,6 +115,16 @@ mod tests {
         let alphabet = read(SYMBOLS).unwrap().alphabet(8);
         assert_eq!(alphabet.symbols, ["", "", "", " ", "a", "k", "[", ""]);
         assert_eq!(alphabet.blank, 1);
+    }
+
+    #[test]
+    fn a_blank_beside_the_padding_is_the_blank_of_the_alphabet() {
+        let vocabulary = read(r#"{"<blank>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4}"#);
+        let alphabet = vocabulary.unwrap().alphabet(5);
+        assert_eq!(
+            (alphabet.blank, alphabet.symbols),
+            (0, ["", "", "", "", "a"].map(str::to_owned).to_vec())
+        );
     }
 
     #[test]

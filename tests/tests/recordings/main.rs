@@ -1,22 +1,22 @@
 //! Long recordings and their segments: an edit redoes the segments that it touches.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
+mod edits;
+mod oracle;
+mod world;
+
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-use cache::fs::{Fs, MemoryFs};
-use engine::plan::Planned;
-use engine::store::Store;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use stage_core::event::{Event, Status};
+use stage_core::event::Event;
 use stage_core::{
     Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
     OutputPort, Reject, Setup, Stage, StageError,
 };
 use stage_speech::audio::{Clip, Samples, wav};
-use throstle_tests::{Lab, Ran};
+use world::{RATE, World};
 
 const MANIFEST: &str = r#"
 [pipeline]
@@ -81,9 +81,6 @@ impl ItemJob for Hear {
     }
 }
 
-/// The lowest rate, so that an hour is short.
-const RATE: u32 = 4_000;
-
 /// Utterances of a few words with pauses of log-normal lengths (median 0.47 s, sigma 0.6) in a low
 /// noise.
 fn speech(seed: u64, seconds: f64) -> Vec<i16> {
@@ -113,80 +110,10 @@ fn speech(seed: u64, seconds: f64) -> Vec<i16> {
     samples
 }
 
-struct World {
-    memory: MemoryFs,
-    files: BTreeMap<String, Vec<u8>>,
-}
-
-impl World {
-    fn new() -> World {
-        let world = World { memory: MemoryFs::new(), files: BTreeMap::new() };
-        world.lab().write("pipeline.toml", MANIFEST);
-        world.lab().write("data/none.md", "no recording");
-        world
-    }
-
-    fn lab(&self) -> Lab {
-        let mut lab = Lab::in_memory(&self.memory);
-        lab.stages.extend(stage_speech::stages());
-        lab.stages.push(Arc::new(Hear));
-        lab
-    }
-
-    fn write(&mut self, name: &str, bytes: Vec<u8>) {
-        self.memory.write_durably(format!("/lab/data/{name}").as_str().into(), &bytes).unwrap();
-        self.files.insert(name.to_owned(), bytes);
-    }
-
-    fn record(&mut self, name: &str, samples: &[i16]) {
-        let (bytes, _) = wav::write(Clip::mono(RATE, samples.to_vec())).unwrap();
-        self.write(name, bytes);
-    }
-
-    fn remove(&mut self, name: &str) {
-        if self.files.remove(name).is_some() {
-            self.memory.remove_file(format!("/lab/data/{name}").as_str().into()).unwrap();
-        }
-    }
-
-    fn run(&self) -> Ran {
-        let ran = self.lab().run();
-        assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
-        ran
-    }
-
-    /// The items of a stage after a run.
-    fn items(&self, stage: &str) -> Vec<Item> {
-        let lab = self.lab();
-        let pipeline = lab.pipeline();
-        let plan = lab.plan();
-        let id = pipeline.find(stage).unwrap().id;
-        let Some(Planned::Root { root, .. }) = plan.stage(id).known.outputs.get("output") else {
-            panic!("`{stage}` has no outcome")
-        };
-        let index = cache::stat::StatIndex::load(&lab.cache()).unwrap();
-        Store::new(lab.cache(), "/lab".into(), Arc::new(index)).items(root).unwrap()
-    }
-
-    /// The segments: id and digest of the sound.
-    fn segments(&self) -> BTreeSet<(String, String)> {
-        let one = |item: Item| {
-            (item.id.to_string(), item.fields.blob("audio").unwrap().digest.to_string())
-        };
-        self.items("segments").into_iter().map(one).collect()
-    }
-
-    fn afresh(&self) -> World {
-        let mut other = World::new();
-        self.files.iter().for_each(|(name, bytes)| other.write(name, bytes.clone()));
-        other
-    }
-}
-
 #[test]
 fn after_an_edit_nearly_all_segments_have_the_same_bytes_and_ids() {
     let before = speech(1, 2_400.0);
-    let mut world = World::new();
+    let mut world = World::new(MANIFEST, Arc::new(Hear));
     world.record("book.wav", &before);
     let ran = world.run();
     let segments = world.segments();
@@ -217,7 +144,7 @@ fn after_an_edit_nearly_all_segments_have_the_same_bytes_and_ids() {
 #[test]
 fn segments_are_the_samples_of_the_recording_in_order() {
     let samples = speech(3, 90.0);
-    let mut world = World::new();
+    let mut world = World::new(MANIFEST, Arc::new(Hear));
     world.record("one.wav", &samples);
     world.write("one.txt", b"What is said.".to_vec());
     world.run();
@@ -255,7 +182,7 @@ fn segments_are_the_samples_of_the_recording_in_order() {
 
 #[test]
 fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
-    let mut world = World::new();
+    let mut world = World::new(MANIFEST, Arc::new(Hear));
     world.record("good.wav", &speech(4, 40.0));
     world.write("good.srt", b"1\n00:00:01,000 --> 00:00:02,000\nHello.\n".to_vec());
     world.record("twice.wav", &speech(5, 20.0));
@@ -321,7 +248,7 @@ fn held(samples: &[i16], times: usize) -> Vec<i16> {
 
 #[test]
 fn telephone_speech_and_two_speakers_in_stereo_are_named_segment_by_segment() {
-    let mut world = World::new();
+    let mut world = World::new(MANIFEST, Arc::new(Hear));
     world.lab().write("pipeline.toml", &format!("{MANIFEST}{CHECKED}"));
     let write = |clip: Clip| wav::write(clip).unwrap().0;
     let one = held(&speech(11, 30.0), 4);
@@ -348,43 +275,4 @@ fn telephone_speech_and_two_speakers_in_stereo_are_named_segment_by_segment() {
     let from = |name: &str| kept.iter().filter(|item| item.id.starts_with(name)).count();
     assert!(from("good/") > 2 && from("both/") > 2);
     assert_eq!((from("phone/"), from("interview/")), (0, 0));
-}
-
-#[test]
-fn random_edits_give_what_a_run_from_nothing_gives() {
-    for seed in 0..60 {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut world = World::new();
-        let mut tracks: BTreeMap<&str, Vec<i16>> = BTreeMap::new();
-        for number in 0..5 {
-            let name = ["a", "b", "c"][random.random_range(0..3)];
-            let track = tracks.entry(name).or_default();
-            let at = random.random_range(0..=track.len());
-            let part = speech(random.random_range(0..9), random.random_range(2.0..12.0));
-            match random.random_range(0..6) {
-                0 | 1 => drop(track.splice(at..at, part)),
-                2 => track.extend(part),
-                3 => drop(track.drain(at / 2..at)),
-                4 => drop(track.splice(at..(at + 3_000).min(track.len()), part)),
-                _ => track.clear(),
-            }
-            let track = track.clone();
-            match track.is_empty() {
-                true => world.remove(&format!("{name}.wav")),
-                false => world.record(&format!("{name}.wav"), &track),
-            }
-            match random.random_range(0..4) {
-                0 => world.write(&format!("{name}.txt"), format!("text {number}").into_bytes()),
-                1 => world.remove(&format!("{name}.txt")),
-                _ => {}
-            }
-            world.run();
-        }
-        let clean = world.afresh();
-        clean.run();
-        for stage in ["recordings", "segments", "heard"] {
-            assert_eq!(world.items(stage), clean.items(stage), "seed {seed}, `{stage}`");
-        }
-        assert!(world.run().nothing_executed(), "seed {seed}");
-    }
 }
