@@ -103,6 +103,8 @@ struct Sequence {
     world: World,
     tracks: BTreeMap<&'static str, Track>,
     corrections: Corrections,
+    /// The segments of the last run.
+    segments: Vec<String>,
     /// The edits so far, as a person would say them.
     told: String,
 }
@@ -183,6 +185,7 @@ impl Sequence {
             world,
             tracks: BTreeMap::new(),
             corrections: Corrections::new(),
+            segments: Vec::new(),
             told: String::new(),
         };
         for name in &NAMES[..2] {
@@ -191,6 +194,12 @@ impl Sequence {
         }
         sequence.write();
         sequence
+    }
+
+    fn run(&mut self) {
+        self.world.run();
+        let segments = self.world.items("segments");
+        self.segments = segments.into_iter().map(|segment| segment.id.to_string()).collect();
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -332,12 +341,11 @@ impl Sequence {
 
     /// A correction of a segment of the last run, or one less.
     fn correct(&mut self) {
-        let segments = self.world.items("segments");
-        if segments.is_empty() || self.random.random_bool(0.2) {
+        if self.segments.is_empty() || self.random.random_bool(0.2) {
             let first = self.corrections.pop_first();
             return self.tell("corrections", format!("without {first:?}"));
         }
-        let at = self.below(segments.len());
+        let at = self.below(self.segments.len());
         let cells = match self.below(4) {
             0 => {
                 let text = sentence(&mut self.random);
@@ -347,7 +355,7 @@ impl Sequence {
             2 => format!("split,,{:.2},", self.random.random_range(0.2..3.0)),
             _ => "join,,,".to_owned(),
         };
-        let segment = segments[at].id.to_string();
+        let segment = self.segments[at].clone();
         self.tell("corrections", format!("{segment}: {cells}"));
         self.corrections.insert(segment, cells);
     }
@@ -359,13 +367,13 @@ type Counts = BTreeMap<String, usize>;
 /// A sequence that differs from a run from nothing.
 fn sequence(seed: u64) -> Result<Counts, String> {
     let mut sequence = Sequence::new(seed);
-    sequence.world.run();
+    sequence.run();
     for number in 0..EDITS {
         sequence.edit();
         sequence.write();
         // Several edits between two runs, too.
         if number % 3 != 1 {
-            sequence.world.run();
+            sequence.run();
         }
     }
     let outcome = sequence.world.outcome();

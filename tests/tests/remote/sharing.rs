@@ -75,6 +75,8 @@ fn only_what_is_read_comes_and_a_pull_brings_the_rest() {
     let pulled = json(&other, &["pull", ".", "large", "--remote", &shared.url()]);
     assert_eq!((&pulled["objects"], &pulled["bytes"]), (&5.into(), &10_000_000.into()));
     assert_eq!(large_objects(&other), 5);
+    // What is left of the other stages.
+    json(&other, &["pull", "--remote", &shared.url()]);
     let again = json(&other, &["pull", "--remote", &shared.url()]);
     assert_eq!(again["objects"], 0, "{again}");
     assert!(other.printed(&["cache", "verify"]).contains("nothing is damaged"));

@@ -152,7 +152,7 @@ fn a_pull_from_a_remote_that_lost_packs_and_got_them_again_brings_everything_at_
     project.printed(&["push", "--remote", &url]);
     for machine in [&other, &another(&project)] {
         let pulled = json(machine, &["pull", "--remote", &url]);
-        assert!(pulled["objects"].as_u64().unwrap() > 10, "{pulled}");
+        assert_ne!(pulled["objects"], 0, "{pulled}");
         assert_eq!(pulled["open"], serde_json::Value::Array(Vec::new()));
         assert_eq!(json(machine, &["pull", "--remote", &url])["objects"], 0);
         assert_eq!(run_with(machine, &["--remote", "none"]).executed(), [].into());
