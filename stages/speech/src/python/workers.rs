@@ -119,7 +119,7 @@ impl Drop for Workers {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
     use std::sync::mpsc::Sender;
 
     use bytes::Bytes;
