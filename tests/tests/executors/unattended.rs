@@ -79,11 +79,14 @@ fn a_submitted_run_that_has_to_stop_is_started_again_by_slurm() {
 fn with_another_program_the_run_is_a_process_of_its_own() {
     let slurm = FakeSlurm::new();
     let executor = format!("use = \"command\"\ncommand = '''{OTHER_MACHINE}'''");
-    let place = Place::with(&executor, &slow());
+    // Even on a busy machine, its work lasts until the second submission has been refused.
+    let held = "echo {text} >> FOLDER/done; until [ -e FOLDER/go ]; do sleep 0.1; done";
+    let place = Place::with(&executor, &format!("{held}; {WORDS}"));
     assert_eq!(told(&place, &slurm, "submit")["submitted"], true);
     wait_until(|| !place.lines("done").is_empty());
     let again = told(&place, &slurm, "submit");
     assert_eq!((&again["submitted"], &again["life"]["state"]), (&false.into(), &"running".into()));
+    std::fs::write(place.folder().join("go"), "").unwrap();
     wait_for_the_end(&place, &slurm);
     assert_eq!((place.lines("done").len(), slurm.asked().len()), (6, 0));
     place.assert_as_alone();
