@@ -320,6 +320,26 @@ fn a_training_has_the_worker_to_itself() {
 }
 
 #[test]
+fn the_time_of_a_training_does_not_contain_that_of_another_one_before_it() {
+    let mut lab = lab(&[]);
+    lab.stages.push(Arc::new(throstle_tests::train::Remote));
+    let training = |seed: u32| {
+        format!(
+            "[stage.trained{seed}]\nuse = \"test.remote-train\"\ninput = \"far\"\n\
+             pause = \"20ms\"\nseed = {seed}\n\n"
+        )
+    };
+    let trainings: String = (0..3).map(training).collect();
+    lab.write("pipeline.toml", &format!("{MANIFEST}\n{trainings}"));
+    let started = Instant::now();
+    let ran = lab.run();
+    let seconds = started.elapsed().as_secs_f64();
+    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    let own: f64 = (0..3).map(|seed| ran.stages[&format!("trained{seed}")].seconds).sum();
+    assert!(0.0 < own && own <= seconds, "{own} of {seconds}");
+}
+
+#[test]
 fn the_worker_gets_the_environment_of_its_command_and_no_other() {
     let mut lab = lab(&[]);
     let file = lab.base().join("environment");

@@ -68,14 +68,20 @@ impl Layout<'_> {
         matches!(self.devices[id.0], Device::Gpu(_))
     }
 
-    /// The longest path through the pipeline or the total work of GPUs or processor, whichever is
-    /// longer; the upper bound is the sum.
+    /// The longest path through the pipeline, or the total work of the GPUs, of the worker without a
+    /// GPU, or of the engine's own threads, whichever is longest; the upper bound is the sum.
     pub fn wall(&self) -> Figure {
         let all: Figure = self.pipeline.ids().map(|id| self.seconds(id)).sum();
         let here = |id: &StageId| self.devices[id.0] == Device::Here;
         let processor: Figure = self.pipeline.ids().filter(here).map(|id| self.processor(id)).sum();
-        let longest = self.gpu().or_more(processor).or_more(self.longest_way());
-        Figure { high: all.high, ..longest }
+        let work = self.gpu().or_more(self.worker()).or_more(processor);
+        Figure { high: all.high, ..work.or_more(self.longest_way()) }
+    }
+
+    /// A worker does one task at a time.
+    fn worker(&self) -> Figure {
+        let on_cpu = |id: &StageId| self.devices[id.0] == Device::Cpu;
+        self.pipeline.ids().filter(on_cpu).map(|id| self.seconds(id)).sum()
     }
 
     /// The share of the processor that a stage uses: one thread unless it works by items.
@@ -183,6 +189,33 @@ pub fn mark_best(table: &mut [OnGpu]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::pipeline;
+
+    /// The time of four independent stages of a minute each, by two threads.
+    fn wall_on(device: &Device) -> f64 {
+        let stage = |number: u32| {
+            format!("[stage.s{number}]\nuse = \"corpus.folder\"\nfolder = \"data{number}\"\n")
+        };
+        let stages: String = (0..4).map(stage).collect();
+        let pipeline = pipeline(&format!("[pipeline]\nname = \"p\"\n{stages}"));
+        let minute =
+            StageEstimate { seconds: Some(Figure::exact(60.0)), ..StageEstimate::unknown(1) };
+        let layout = Layout {
+            pipeline: &pipeline,
+            devices: &vec![device.clone(); 4],
+            stages: &vec![Some(minute); 4],
+            threads: 2,
+            gpu_speed: 1.0,
+        };
+        layout.wall().likely
+    }
+
+    #[test]
+    fn a_worker_does_one_task_at_a_time_and_the_engine_one_on_each_thread() {
+        assert_eq!(wall_on(&Device::Here), 120.0);
+        assert_eq!(wall_on(&Device::Cpu), 240.0);
+        assert_eq!(wall_on(&Device::Gpu(None)), 240.0);
+    }
 
     fn row(money: f64, fits: Fit) -> OnGpu {
         OnGpu {

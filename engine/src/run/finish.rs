@@ -347,9 +347,10 @@ impl Schedule<'_> {
         &mut self,
         task: InFlight,
         result: Result<StageRecord, Failure>,
-        written: u64,
+        (written, begun): (u64, Option<Instant>),
     ) -> Result<(), EngineError> {
-        let (id, seconds) = (task.stage, task.started.elapsed().as_secs_f64());
+        let id = task.stage;
+        let seconds = begun.unwrap_or(task.started).elapsed().as_secs_f64();
         self.board[id].counts.seconds += seconds;
         if self.is_on_gpu(id) {
             // The time becomes durable with the outcome.

@@ -54,7 +54,7 @@ impl Schedule<'_> {
             self.require_in_place()?;
         }
         match outcome {
-            Outcome::Gather(result) => self.gather_done(task, result, written),
+            Outcome::Gather(result) => self.gather_done(task, result, (written, begun)),
             Outcome::Items(outcomes) => self.items_done(task, outcomes, begun),
         }
     }
