@@ -143,7 +143,7 @@ parity-short:
 soak:
 	@bash tools/libtorch.sh --cuda > /dev/null
 	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
-		cargo test --workspace --quiet -- --ignored soak
+		cargo test --workspace --quiet --no-fail-fast -- --ignored soak
 
 # Fuzzes the parsers of external files: a minute each with `cargo-fuzz` and a nightly toolchain,
 # else their property tests with many more cases than in `test`.
