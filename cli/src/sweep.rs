@@ -172,7 +172,7 @@ fn promoted(sweep: &Sweep, number: &str, keeps_trials: bool) -> String {
     match keeps_trials {
         true => format!(
             "`initial` of `[sweep.{name}]` keeps the values of trial 0, so no trial changes; \
-             without the sweep, `{}` has the result of trial {number}",
+             without the sweep, `{}` reuses the work of trial {number}",
             sweep.stage
         ),
         false => format!(

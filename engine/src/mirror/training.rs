@@ -22,10 +22,12 @@ struct Mirrored {
     remote: String,
     /// The highest number that was there, or was written.
     number: u64,
-    /// The state under this number, if it came from here or was taken over.
+    /// The state that came from here or was taken over last, if it is in the remote.
     state: Option<Digest>,
     /// Another attempt is ahead.
     is_behind: bool,
+    /// The checkpoint under this number could not be read, so an older one counted.
+    is_passed_over: bool,
 }
 
 impl Mirrored {
@@ -61,18 +63,22 @@ pub fn adopt(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<u64>
     let is_whole = |checkpoint: &Checkpoint| is_whole(cache, remote, checkpoint).unwrap_or(false);
     let Some((highest, found)) = remote.newest_checkpoint(key, is_whole)? else { return Ok(None) };
     let own = own(cache, key)?;
-    let is_known =
-        |mirrored: &Mirrored| mirrored.number == highest && !mirrored.is_behind && own.is_some();
+    let is_known = |mirrored: &Mirrored| {
+        let is_open = mirrored.is_behind || mirrored.is_passed_over;
+        mirrored.number == highest && !is_open && own.is_some()
+    };
     if mirrored.as_ref().is_some_and(is_known) {
         return Ok(None);
     }
     let is_behind = mirrored.is_some_and(|mirrored| mirrored.is_behind);
+    let newest = found.as_ref().map_or(0, |found| found.number);
     let theirs = found.and_then(|found| Some((found.number, decode_checkpoint(&found)?)));
     let mut now = Mirrored {
         remote: remote.address().as_str().to_owned(),
         number: highest,
         state: None,
         is_behind: false,
+        is_passed_over: newest != highest,
     };
     let mut adopted = None;
     if let Some((number, mut theirs)) = theirs
@@ -136,7 +142,10 @@ pub fn put(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Placed
     let placed = remote.put_checkpoint(key, &checkpoint, objects)?;
     mirrored.remote = remote.address().as_str().to_owned();
     match placed {
-        Placed::Written => (mirrored.number, mirrored.state) = (number, Some(name)),
+        Placed::Written => {
+            (mirrored.number, mirrored.state) = (number, Some(name));
+            mirrored.is_passed_over = false;
+        }
         Placed::Taken => mirrored.is_behind = true,
     }
     mirrored.write(cache, key)?;
