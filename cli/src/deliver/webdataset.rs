@@ -32,7 +32,7 @@ pub fn webdataset(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
         }
         let rest = serde_json::Value::Object(rest).to_string();
         entries.push((format!("{name}.json"), rest.into()));
-        let weight: u64 = entries.iter().map(|(_, bytes)| tar::size(bytes.len())).sum();
+        let weight: u64 = entries.iter().map(|(path, bytes)| tar::size(path, bytes.len())).sum();
         let is_full = |file: &Output| file.size() > 0 && file.size() + weight > MOST;
         if let Some(mut full) = open.take_if(|file| is_full(file)) {
             tar::end(&mut full)?;

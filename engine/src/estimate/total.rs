@@ -74,14 +74,16 @@ impl Layout<'_> {
         let all: Figure = self.pipeline.ids().map(|id| self.seconds(id)).sum();
         let here = |id: &StageId| self.devices[id.0] == Device::Here;
         let processor: Figure = self.pipeline.ids().filter(here).map(|id| self.processor(id)).sum();
-        let work = self.gpu().or_more(self.worker()).or_more(processor);
+        // A worker does one task at a time.
+        let worker = self.on_devices(|device| *device == Device::Cpu);
+        let work = self.gpu().or_more(worker).or_more(processor);
         Figure { high: all.high, ..work.or_more(self.longest_way()) }
     }
 
-    /// A worker does one task at a time.
-    fn worker(&self) -> Figure {
-        let on_cpu = |id: &StageId| self.devices[id.0] == Device::Cpu;
-        self.pipeline.ids().filter(on_cpu).map(|id| self.seconds(id)).sum()
+    /// The time of all stages on these devices, one after the other.
+    fn on_devices(&self, matches: fn(&Device) -> bool) -> Figure {
+        let ids = self.pipeline.ids().filter(|id| matches(&self.devices[id.0]));
+        ids.map(|id| self.seconds(id)).sum()
     }
 
     /// The share of the processor that a stage uses: one thread unless it works by items.
@@ -94,7 +96,7 @@ impl Layout<'_> {
     }
 
     pub fn gpu(&self) -> Figure {
-        self.pipeline.ids().filter(|id| self.is_gpu(*id)).map(|id| self.seconds(id)).sum()
+        self.on_devices(|device| matches!(device, Device::Gpu(_)))
     }
 
     /// Items flow on while their stage works; all other stages wait for complete inputs.

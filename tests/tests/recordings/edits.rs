@@ -95,7 +95,8 @@ struct Track {
     texts: Texts,
 }
 
-/// A table of corrections by the id of the segment: the cells behind it.
+/// A table of corrections by the id of the segment: the cells behind it. Segments with the same sound
+/// in several recordings have one: a run refuses two that differ.
 type Corrections = BTreeMap<String, String>;
 
 struct Sequence {
@@ -107,6 +108,11 @@ struct Sequence {
     segments: Vec<String>,
     /// The edits so far, as a person would say them.
     told: String,
+}
+
+/// The part of a segment's id that stands for its sound.
+fn sound(segment: &str) -> &str {
+    segment.rsplit('/').next().unwrap_or(segment)
 }
 
 fn seconds(samples: usize) -> f64 {
@@ -357,6 +363,7 @@ impl Sequence {
         };
         let segment = self.segments[at].clone();
         self.tell("corrections", format!("{segment}: {cells}"));
+        self.corrections.retain(|other, _| sound(other) != sound(&segment));
         self.corrections.insert(segment, cells);
     }
 }
