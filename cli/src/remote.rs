@@ -1,5 +1,6 @@
 //! `push`, `pull` and `remote`: the store that machines share.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use cache::Cache;
 use engine::engine::{Engine, EngineError};
 use engine::mirror;
 use engine::misplaced::misplaced;
-use engine::pipeline::{RemoteSpec, StageId, StageWork};
+use engine::pipeline::{RemoteSpec, StageId, StageSpec, StageWork};
+use engine::plan::StagePlan;
 use engine::units;
 use remote::{Remote, Trouble, Verified};
 use serde_json::json;
@@ -170,7 +172,7 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     let targets = project.targets(&arguments.stages)?;
     let mut pulled = pull_from(program, &project, &cache, &remote, &targets)?;
     let (mut objects, mut bytes) = remote.brought();
-    if pulled.is_incomplete {
+    if !pulled.lacking.is_empty() {
         // Somebody may have removed packs, and others may have written their contents again since.
         remote.look_again().map_err(failed)?;
         cache.commit()?;
@@ -180,29 +182,36 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         let more = remote.brought();
         (objects, bytes) = (objects + more.0, bytes + more.1);
     }
-    let Pulled { open, notes, .. } = pulled;
+    let Pulled { open, lacking, notes } = pulled;
     notes.iter().for_each(|note| program.warn(note));
+    let (objects_told, bytes_told) = (units::counted(objects, "object"), units::bytes(bytes));
     if arguments.json {
+        let open: BTreeSet<&String> = open.iter().chain(&lacking).collect();
         let told = json!({ "objects": objects, "bytes": bytes, "open": open });
         writeln!(output, "{told}")?;
-        return Ok(Exit::Done);
+    } else {
+        let address = clean(remote.address().as_str());
+        writeln!(output, "pulled from `{address}`: {objects_told}, {bytes_told}")?;
+        if !open.is_empty() {
+            writeln!(output, "not up to date, left to a run: {}", open.join(", "))?;
+        }
     }
-    let (objects, bytes) = (units::counted(objects, "object"), units::bytes(bytes));
-    let address = clean(remote.address().as_str());
-    writeln!(output, "pulled from `{address}`: {objects}, {bytes}")?;
-    if !open.is_empty() {
-        writeln!(output, "not up to date, left to a run: {}", open.join(", "))?;
+    match lacking.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(CliError::failed(
+            format!("the remote lacks a part of the results of {}", lacking.join(", ")),
+            "a run makes the missing part again; `throstle remote verify` names damaged files",
+        )),
     }
-    Ok(Exit::Done)
 }
 
 /// One attempt to fetch everything.
 struct Pulled {
     /// The stages that are left to a run.
     open: Vec<String>,
+    /// The stages with an object that the remote was said to have and that did not arrive.
+    lacking: Vec<String>,
     notes: Vec<String>,
-    /// An object that the remote was said to have is not here.
-    is_incomplete: bool,
 }
 
 fn pull_from(
@@ -223,18 +232,33 @@ fn pull_from(
         stages.filter(|(spec, plan)| is_wanted(&spec.name) && plan.verdict != Verdict::Out);
     let (fresh, open): (Vec<_>, Vec<_>) =
         stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
-    let keys = fresh.iter().filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
+    let key = |(_, plan): &(&StageSpec, &StagePlan)| Some(plan.known.keyed.as_ref()?.digest);
     let trainings = open.iter().filter(|(spec, _)| spec.work == StageWork::Train);
-    let trainings = trainings.filter_map(|(_, plan)| Some(plan.known.keyed.as_ref()?.digest));
-    let wanted = mirror::wanted(cache, remote, keys, trainings).map_err(failed)?;
+    let wanted = mirror::wanted(
+        cache,
+        remote,
+        fresh.iter().filter_map(key),
+        trainings.clone().filter_map(key),
+    );
+    let wanted = wanted.map_err(failed)?;
     let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
     let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
     meter.end();
     pulled.map_err(failed)?;
+    let mut lacking = Vec::new();
+    if cache.contains_all(&wanted)?.contains(&false) {
+        let fresh = fresh.iter().map(|stage| (stage.0, mirror::wanted(cache, remote, key(stage), [])));
+        let begun = trainings.map(|stage| (stage.0, mirror::wanted(cache, remote, [], key(stage))));
+        for (spec, wanted) in fresh.chain(begun) {
+            if !wanted.map_err(failed)?.is_empty() {
+                lacking.push(spec.name.clone());
+            }
+        }
+    }
     Ok(Pulled {
         open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),
+        lacking,
         notes: remote.take_notes(),
-        is_incomplete: cache.contains_all(&wanted)?.contains(&false),
     })
 }
 

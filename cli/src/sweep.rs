@@ -45,12 +45,37 @@ pub fn sweep(program: &Program, arguments: &arguments::Sweep) -> Result<Exit, Cl
         settings: arguments.settings.clone(),
     };
     let exit = run::run(program, &run)?;
+    let cache = program.open_to_read(&project)?;
+    let (standing, plan) = standing(program, &project, &cache, &arguments.name)?;
     if !arguments.json {
-        let cache = program.open_to_read(&project)?;
-        let (sheet, _) = of_sweep(program, &project, &cache, &arguments.name)?;
+        let sheet = sheet(&project, &cache, &standing, &plan)?;
         program.output.clone().write_all(sheet.text(program.terminal.data).as_bytes())?;
     }
+    if matches!(exit, Exit::Done) && sweep.score.is_some() && !standing.is_decided {
+        return Err(undecided(&project, sweep, &plan));
+    }
     Ok(exit)
+}
+
+/// All that could be done is done, and some of it does not count.
+fn undecided(project: &Project, sweep: &Sweep, plan: &Plan) -> CliError {
+    let pipeline = &project.pipeline;
+    let scored: Vec<_> =
+        sweep.score.iter().flat_map(|score| score.stages.values().copied()).collect();
+    let wanted = pipeline.with_upstream(&scored);
+    let open = wanted.into_iter().find(|id| plan.stage(*id).verdict.may_have_work());
+    let stage = open.map_or(sweep.stage.as_str(), |id| &pipeline.stage(id).name);
+    CliError::failed(
+        format!(
+            "sweep `{}` is not decided: items of stage `{stage}` failed in a way that may pass, so its \
+             outcome does not count",
+            sweep.name
+        ),
+        format!(
+            "see `throstle items '{stage}' --quarantined`; correct or remove these items, and run the \
+             sweep again"
+        ),
+    )
 }
 
 pub fn compare(
@@ -66,6 +91,10 @@ pub fn compare(
             let (standing, plan) = standing(program, &project, &cache, name)?;
             let beside = project.pipeline.base.join("runs");
             let folder = arguments.output.as_ref().unwrap_or(&beside);
+            if is_standard(folder) {
+                let help = "name a folder with `--output`";
+                return Err(CliError::usage("TensorBoard runs are a folder", help));
+            }
             let store = store(&project, &cache)?;
             let runs =
                 tensorboard::Runs { pipeline: &project.pipeline, store: &store, plan: &plan };
@@ -247,9 +276,17 @@ fn of_sweep(
     name: &str,
 ) -> Result<(Sheet, SweepState), CliError> {
     let (standing, plan) = standing(program, project, cache, name)?;
-    let (store, run) = (store(project, cache)?, present(&project.pipeline, &plan));
-    let sheet = Sheet::of_sweep(&project.pipeline, &store, run, &standing)?;
-    Ok((sheet, standing))
+    Ok((sheet(project, cache, &standing, &plan)?, standing))
+}
+
+fn sheet(
+    project: &Project,
+    cache: &Cache,
+    standing: &SweepState,
+    plan: &Plan,
+) -> Result<Sheet, CliError> {
+    let (store, run) = (store(project, cache)?, present(&project.pipeline, plan));
+    Ok(Sheet::of_sweep(&project.pipeline, &store, run, standing)?)
 }
 
 fn of_stages(

@@ -386,7 +386,10 @@ impl World for Watch<'_> {
                 found.folders.sort();
                 Ok(Some(found))
             }
-            Err(reject) if reject.code == NO_FOLDER => Ok(None),
+            Err(reject) if reject.code == NO_FOLDER => match self.in_the_way(folder) {
+                None => Ok(None),
+                Some(why) => Err(StageError::failed(why)),
+            },
             Err(reject) => Err(StageError::failed(reject.reason)),
         }
     }
@@ -441,6 +444,17 @@ impl World for Watch<'_> {
 }
 
 impl Watch<'_> {
+    /// What keeps a missing folder from being there: a link that leads nowhere, or a file.
+    fn in_the_way(&self, folder: &Utf8Path) -> Option<String> {
+        let is_there = |path: &&Utf8Path| self.fs().symlink_metadata(&self.full(path)).is_ok();
+        let path = folder.ancestors().find(is_there)?;
+        match self.fs().metadata(&self.full(path)) {
+            Ok(metadata) if metadata.is_dir() => None,
+            Ok(_) => Some(format!("`{path}` is not a folder")),
+            Err(_) => Some(format!("`{path}` is a link that leads nowhere")),
+        }
+    }
+
     fn fact(
         &mut self,
         path: &Utf8Path,

@@ -6,6 +6,7 @@ use std::ops::Range;
 use stage_core::ParameterValue;
 
 use super::node::{Table, Value};
+use super::params::needs_dollar;
 use super::parse;
 use super::problem::Collector;
 
@@ -98,7 +99,10 @@ fn ending(text: &str) -> &'static str {
 fn toml(value: &ParameterValue) -> Option<String> {
     Some(match value {
         ParameterValue::Absent => return None,
-        ParameterValue::Text(text) => ::toml::Value::String(text.clone()).to_string(),
+        ParameterValue::Text(text) => {
+            let doubled = if needs_dollar(text) { "$" } else { "" };
+            ::toml::Value::String(format!("{doubled}{text}")).to_string()
+        }
         ParameterValue::Integer(number) => number.to_string(),
         // With a point or an exponent, so that it stays a number.
         ParameterValue::Number(number) => format!("{number:?}"),
@@ -125,6 +129,7 @@ fn toml(value: &ParameterValue) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::params;
     use ParameterValue::{Absent, Flag, Integer, Number, Seconds, Share, Text};
 
     const TEXT: &str = "# mine\n[stage.a]\nuse = \"x\"   # what it is\n  rate = 1e-4 # found by hand\nrank=8\n\n\
@@ -150,6 +155,23 @@ mod tests {
         let expected = TEXT.replace("rank=8\n", "");
         let expected = expected.replacen("# what it is\n", &format!("# what it is\n{added}"), 1);
         assert_eq!(new, expected);
+    }
+
+    #[test]
+    fn texts_with_dollar_signs_are_read_as_they_were() {
+        let params = "[params]\nHOME = 1\nu = \"$HOME\"\n";
+        for text in ["$", "$$", "$$HOME", "$HOME", "$5", "a $HOME", "$$$", "${HOME}"] {
+            let list = ParameterValue::List(vec![Text(text.into())]);
+            let new = set(TEXT, "a", &[("note", Text(text.into())), ("list", list)]).unwrap();
+            let problems = &mut Collector::default();
+            let mut read = parse::document(&format!("{params}{new}"), problems).unwrap();
+            params::substitute(&mut read, problems);
+            let table = inner(inner(&read, "stage").unwrap(), "a").unwrap();
+            let is_it = |value: &Value| matches!(value, Value::Text(own) if own == text);
+            assert!(is_it(&table.get("note").unwrap().node.value), "{text}: {new}");
+            let Value::List(items) = &table.get("list").unwrap().node.value else { panic!("{new}") };
+            assert!(is_it(&items[0].value), "{text}: {new}");
+        }
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl Substitution<'_> {
     }
 }
 
+/// Tests if a text is written with one more dollar sign in front.
+pub fn needs_dollar(text: &str) -> bool {
+    text.starts_with("$$") || parameter_name(text).is_some()
+}
+
 fn parameter_name(text: &str) -> Option<&str> {
     text.strip_prefix('$').filter(|name| is_name(name))
 }

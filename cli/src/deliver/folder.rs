@@ -28,6 +28,12 @@ impl Folder {
             }
             // A folder that cannot be removed could not be replaced at the end.
             Ok(_) => RealFs.remove_dir(&trimmed)?,
+            Err(_) if RealFs.metadata(to).is_ok_and(|found| !found.is_dir()) => {
+                return Err(CliError::usage(
+                    format!("`{}` is not a folder", clean(to.as_str())),
+                    "choose a new folder: nothing is overwritten",
+                ));
+            }
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
@@ -73,6 +79,9 @@ mod tests {
         std::fs::write(folder.staging.join("a"), "1").unwrap();
         folder.finish().unwrap();
         assert_eq!((names(base), names(&to)), (vec!["set".to_owned()], vec!["a".to_owned()]));
-        assert!(Folder::new(&to).is_err());
+        let refused = |place: &Utf8Path| Folder::new(place).err().unwrap();
+        assert_eq!(refused(&to).code(), 2);
+        let file = to.join("a");
+        assert_eq!((refused(&file).code(), std::fs::read(&file).unwrap()), (2, b"1".to_vec()));
     }
 }

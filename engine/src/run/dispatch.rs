@@ -59,6 +59,7 @@ impl Schedule<'_> {
                 && (is_away || self.hands.is_free(spec))
             {
                 let handed = match self.board[id].state() {
+                    _ if self.leave_rest(id)? => true,
                     _ if is_away => self.hand_out_away(id)?,
                     State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id)?,
                     State::RunsItems => self.hand_out_items(id)?,

@@ -436,18 +436,22 @@ impl Schedule<'_> {
     ) -> Result<bool, EngineError> {
         let bad = aside.iter().map(|list| list.len() as u64).sum();
         let limit = self.pipeline.stage(id).policy.quarantine;
-        if !limit.is_exceeded(bad, total) {
+        let failures = aside.get(1).copied().unwrap_or_default();
+        // The score of a trial is that of all its items.
+        let is_unscored = self.is_ranked(id) && !failures.is_empty();
+        if !limit.is_exceeded(bad, total) && !is_unscored {
             return Ok(false);
         }
         self.keep_excess(id, aside.concat())?;
-        let first = aside.iter().copied().flatten().next();
-        let error = too_many(limit, (bad, total), first);
+        let late = failures.iter().find(|(_, failure)| failure.code == TIMED_OUT);
+        let error = match late.or(failures.first()).filter(|_| is_unscored) {
+            Some((item, failure)) => StageError::failed(format!("item `{item}`: {}", failure.reason)),
+            None => too_many(limit, (bad, total), aside.iter().copied().flatten().next()),
+        };
         // Items that failed without a verdict may succeed the next time, except in a trial that
         // exceeds its own time limit.
-        let mut failures = aside.iter().skip(1).copied().flatten().peekable();
-        let table = if failures.peek().is_none() { FAILED } else { FAILED_HERE };
-        let is_verdict = failures.all(|(_, failure)| failure.code == TIMED_OUT);
-        if !is_verdict {
+        let table = if failures.is_empty() { FAILED } else { FAILED_HERE };
+        if !failures.is_empty() && late.is_none() {
             self.fail_for_now(id, &error)?;
         } else if !self.trial_ranks_last(id, table, &error.to_string())? {
             self.fail(id, &error)?;

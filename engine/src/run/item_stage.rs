@@ -32,6 +32,8 @@ pub struct ItemStage {
     pub failures: Vec<(Arc<str>, Reject)>,
     /// Present while the first failures may be caused by a broken program.
     pub program_check: Option<ProgramCheck>,
+    /// An item of a trial has exceeded its time limit: the other items are left.
+    pub is_late: bool,
     /// The batch size that fitted after an out-of-memory error.
     pub batch_limit: Option<u64>,
     /// A running mean of the seconds per item.
@@ -64,6 +66,8 @@ pub enum Slot {
     Expanded(Vec<Item>),
     Rejected(Reject),
     Failed(Reject),
+    /// It is not executed, since its trial has failed.
+    Left,
 }
 
 impl ItemStage {
@@ -82,6 +86,7 @@ impl ItemStage {
             rejects: Vec::new(),
             failures: Vec::new(),
             program_check: None,
+            is_late: false,
             batch_limit: None,
             pace: 0.0,
             total: 0,
@@ -134,6 +139,7 @@ impl ItemStage {
                 bucket.tainted = true;
                 self.failures.push((id.clone(), reject.clone()));
             }
+            Slot::Left => bucket.tainted = true,
             Slot::Known(_) | Slot::Expanded(_) | Slot::Undecided(_) => {}
         }
         bucket.slots.insert(id.clone(), slot);
@@ -188,7 +194,7 @@ impl ItemStage {
                 Slot::Known(item) => closed.items.push(item),
                 Slot::Expanded(items) => closed.items.extend(items),
                 Slot::Rejected(reject) => closed.rejects.push((id, reject)),
-                Slot::Failed(_) | Slot::Undecided(_) => {}
+                Slot::Failed(_) | Slot::Left | Slot::Undecided(_) => {}
             }
         }
         Some(closed)
@@ -210,7 +216,7 @@ impl ItemStage {
                         let expected = expected.expanded(self.expands);
                         items.push(PartialItem::Pending(id.clone(), expected));
                     }
-                    Slot::Rejected(_) | Slot::Failed(_) => {}
+                    Slot::Rejected(_) | Slot::Failed(_) | Slot::Left => {}
                 }
             }
             buckets.push(PartialBucket::Open { number: *number, items });

@@ -311,6 +311,10 @@ impl Schedule<'_> {
                     false => self.pause_at(id, &error),
                 }
             }
+            // The trial is known to fail.
+            (Failure::Stage(StageError::Unable { .. }), _) if self.is_late(id) => {
+                self.requeue(id, queued);
+            }
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
                 self.fail(id, &error)?;
             }
@@ -341,6 +345,9 @@ impl Schedule<'_> {
                 self.give_up(id, queued, "out-of-memory", message)?;
             }
             (Failure::Stage(error @ StageError::TimedOut { .. }), _) => {
+                if self.is_ranked(id) {
+                    self.trial_is_late(id);
+                }
                 self.give_up(id, queued, TIMED_OUT, error.with_advice())?;
             }
             (Failure::Stage(error), _) => {
@@ -362,7 +369,7 @@ impl Schedule<'_> {
         self.judge(id, Unfit { queued, reject, is_verdict: false })
     }
 
-    fn requeue(&mut self, id: StageId, queued: Queued) {
+    pub fn requeue(&mut self, id: StageId, queued: Queued) {
         if let Some(stage) = self.board[id].items_mut() {
             stage.queue.push(queued);
         }
@@ -465,7 +472,7 @@ impl Schedule<'_> {
     }
 
     /// Items with the key of a failed one are decided by their own stages.
-    fn free_followers(&mut self, queued: &Queued) {
+    pub fn free_followers(&mut self, queued: &Queued) {
         for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
             self.requeue(id, follower);
         }
@@ -483,10 +490,8 @@ impl Schedule<'_> {
         self.decide(id, queued.bucket, queued.item.id.clone(), slot)?;
         let Some(stage) = self.board[id].items() else { return Ok(()) };
         let aside = stage.failures.len() + stage.rejects.len();
-        let spec = self.pipeline.stage(id);
-        // A trial may be to blame, which is decided when all its items are known.
-        let is_late_trial = reject.code == TIMED_OUT && self.planner.ranking(spec).is_some();
-        if spec.policy.quarantine.is_exceeded(aside as u64, stage.total) && !is_late_trial {
+        let limit = self.pipeline.stage(id).policy.quarantine;
+        if limit.is_exceeded(aside as u64, stage.total) && !stage.is_late {
             let aside = [&stage.rejects[..], &stage.failures[..]].concat();
             self.keep_excess(id, aside)?;
             let error = StageError::with_help(

@@ -5,6 +5,7 @@ use stage_core::StageError;
 use stage_core::event::Event;
 
 use super::board::State;
+use super::item_stage::Slot;
 use super::schedule::Schedule;
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
@@ -21,6 +22,40 @@ impl Schedule<'_> {
     pub fn leave_out(&mut self, id: StageId) -> Result<(), EngineError> {
         self.board.advance(id, State::Done)?;
         self.plan_below(id)
+    }
+
+    /// Tests if a stage belongs to a trial that a sweep ranks.
+    pub fn is_ranked(&self, id: StageId) -> bool {
+        self.planner.ranking(self.pipeline.stage(id)).is_some() && self.options.probe.is_none()
+    }
+
+    /// Tests if an item has exceeded the time limit of its trial.
+    pub fn is_late(&self, id: StageId) -> bool {
+        self.board[id].items().is_some_and(|stage| stage.is_late)
+    }
+
+    /// A trial that exceeds its time limit ranks last, so that the rest of its items is left.
+    pub fn trial_is_late(&mut self, id: StageId) {
+        let Some(stage) = self.board[id].items_mut() else { return };
+        stage.is_late = true;
+        let held = stage.program_check.take().map(|check| check.held);
+        for unfit in held.unwrap_or_default() {
+            self.free_followers(&unfit.queued);
+            self.requeue(id, unfit.queued);
+        }
+    }
+
+    /// Leaves the queued items of a late trial. True if there were any.
+    pub fn leave_rest(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let Some(stage) = self.board[id].items_mut().filter(|stage| stage.is_late) else {
+            return Ok(false);
+        };
+        let rest: Vec<_> = stage.queue.drain().collect();
+        let any = !rest.is_empty();
+        for queued in rest {
+            self.decide(id, queued.bucket, queued.item.id, Slot::Left)?;
+        }
+        Ok(any)
     }
 
     /// A stage of a trial failed, and the trial is to blame: it ranks last, and the run goes on.
@@ -44,8 +79,7 @@ impl Schedule<'_> {
         table: Table,
         message: &str,
     ) -> Result<bool, EngineError> {
-        let spec = self.pipeline.stage(id);
-        if self.planner.ranking(spec).is_none() || self.options.probe.is_some() {
+        if !self.is_ranked(id) {
             return Ok(false);
         }
         self.record_failure(id, table, message)?;
@@ -76,10 +110,7 @@ impl Schedule<'_> {
     /// go on. A trial that fails so again and again, while the stage works in others, ranks last from
     /// the next run on.
     pub fn fail_for_now(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
-        let is_counted = self.planner.ranking(self.pipeline.stage(id)).is_some()
-            && self.options.probe.is_none()
-            && !self.board.is(id, State::Failed);
-        if !is_counted {
+        if !self.is_ranked(id) || self.board.is(id, State::Failed) {
             return self.fail(id, error);
         }
         let works = self.works_in_another_trial(id);

@@ -302,6 +302,7 @@ fn a_fault_of_the_machine_pauses_the_run_and_sets_nothing_aside() {
         ("raise OSError(errno.ENOMEM, 'x')", "[Errno 12] x"),
         ("wrapped()", "RuntimeError: not saved"),
         ("grouped()", "Group: two tasks"),
+        ("raise MemoryError('big') from OSError(errno.ENOSPC, 'x')", "MemoryError: big"),
     ] {
         for more in ["batch = 8\nworkers = 1\n", "batch = 1\n"] {
             let body =

@@ -329,6 +329,99 @@ fn a_trial_whose_function_always_fails_stops_no_other_and_ranks_last() {
     project.run().assert_nothing_done();
 }
 
+/// A sweep over functions of items, whose results are then scored.
+fn sweep_of(script: &str, functions: &str, more: &str, names: &[String]) -> Project {
+    let script = format!(
+        "import os, time\ndef good(item):\n    return {{'n': 2}}\n\
+         def fair(item):\n    return {{'n': 1}}\n\
+         def score(item):\n    return {{'v': item['n']}}\n{script}"
+    );
+    let more = format!(
+        "function = \"fair\"\nfields = [\"text\"]\noutputs = {{ n = \"number\" }}\n{more}\n\n\
+         [stage.scored]\nuse = \"python\"\ninput = \"measured\"\nscript = \"measure.py\"\n\
+         function = \"score\"\nfields = [\"n\"]\noutputs = {{ v = \"number\" }}\n\n\
+         [sweep.kinds]\nstage = \"measured\"\nover = {{ function = [\"fair\", {functions}] }}\n\
+         draw = \"grid\"\nof = \"scored\"\nscore = \"mean(v)\"\nbetter = \"higher\""
+    );
+    project(&names.iter().map(String::as_str).collect::<Vec<_>>(), &script, &more)
+}
+
+fn state_of(project: &Project, function: &str) -> String {
+    let compared = project.printed(&["compare", "kinds", "--format", "json"]);
+    let compared: serde_json::Value = serde_json::from_str(&compared).unwrap();
+    let mut rows = compared["rows"].as_array().unwrap().iter();
+    let row = rows.find(|row| row["function"].as_str().unwrap().contains(function));
+    row.unwrap_or_else(|| panic!("{compared}"))["state"].as_str().unwrap().to_owned()
+}
+
+fn numbered(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("c{number:02}")).collect()
+}
+
+#[test]
+fn a_trial_with_one_late_item_ranks_last_and_leaves_its_other_items() {
+    let script = "def slow(item):\n    time.sleep(600)\n\
+        def mixed(item):\n    return {'n': 9} if '3' not in item['text'] else time.sleep(600)\n";
+    let more = "quarantine = 0.5\nworkers = 1\nbatch = 1\ntimeout = \"1s\"";
+    // More items than those by which a broken program is known.
+    let project = sweep_of(script, "\"slow\", \"good\", \"mixed\"", more, &numbered(30));
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{:?}", ran.all("stage-failed"));
+    // Those that had begun with the first one.
+    let late = ran.all("item-quarantined").len();
+    assert!(late < 10, "{late} of 33 items were waited for");
+    for function in ["slow", "mixed"] {
+        let state = state_of(&project, function);
+        assert!(state.starts_with("failed: item `c") && state.contains("1 s"), "{state}");
+    }
+    assert_eq!(state_of(&project, "good"), "winner");
+    project.run().assert_nothing_done();
+    assert_eq!(project.output(&["sweep", "kinds"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_trial_with_an_item_that_ends_its_program_ranks_last_after_two_runs() {
+    let script = "def dying(item):\n    if '3' in item['text']:\n        os._exit(9)\n    \
+        return {'n': 9}\n";
+    let more = "quarantine = 0.5\nworkers = 1";
+    let project = sweep_of(script, "\"dying\", \"good\"", more, &numbered(5));
+    let mut codes = Vec::new();
+    while codes.last() != Some(&Some(0)) && codes.len() < 5 {
+        let told = project.output(&["sweep", "kinds"]);
+        codes.push(told.status.code());
+        if codes.len() == 1 {
+            assert_eq!(state_of(&project, "dying"), "open", "its values may not be to blame");
+            assert_ne!(state_of(&project, "good"), "open", "the others go on");
+        }
+    }
+    assert!((2..=4).contains(&codes.len()) && codes.ends_with(&[Some(0)]), "{codes:?}");
+    let state = state_of(&project, "dying");
+    assert!(state.starts_with("failed: failed in 2 runs; last error: item `c03`"), "{state}");
+    assert_eq!(state_of(&project, "good"), "winner");
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_sweep_that_stays_undecided_says_why_and_fails() {
+    let script = "def above(item):\n    if '3' in item['text']:\n        time.sleep(600)\n    \
+        return {'m': 1}\n";
+    let project = sweep_of(script, "\"good\"", "workers = 1", &numbered(5));
+    project.edit("pipeline.toml", |text| {
+        text.replace(
+            "[stage.measured]\nuse = \"python\"\ninput = \"clips\"",
+            "[stage.above]\nuse = \"python\"\ninput = \"clips\"\nscript = \"measure.py\"\n\
+             function = \"above\"\nfields = [\"text\"]\noutputs = { m = \"number\" }\n\
+             quarantine = 0.5\ntimeout = \"1s\"\n\n\
+             [stage.measured]\nuse = \"python\"\ninput = \"above\"",
+        )
+    });
+    let told = project.output(&["sweep", "kinds"]);
+    let errors = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert_eq!(told.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("sweep `kinds` is not decided: items of stage `above`"), "{errors}");
+    assert!(errors.contains("throstle items 'above' --quarantined"), "{errors}");
+}
+
 #[test]
 fn items_are_listed_although_another_one_is_tried_again() {
     let script = "import os\nfrom throstle import stage\n@stage\ndef measure(item, state):\n    \

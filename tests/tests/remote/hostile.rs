@@ -91,6 +91,33 @@ fn swapped_objects_and_results_are_found() {
 }
 
 #[test]
+fn a_pull_that_lacks_something_fails_and_names_the_stages() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    let url = shared.url();
+    let pull = ["pull", "--json", "--remote", &url];
+    for path in shared.files("objects") {
+        let whole = std::fs::read(&path).unwrap();
+        let mut damaged = whole.clone();
+        let last = damaged.len() - 1;
+        damaged[last / 2] ^= 1;
+        std::fs::write(&path, damaged).unwrap();
+        let other = another(&one);
+        let output = other.output(&pull);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let open = told["open"].as_array().unwrap();
+        let named = |name: &serde_json::Value| errors.contains(name.as_str().unwrap());
+        assert!(!open.is_empty() && open.iter().all(named), "{told}: {errors}");
+        std::fs::write(&path, &whole).unwrap();
+        // From the whole remote, the same cache gets the rest.
+        let output = other.output(&pull);
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
 fn an_endless_file_is_not_read_to_its_end() {
     let shared = Shared::new();
     let one = first(&shared);

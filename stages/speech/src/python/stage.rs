@@ -291,7 +291,7 @@ impl Each {
                 }
             }
             Answer { reject: Some(reason), .. } => Ok(Err(Reject::new("rejected", reason))),
-            Answer { error: Some(message), memory: true, .. } => match batch {
+            Answer { error: Some(message), memory: true, numbers, .. } if numbers.is_empty() => match batch {
                 0 | 1 => Err(StageError::OutOfMemory { message }),
                 // The process has tried the item alone; the next one begins with empty memory.
                 _ => Err(StageError::Died { message }),

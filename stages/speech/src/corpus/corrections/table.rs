@@ -12,6 +12,8 @@ const AT: &str = "at";
 const WITH: &str = "with";
 /// The columns of a new table. Others are remarks.
 const COLUMNS: [&str; 5] = [SEGMENT, ACTION, TEXT, AT, WITH];
+/// A line behind the last one: it becomes a part of that if a quotation mark there is not closed.
+const END: &str = "\u{1}end";
 /// Lines that git leaves in a file when two people changed the same place.
 const CONFLICT: [&str; 3] = ["<<<<<<<", "=======", ">>>>>>>"];
 
@@ -87,8 +89,14 @@ impl Table {
     /// names both.
     pub fn read(bytes: &[u8]) -> Result<Table, String> {
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-        let mut reader =
-            csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(bytes);
+        if bytes.trim_ascii().is_empty() {
+            return Ok(Table::default());
+        }
+        let lines = [bytes, b"\n", END.as_bytes()].concat();
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .flexible(true)
+            .from_reader(lines.as_slice());
         let damaged = |error: csv::Error| format!("the table of corrections: {error}");
         let mut columns: Vec<String> =
             reader.headers().map_err(damaged)?.iter().map(str::to_owned).collect();
@@ -113,10 +121,13 @@ impl Table {
         for record in reader.records() {
             let record = record.map_err(damaged)?;
             let number = record.position().map_or(0, csv::Position::line);
+            if record == *[END].as_slice() {
+                return Ok(table);
+            }
             let line = table.line_of(&record, number)?;
             table.add(line)?;
         }
-        Ok(table)
+        Err("the last line of the corrections has a quotation mark that is not closed".to_owned())
     }
 
     fn line_of(&self, record: &StringRecord, number: u64) -> Result<Line, String> {
@@ -319,6 +330,10 @@ mod tests {
         assert!(refused("a,text,,,\n").contains("line 2 of the corrections has no text"));
         let open = refused("a,text,\"hello,,\nb,drop,,,\n");
         assert!(open.contains("line 2 of the corrections has a line break"), "{open}");
+        for last in ["a,text,\"hello", "a,text,\"hello\n", "a,drop,,,\nb,,\"x,,\n\n"] {
+            assert!(refused(last).contains("close the quotation mark"), "{last}");
+        }
+        assert!(Table::read(b"segment,\"text\na,b\n").is_err());
         let two = refused("a,,x,,\nb,drop,,,\nr/a,,y,,\n");
         assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
         assert!(two.contains("text \"x\", and text \"y\""), "{two}");
