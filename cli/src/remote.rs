@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
-use cache::Cache;
+use cache::stat::StatIndex;
+use cache::{Cache, Digest};
 use engine::engine::{Engine, EngineError};
 use engine::mirror;
 use engine::misplaced::misplaced;
 use engine::pipeline::{RemoteSpec, StageId, StageSpec, StageWork};
 use engine::plan::StagePlan;
+use engine::store::Store;
 use engine::units;
 use remote::{Remote, Trouble, Verified};
 use serde_json::json;
@@ -193,14 +195,14 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         let address = clean(remote.address().as_str());
         writeln!(output, "pulled from `{address}`: {objects_told}, {bytes_told}")?;
         if !open.is_empty() {
-            writeln!(output, "not up to date, left to a run: {}", open.join(", "))?;
+            writeln!(output, "not up to date; `throstle run` makes them: {}", open.join(", "))?;
         }
     }
     match lacking.is_empty() {
         true => Ok(Exit::Done),
         false => Err(CliError::failed(
             format!("the remote lacks a part of the results of {}", lacking.join(", ")),
-            "a run makes the missing part again; `throstle remote verify` names damaged files",
+            "`throstle run` makes the missing part again; `throstle remote verify` names damaged files",
         )),
     }
 }
@@ -209,7 +211,7 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
 struct Pulled {
     /// The stages that are left to a run.
     open: Vec<String>,
-    /// The stages with an object that the remote was said to have and that did not arrive.
+    /// The stages that still lack an object of a recorded result after the pull.
     lacking: Vec<String>,
     notes: Vec<String>,
 }
@@ -245,12 +247,19 @@ fn pull_from(
     let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
     meter.end();
     pulled.map_err(failed)?;
+    // Recordings are read where they are, and are not in the remote.
+    let index = Arc::new(StatIndex::load(cache)?);
+    let store = Store::new(cache.clone(), &project.pipeline.base, index);
+    let is_whole = |wanted: Result<Vec<Digest>, Trouble>| -> Result<bool, CliError> {
+        Ok(!store.have(&wanted.map_err(failed)?)?.contains(&false))
+    };
     let mut lacking = Vec::new();
-    if cache.contains_all(&wanted)?.contains(&false) {
-        let fresh = fresh.iter().map(|stage| (stage.0, mirror::wanted(cache, remote, key(stage), [])));
+    if !is_whole(Ok(wanted))? {
+        let fresh =
+            fresh.iter().map(|stage| (stage.0, mirror::wanted(cache, remote, key(stage), [])));
         let begun = trainings.map(|stage| (stage.0, mirror::wanted(cache, remote, [], key(stage))));
         for (spec, wanted) in fresh.chain(begun) {
-            if !wanted.map_err(failed)?.is_empty() {
+            if !is_whole(wanted)? {
                 lacking.push(spec.name.clone());
             }
         }

@@ -57,7 +57,7 @@ pub fn sweep(program: &Program, arguments: &arguments::Sweep) -> Result<Exit, Cl
     Ok(exit)
 }
 
-/// All that could be done is done, and some of it does not count.
+/// The error of a complete run that leaves the sweep undecided: a stage has failures that may be temporary.
 fn undecided(project: &Project, sweep: &Sweep, plan: &Plan) -> CliError {
     let pipeline = &project.pipeline;
     let scored: Vec<_> =
@@ -67,8 +67,8 @@ fn undecided(project: &Project, sweep: &Sweep, plan: &Plan) -> CliError {
     let stage = open.map_or(sweep.stage.as_str(), |id| &pipeline.stage(id).name);
     CliError::failed(
         format!(
-            "sweep `{}` is not decided: items of stage `{stage}` failed in a way that may pass, so its \
-             outcome does not count",
+            "sweep `{}` is not decided: items of stage `{stage}` have failures that may be \
+             temporary, so its outcome does not count",
             sweep.name
         ),
         format!(

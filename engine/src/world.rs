@@ -444,14 +444,14 @@ impl World for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// What keeps a missing folder from being there: a link that leads nowhere, or a file.
+    /// The reason why a folder is missing, if a broken link or a file is in its place or above it.
     fn in_the_way(&self, folder: &Utf8Path) -> Option<String> {
         let is_there = |path: &&Utf8Path| self.fs().symlink_metadata(&self.full(path)).is_ok();
         let path = folder.ancestors().find(is_there)?;
         match self.fs().metadata(&self.full(path)) {
             Ok(metadata) if metadata.is_dir() => None,
             Ok(_) => Some(format!("`{path}` is not a folder")),
-            Err(_) => Some(format!("`{path}` is a link that leads nowhere")),
+            Err(_) => Some(format!("`{path}` is a broken link")),
         }
     }
 

@@ -169,7 +169,9 @@ mod tests {
             let table = inner(inner(&read, "stage").unwrap(), "a").unwrap();
             let is_it = |value: &Value| matches!(value, Value::Text(own) if own == text);
             assert!(is_it(&table.get("note").unwrap().node.value), "{text}: {new}");
-            let Value::List(items) = &table.get("list").unwrap().node.value else { panic!("{new}") };
+            let Value::List(items) = &table.get("list").unwrap().node.value else {
+                panic!("{new}")
+            };
             assert!(is_it(&items[0].value), "{text}: {new}");
         }
     }

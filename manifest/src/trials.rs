@@ -27,6 +27,8 @@ pub const DRAWS: &[&str] = &["sobol", "random", "grid"];
 /// A sweep with more trials is a mistake.
 pub const MOST_TRIALS: i64 = 1_000;
 const TRIALS: i64 = 8;
+/// The draws for each trial, until lists have given values that no other trial has.
+const REDRAWS: usize = 32;
 /// The name of the axis, as in `trained[trial=3]`.
 const TRIAL: &str = "trial";
 
@@ -132,10 +134,17 @@ fn axis(
     };
     let mut values =
         vec![AxisValue { label: "0".to_owned(), values: parameters.iter().map(written).collect() }];
-    for number in 0..points {
+    let draws = match draw {
+        Draw::Grid => points,
+        Draw::Random | Draw::Sobol => points.saturating_mul(REDRAWS),
+    };
+    for number in 0..draws {
+        if values.len() > points {
+            break;
+        }
         let drawn = space::point(&ranges, draw, seed as u64, number);
         let named: Vec<_> = parameters.iter().map(|parameter| parameter.name).zip(drawn).collect();
-        // The same values are the same trial; the numbers of the others stay.
+        // The same values are the same trial. The numbers of the others stay.
         if values.iter().all(|known| known.values != named) {
             values.push(AxisValue { label: (number + 1).to_string(), values: named });
         }

@@ -36,6 +36,10 @@ class Item(dict):
         super().__init__(fields)
         self.id, self.seed, self.out, self.handle, self.given = id, 0, "", None, {}
 
+    def __missing__(self, name):
+        known = ", ".join(self.given) or "none"
+        raise KeyError(f"`{name}` is not one of the `fields` of the stage: {known}" if self.handle else name)
+
     def with_fields(self, **fields):
         """The same item with added or replaced fields."""
         item = Item(self.id, **{**self, **fields})
@@ -86,6 +90,12 @@ def numbers_of(error):
         waiting += reversed(parts) if isinstance(parts, (list, tuple)) else []
         waiting.append(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
     return found
+
+
+def behind(error):
+    """The system error numbers behind an exception, and if it is a lack of memory."""
+    is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return {"numbers": numbers_of(error), "memory": is_memory}
 
 
 class Refusal(Exception):
@@ -170,7 +180,7 @@ class Worker:
 
     def failed(self, error):
         """The fields of an answer about an error: the engine tells by the numbers if the machine is to blame."""
-        return {"error": self.failure(error), "numbers": numbers_of(error)}
+        return {"error": self.failure(error), **behind(error)}
 
     def place(self, error):
         own = os.path.dirname(self.script)
@@ -256,8 +266,7 @@ class Worker:
                 return [{"id": items[0].handle, "reject": str(reject)[:KEPT].encode("utf-8", "replace").decode()}]
         except (Exception, SystemExit) as error:
             if len(items) == 1:
-                is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-                return [{"id": items[0].handle, **self.failed(error), "memory": is_memory}]
+                return [{"id": items[0].handle, **self.failed(error)}]
         else:
             return [self.result(item, fields) for item, fields in zip(items, made)]
         half = len(items) // 2
@@ -284,7 +293,7 @@ class Worker:
             reason = str(reject)[:KEPT].encode("utf-8", "replace").decode()
             self.send(type="failed", request=request, reason=f"the function rejected the data set: {reason}")
         except (Exception, SystemExit) as error:
-            self.send(type="failed", request=request, reason=self.failure(error), numbers=numbers_of(error))
+            self.send(type="failed", request=request, reason=self.failure(error), **behind(error))
 
     def kept(self, item, number, out):
         folder = os.path.join(out, f"item-{number}")

@@ -12,6 +12,7 @@ use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Bucket, Fields, Item, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
+use super::training::kept_by_steps;
 use crate::history;
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork};
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
@@ -25,6 +26,8 @@ const READ: usize = 4;
 /// The assumed number of clips if nothing is known about the recordings.
 const CLIPS: f64 = 1000.0;
 const CLIP_SECONDS: f64 = 6.0;
+/// The assumed steps of a training that ends after epochs.
+const STEPS: u64 = 1_000;
 /// 16 bit mono of 44.1 kHz.
 pub const WAV_BYTES_PER_SECOND: f64 = 88_200.0;
 /// The same in a lossless container, and in a lossy one.
@@ -232,7 +235,8 @@ impl<'a> Flows<'a> {
         partial: &PartialDataset,
         assumed: &Assumptions,
     ) -> Result<Flow, ReadError> {
-        let (mut closed, mut flow, mut pending) = (Vec::new(), Flow::default(), 0.0);
+        let (mut closed, mut flow) = (Vec::new(), Flow::default());
+        let (mut pending, mut parents) = (0.0, 0.0);
         for bucket in &partial.buckets {
             match bucket {
                 PartialBucket::Closed(bucket) => closed.push(*bucket),
@@ -240,14 +244,20 @@ impl<'a> Flows<'a> {
                     PartialItem::Known(item) => flow.add(&item.fields, &self.packing),
                     PartialItem::Pending(_, expected) => {
                         pending += f64::from(expected.items);
+                        parents += 1.0;
                     }
                 }),
             }
         }
         flow.add_all(in_buckets(&self.store, &self.packing, &closed)?);
-        let arriving = self.main_input(self.pipeline.stage(id), assumed).unwrap_or_default();
+        let spec = self.pipeline.stage(id);
+        let arriving = self.main_input(spec, assumed).unwrap_or_default();
         if pending > 0.0 {
-            flow.add_all(arriving.of_items(pending));
+            flow.add_all(match spec.kind.expands {
+                // The children of an item share its sound.
+                Some(_) => Flow { items: pending, ..arriving.of_items(parents) },
+                None => arriving.of_items(pending),
+            });
         }
         Ok(flow)
     }
@@ -258,8 +268,11 @@ impl<'a> Flows<'a> {
             return self.expected(spec, assumed);
         }
         if port == CHECKPOINTS {
-            let kept = spec.parameters.integer("keep").unwrap_or(0).max(0) as f64;
-            return Flow { items: kept + 1.0, ..Flow::default() };
+            let parameters = &spec.parameters;
+            let kept = parameters.integer("keep").unwrap_or(0).max(0) as f64;
+            let steps = parameters.integer("steps").ok().and_then(|steps| steps.try_into().ok());
+            let by_steps = kept_by_steps(parameters, steps.unwrap_or(STEPS));
+            return Flow { items: kept + by_steps + 1.0, ..Flow::default() };
         }
         if let Some(flow) = self.last_time(spec, port).filter(|_| spec.work != StageWork::Item) {
             return flow;

@@ -284,6 +284,7 @@ impl Estimator<'_> {
         // A save by steps delays the next one by time.
         let saves = by_steps.max(by_time);
         let kept = spec.parameters.integer("keep").unwrap_or(0).max(1) as f64;
+        let kept = kept + kept_by_steps(&spec.parameters, plan.expected.course.timetable.steps);
         let likely = plan.bytes(saves.floor() + 1.0, kept);
         Figure { low: plan.bytes(1.0, 1.0), likely, high: 2.0 * likely }
     }
@@ -316,6 +317,13 @@ impl Estimator<'_> {
         };
         self.pipeline.session.prices.iter().map(of).collect()
     }
+}
+
+/// The number of states that `keep_every` keeps.
+pub fn kept_by_steps(parameters: &Parameters, steps: u64) -> f64 {
+    // A wrong value is reported when it is used.
+    let every = course::keep_every(parameters, steps).ok().flatten();
+    every.map_or(0.0, |every| (steps / every) as f64)
 }
 
 /// The time of a training by those of its kind with other parameters.

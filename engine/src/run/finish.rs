@@ -415,7 +415,7 @@ impl Schedule<'_> {
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
         };
-        match passing {
+        match passing || matches!(error, StageError::OutOfMemory { .. }) {
             true => self.fail_for_now(id, &error)?,
             false => self.fail(id, &error)?,
         }
@@ -445,7 +445,9 @@ impl Schedule<'_> {
         self.keep_excess(id, aside.concat())?;
         let late = failures.iter().find(|(_, failure)| failure.code == TIMED_OUT);
         let error = match late.or(failures.first()).filter(|_| is_unscored) {
-            Some((item, failure)) => StageError::failed(format!("item `{item}`: {}", failure.reason)),
+            Some((item, failure)) => {
+                StageError::failed(format!("item `{item}`: {}", failure.reason))
+            }
             None => too_many(limit, (bad, total), aside.iter().copied().flatten().next()),
         };
         // Items that failed without a verdict may succeed the next time, except in a trial that

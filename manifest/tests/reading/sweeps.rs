@@ -59,6 +59,29 @@ fn what_depends_on_the_swept_stage_follows_and_the_rest_exists_once() {
 }
 
 #[test]
+fn draws_that_repeat_values_are_drawn_again() {
+    let drawn = |targets: &str, more: &str| {
+        let over =
+            format!("[sweep.level]\nstage = \"loud\"\nover = {{ target = {targets} }}\n{more}\n");
+        let pipeline = pipeline(&format!("{SWEPT}{over}"));
+        let loud = pipeline.stages.iter().filter(|stage| stage.name.starts_with("loud["));
+        let mut values: Vec<String> =
+            loud.map(|stage| stage.parameters.get("target").to_string()).collect();
+        let count = values.len();
+        values.sort();
+        values.dedup();
+        assert_eq!(values.len(), count, "{values:?}");
+        count
+    };
+    for draw in ["sobol", "random"] {
+        let more = format!("trials = 4\ndraw = \"{draw}\"");
+        assert_eq!(drawn("[-23, -18, -16]", &more), 4, "{draw}");
+        // There are no more.
+        assert_eq!(drawn("[-23, -20]", &more), 2, "{draw}");
+    }
+}
+
+#[test]
 fn more_trials_leave_those_before_as_they_are() {
     let sweep = |trials: usize| {
         let over = format!(

@@ -47,7 +47,7 @@ pub enum StageError {
     /// It will fail in the same way until something is changed.
     #[error("{message}")]
     Failed { message: String, help: Option<String> },
-    /// The batch did not fit: it is halved and tried again.
+    /// Out of memory. A batch is halved and tried again; a stage on all items fails.
     #[error("out of memory: {message}")]
     OutOfMemory { message: String },
     /// It may succeed when tried again.

@@ -329,6 +329,16 @@ fn a_trial_whose_function_always_fails_stops_no_other_and_ranks_last() {
     project.run().assert_nothing_done();
 }
 
+#[test]
+fn a_field_that_the_stage_does_not_ask_for_is_named_with_those_that_it_does() {
+    let script = "def measure(item):\n    item.get('audio')\n    return {'n': len(item['audio'])}\n";
+    let more = "function = \"measure\"\nfields = [\"text\"]\noutputs = { n = \"number\" }\nquarantine = 1.0\n";
+    let project = project(&["a"], script, more);
+    let ran = project.run();
+    let reason = ran.all("item-quarantined")[0]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("`audio` is not one of the `fields` of the stage: text"), "{reason}");
+}
+
 /// A sweep over functions of items, whose results are then scored.
 fn sweep_of(script: &str, functions: &str, more: &str, names: &[String]) -> Project {
     let script = format!(

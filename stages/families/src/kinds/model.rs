@@ -47,8 +47,8 @@ these before, with uroman in a `command` stage.
 
 Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without
 adapters, with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` uses them. The
-weights may also be those of a pipeline of torchaudio, such as `MMS_FA`, which need these three files
-from you: the guide to long recordings has them.
+weights may also be those of a pipeline of torchaudio, such as `MMS_FA`, which come without these two
+files and `config.json`: the guide to long recordings has all three.
 
 XTTS v2 models are `model.pth` of the release or a checkpoint of its trainer, with `config.json` and
 `vocab.json` beside. `dvae.pth`, which training needs, `mel_stats.pth` and `speakers_xtts.pth` are

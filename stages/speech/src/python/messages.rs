@@ -100,6 +100,9 @@ pub enum Reply {
     Failed {
         request: u64,
         reason: String,
+        /// See [`Answer::memory`].
+        #[serde(default)]
+        memory: bool,
         /// See [`Answer::numbers`].
         #[serde(default)]
         numbers: Vec<i32>,

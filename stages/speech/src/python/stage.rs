@@ -291,11 +291,13 @@ impl Each {
                 }
             }
             Answer { reject: Some(reason), .. } => Ok(Err(Reject::new("rejected", reason))),
-            Answer { error: Some(message), memory: true, numbers, .. } if numbers.is_empty() => match batch {
-                0 | 1 => Err(StageError::OutOfMemory { message }),
-                // The process has tried the item alone; the next one begins with empty memory.
-                _ => Err(StageError::Died { message }),
-            },
+            Answer { error: Some(message), memory: true, numbers, .. } if numbers.is_empty() => {
+                match batch {
+                    0 | 1 => Err(StageError::OutOfMemory { message }),
+                    // The process has tried the item alone; the next one begins with empty memory.
+                    _ => Err(StageError::Died { message }),
+                }
+            }
             Answer { error, numbers, .. } => {
                 let said = error.unwrap_or_default();
                 match of_machine(room, &said, &numbers) {
@@ -420,7 +422,10 @@ impl GatherJob for All {
                 let output = GatherOutput::default().with("output", artifact);
                 Ok(output.with("items", PortOutput::Dataset(dataset)))
             }
-            Reply::Failed { request: of, reason, numbers } if of == number => {
+            Reply::Failed { request: of, reason, memory, numbers } if of == number => {
+                if memory && numbers.is_empty() {
+                    return Err(StageError::OutOfMemory { message: reason });
+                }
                 let failed = || StageError::failed(format!("the program failed: {reason}"));
                 Err(of_machine(&room, &reason, &numbers).unwrap_or_else(failed))
             }

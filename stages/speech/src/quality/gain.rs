@@ -93,7 +93,8 @@ impl GatherJob for Gain {
 fn incomplete(model: &str, missing: &impl std::fmt::Display) -> StageError {
     StageError::with_help(
         format!("`{model}` cannot be compared: {missing}"),
-        "models are compared on sentences that each of them has, with all measures; leave other \
-         sentences out with `dataset.filter`",
+        "models are compared on sentences that each of them has, with all measures: use only measures \
+         that every model has in each sentence (an untuned one may lack some), or leave a sentence \
+         out of all models by `dataset.filter` with `none_of` on its field `sentence`",
     )
 }

@@ -37,7 +37,7 @@ that was killed, or that reports an error of the machine, is retried, by the nex
 An output with a name that ends in `/` is a folder, which exists before the command starts. Its files
 are the artifact, under their paths in the folder, as those of an asset that is a folder; files and
 folders with a dot at the start of their name are omitted. Only names and bytes are kept: a program
-in the folder has no execute bit there and in exports, and runs as `sh {artifact}/tool`:
+in the folder loses its execute bit, in exports too; run it as `sh {artifact}/tool`:
 
     [stage.converted]
     use = \"command.once\"
@@ -56,8 +56,9 @@ With `items`, the command also makes a data set on the port `items`, with the fi
 
 A table begins with the names of its columns; an empty file has no items. A key or a column that is
 there twice is an error. In a line or a table, the value of a file is its path: relative to the folder
-of the table, or absolute in that folder. An item with an id of `input` is that item, with the fields in `fields` that it had; other
-items are new. An item of `input` that the command leaves out is left out.
+of the table, or absolute in that folder. An item with an id of `input` is that item, with the fields
+in `fields` that it had; other items are new. An item of `input` that the command leaves out is left
+out.
 
 `\"reject\": \"too noisy\"` (in a table the column `reject`) quarantines an item of `input`. An item of
 `input` without a valid value for each field is quarantined as well; a new item without one fails the

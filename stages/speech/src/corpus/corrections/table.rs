@@ -149,6 +149,15 @@ impl Table {
                     .to_owned(),
             );
         }
+        // The rest of a text with a comma is in the cells behind it.
+        let is_text = matches!(cell(ACTION), "" | "text");
+        let behind = record.iter().skip(self.columns.len()).chain([cell(AT), cell(WITH)]);
+        if is_text && !behind.collect::<String>().is_empty() {
+            return told(
+                "has more cells than a text needs: write a text with a comma in quotation marks"
+                    .to_owned(),
+            );
+        }
         if name_of(&segment).is_empty() {
             return told("has no segment".to_owned());
         }
@@ -334,6 +343,9 @@ mod tests {
             assert!(refused(last).contains("close the quotation mark"), "{last}");
         }
         assert!(Table::read(b"segment,\"text\na,b\n").is_err());
+        for line in ["a,text,Luko, milugu,,\n", "a,,Luko, milugu\n", "a,text,Luko,,milugu\n"] {
+            assert!(refused(line).contains("a text with a comma in quotation marks"), "{line}");
+        }
         let two = refused("a,,x,,\nb,drop,,,\nr/a,,y,,\n");
         assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
         assert!(two.contains("text \"x\", and text \"y\""), "{two}");
