@@ -76,7 +76,8 @@ pub enum Command {
     /// Run the trials of a sweep, and show their results.
     ///
     /// Runs the stages that the score of `[sweep.NAME]` needs, rung by rung, and nothing else. The
-    /// exit codes are those of `run`; a killed or stopped sweep continues with the next call.
+    /// exit codes are those of `run`, and 1 if the sweep stays undecided because items failed. A
+    /// killed or stopped sweep continues with the next call.
     Sweep(Sweep),
     /// Compare trials or trainings: a table, and curves in one chart.
     Compare(Compare),
@@ -200,7 +201,7 @@ pub enum Command {
     /// Fetch the results of stages from the remote without running anything.
     ///
     /// A run fetches only the objects that it reads; this fetches all of them, for work without a
-    /// network.
+    /// network. The exit code is 1 if the remote lacks a part of a result.
     Pull(Pull),
     /// Do one part of the work of a stage: executors start this as their jobs.
     ///

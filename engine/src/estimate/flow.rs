@@ -453,6 +453,7 @@ mod tests {
     use stage_core::{Blob, Dataset, Value};
 
     use super::*;
+    use crate::plan::{Expected, StagePlan};
 
     /// With uncompressed recordings.
     fn plain() -> Packing {
@@ -504,6 +505,43 @@ mod tests {
             Flow { items: 200.0, seconds: 1_700.0, tokens: 45_900.0, is_guess: false }
         );
         assert!((long(45_000).items / 10_000.0 - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn the_parts_of_a_recording_share_its_sound() {
+        let pipeline = crate::testing::pipeline(
+            "[pipeline]\nname = \"x\"\n[stage.recordings]\nuse = \"corpus.recordings\"\n\
+             folder = \"data\"\n[stage.pauses]\nuse = \"audio.pauses\"\ninput = \"recordings\"\n\
+             [stage.segments]\nuse = \"audio.segment\"\ninput = \"pauses\"\n",
+        );
+        let partial = |items| {
+            let buckets = vec![PartialBucket::Open { number: 0, items }];
+            Planned::Partial(Arc::new(PartialDataset { bits: 0, buckets }))
+        };
+        let recording = |name: &str| {
+            let fields = [("seconds", Value::Number(600.0))].into_iter().collect();
+            PartialItem::Known(Item::new(name, fields))
+        };
+        let parts =
+            |name: &str| PartialItem::Pending(name.into(), Expected { items: 65, bytes: 800_000 });
+        let outputs = [
+            Planned::Unknown,
+            partial(vec![recording("a"), recording("b")]),
+            partial(vec![parts("a"), parts("b")]),
+        ];
+        let stage = |(spec, output): (&StageSpec, Planned)| {
+            let mut stage = StagePlan::unwanted();
+            stage.known.outputs.insert(spec.kind.outputs[0].name, output);
+            stage
+        };
+        let stages = pipeline.stages.iter().zip(outputs).map(stage).collect();
+        let plan = Plan { stages, seconds: 0.0 };
+        let cache = stored(0).0.cache().clone();
+        let flows = Flows::new(&pipeline, &plan, &cache);
+        let segments = &pipeline.stages[2];
+        let port = segments.kind.outputs[0].name;
+        let flow = flows.of(segments.id, port, &Assumptions::default());
+        assert_eq!((flow.items, flow.seconds), (130.0, 1_200.0));
     }
 
     fn blob(kind: &str, size: u64) -> Value {

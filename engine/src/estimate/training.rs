@@ -340,3 +340,23 @@ fn early(seconds: Figure, may_end_early: bool) -> Figure {
         false => seconds,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stage_core::ParameterValue::{self, Integer, Share};
+
+    use super::*;
+
+    #[test]
+    fn states_kept_by_steps_are_counted() {
+        let kept = |every: Option<ParameterValue>| {
+            let mut parameters = Parameters::default();
+            parameters.0.extend(every.map(|every| ("keep_every".to_owned(), every)));
+            kept_by_steps(&parameters, 1_000)
+        };
+        assert_eq!(kept(None), 0.0);
+        assert_eq!(kept(Some(Share(0.25))), 4.0);
+        assert_eq!(kept(Some(Integer(300))), 3.0);
+        assert_eq!(kept(Some(Integer(0))), 0.0);
+    }
+}

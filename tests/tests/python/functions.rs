@@ -331,7 +331,8 @@ fn a_trial_whose_function_always_fails_stops_no_other_and_ranks_last() {
 
 #[test]
 fn a_field_that_the_stage_does_not_ask_for_is_named_with_those_that_it_does() {
-    let script = "def measure(item):\n    item.get('audio')\n    return {'n': len(item['audio'])}\n";
+    let script =
+        "def measure(item):\n    item.get('audio')\n    return {'n': len(item['audio'])}\n";
     let more = "function = \"measure\"\nfields = [\"text\"]\noutputs = { n = \"number\" }\nquarantine = 1.0\n";
     let project = project(&["a"], script, more);
     let ran = project.run();
