@@ -174,17 +174,22 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     let targets = project.targets(&arguments.stages)?;
     let mut pulled = pull_from(program, &project, &cache, &remote, &targets)?;
     let (mut objects, mut bytes) = remote.brought();
-    if !pulled.lacking.is_empty() {
+    if !pulled.is_whole() {
         // Somebody may have removed packs, and others may have written their contents again since.
         remote.look_again().map_err(failed)?;
         cache.commit()?;
         let spec = RemoteSpec { address: remote.address().clone(), settings: *remote.settings() };
         let remote = Arc::new(open(&spec, &cache)?);
         pulled = pull_from(program, &project, &cache, &remote, &targets)?;
+        if !pulled.is_whole() {
+            // This machine may have forgotten packs whose files are there again.
+            remote.learn_all().map_err(failed)?;
+            pulled = pull_from(program, &project, &cache, &remote, &targets)?;
+        }
         let more = remote.brought();
         (objects, bytes) = (objects + more.0, bytes + more.1);
     }
-    let Pulled { open, lacking, notes } = pulled;
+    let Pulled { open, lacking, has_ignored, notes } = pulled;
     notes.iter().for_each(|note| program.warn(note));
     let (objects_told, bytes_told) = (units::counted(objects, "object"), units::bytes(bytes));
     if arguments.json {
@@ -199,6 +204,8 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         }
     }
     match lacking.is_empty() {
+        // The ignored files have been named, and may have had the results of these stages.
+        true if has_ignored && !open.is_empty() => Ok(Exit::Failed),
         true => Ok(Exit::Done),
         false => Err(CliError::failed(
             format!("the remote lacks a part of the results of {}", lacking.join(", ")),
@@ -213,7 +220,15 @@ struct Pulled {
     open: Vec<String>,
     /// The stages that still lack an object of a recorded result after the pull.
     lacking: Vec<String>,
+    /// Damaged files were ignored.
+    has_ignored: bool,
     notes: Vec<String>,
+}
+
+impl Pulled {
+    fn is_whole(&self) -> bool {
+        self.lacking.is_empty() && !self.has_ignored
+    }
 }
 
 fn pull_from(
@@ -267,6 +282,7 @@ fn pull_from(
     Ok(Pulled {
         open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),
         lacking,
+        has_ignored: remote.has_ignored(),
         notes: remote.take_notes(),
     })
 }

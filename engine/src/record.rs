@@ -85,7 +85,8 @@ pub const MIRRORED: Table = Table(42);
 
 /// Whole-stage key of a stage in a trial of a sweep to [`FailedRecord`]: it fails on every machine.
 pub const FAILED: Table = Table(45);
-/// The same for a failure that says nothing about other machines, such as a time limit.
+/// The same for a failure that depends on limits, or says nothing about other machines; the key has
+/// these limits too.
 pub const FAILED_HERE: Table = Table(46);
 /// Whole-stage key of a stage in a trial of a sweep to the number of runs here in which it failed for
 /// a reason that may pass.

@@ -15,8 +15,11 @@ use crate::pipeline::{ITEMS, Pipeline, StageId, StageWork};
 use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
 use crate::plan::planner::Planner;
+use crate::plan::sweep::failed_here_key;
 use crate::plan::{PartialBucket, PartialItem, Planned};
-use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, LastRecord, STAGE, decode};
+use crate::record::{
+    CHUNK, ChunkRecord, FAILED, FAILED_HERE, ITEM, ItemRecord, LastRecord, STAGE, TRIES, decode,
+};
 use crate::store::Store;
 
 /// Forgets the verdicts of a stage on all items, or on one. Returns the items.
@@ -46,6 +49,11 @@ pub fn forget_verdicts(
     let then = last.map(|last| last.key.digest());
     for key in now.into_iter().chain(then) {
         verdicts.forget_outcome(&key)?;
+        for (table, key) in
+            [(FAILED, key), (FAILED_HERE, failed_here_key(spec, &key)), (TRIES, key)]
+        {
+            verdicts.forget(table, &key)?;
+        }
     }
     let forgotten = verdicts.forgotten;
     cache.commit()?;

@@ -51,6 +51,18 @@ impl Remote {
         Ok(())
     }
 
+    /// Learns all packs that the remote has, also those that it lacked for a time.
+    pub fn learn_all(&self) -> Result<(), Trouble> {
+        if !self.place.place().can_list() || !self.is_begun()? {
+            return Ok(());
+        }
+        let all = self.everything()?;
+        let indexes = all.iter().filter(|listed| listed.name.ends_with("/INDEX"));
+        let packs: BTreeSet<Digest> =
+            indexes.filter_map(|listed| layout::pack_of(&listed.name)).collect();
+        self.learn(&packs.into_iter().collect::<Vec<_>>()).map(drop)
+    }
+
     /// Looks for the packs with these objects, once each. If one is gone, everything is listed.
     pub(crate) fn look_for_packs<'a>(
         &self,

@@ -104,6 +104,8 @@ pub(crate) struct State {
     pub wrong: HashSet<Digest>,
     away: bool,
     notes: Vec<String>,
+    /// Files were ignored.
+    has_ignored: bool,
 }
 
 impl Remote {
@@ -175,6 +177,11 @@ impl Remote {
         self.place.requests.all()
     }
 
+    /// Tests if files were ignored, such as damaged ones. Notes have named them.
+    pub fn has_ignored(&self) -> bool {
+        self.state().has_ignored
+    }
+
     /// Messages for people since the last call.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
@@ -238,6 +245,7 @@ impl Remote {
         let (url, name, why) = (self.address.to_string(), name.to_owned(), why.to_owned());
         let told = format!("{}; the file is ignored", Trouble::Wrong { url, name, why });
         let mut state = self.state();
+        state.has_ignored = true;
         if !state.notes.contains(&told) {
             state.notes.push(told);
         }

@@ -54,8 +54,12 @@ impl Log {
             let message = format!("`{path}` has votes of `{}` on `{}`", votes.rater, votes.stage);
             return Err(CliError::failed(message, "move that file away, or choose another name"));
         }
-        let end = votes.whole as u64;
-        if votes.whole < bytes.len() {
+        let mut end = votes.whole as u64;
+        if votes.lacks_end {
+            file.write_all_at(b"\n", end)?;
+            file.sync_data()?;
+            end += 1;
+        } else if votes.whole < bytes.len() {
             file.set_len(end)?;
             file.sync_data()?;
         }
@@ -193,10 +197,13 @@ mod tests {
             let fs = fs.duplicate();
             fs.open(&path, Open::ReadWrite).unwrap().set_len(cut).unwrap();
             let mut log = open(&fs);
-            assert_eq!(pairs(&log), ["pair 0"]);
+            // Of the last one only the line end was cut off.
+            let mut known = vec!["pair 0", "pair 1"];
+            known.truncate(if cut + 1 == whole { 2 } else { 1 });
+            assert_eq!(pairs(&log), known);
             log.add(&vote(2)).unwrap();
             drop(log);
-            assert_eq!(pairs(&open(&fs)), ["pair 0", "pair 2"]);
+            assert_eq!(pairs(&open(&fs)), [&known[..], &["pair 2"]].concat());
         }
     }
 

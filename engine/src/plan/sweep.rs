@@ -143,7 +143,7 @@ impl Planner<'_> {
         }
         let cache = self.store.cache();
         let record = match cache.get(FAILED, &keyed.digest)? {
-            None => cache.get(FAILED_HERE, &keyed.digest)?,
+            None => cache.get(FAILED_HERE, &failed_here_key(spec, &keyed.digest))?,
             known => known,
         };
         let Some(FailedRecord { message, .. }) = record.and_then(|bytes| decode(&bytes)) else {
@@ -180,6 +180,18 @@ impl Planner<'_> {
         }
         Ok(None)
     }
+}
+
+/// The key of a failure that depends on limits, which are in no key of a stage: with other limits, the
+/// trial is tried again.
+pub fn failed_here_key(spec: &StageSpec, key: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text(
+        "failed here",
+        &format!("{:?}", (spec.policy.timeout_seconds, spec.policy.quarantine)),
+    );
+    sink.digest("key", key);
+    sink.finish()
 }
 
 fn told(lacks: &Lacks) -> String {

@@ -26,8 +26,8 @@ use crate::plan::items::item_reads;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work, main_output, planned};
 use crate::record::{
-    FAILED, FAILED_HERE, LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord,
-    encode, last_key,
+    FAILED_HERE, LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode,
+    last_key,
 };
 use crate::settled::settled_key;
 use crate::tables::close_dataset;
@@ -398,7 +398,11 @@ impl Schedule<'_> {
         let passing = matches!(
             failure,
             Failure::Died { .. }
-                | Failure::Stage(StageError::Transient { .. } | StageError::Machine { .. })
+                | Failure::Stage(
+                    StageError::Died { .. }
+                        | StageError::Transient { .. }
+                        | StageError::Machine { .. }
+                )
         );
         if passing && self.board[id].attempt < self.pipeline.stage(id).policy.retries {
             self.board[id].attempt += 1;
@@ -415,10 +419,7 @@ impl Schedule<'_> {
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
         };
-        match passing || matches!(error, StageError::OutOfMemory { .. }) {
-            true => self.fail_for_now(id, &error)?,
-            false => self.fail(id, &error)?,
-        }
+        self.fail_for_now(id, &error)?;
         let own: Vec<_> = self.board[id].aside.clone().into_iter().collect();
         match own.is_empty() {
             true => Ok(()),
@@ -452,10 +453,9 @@ impl Schedule<'_> {
         };
         // Items that failed without a verdict may succeed the next time, except in a trial that
         // exceeds its own time limit.
-        let table = if failures.is_empty() { FAILED } else { FAILED_HERE };
         if !failures.is_empty() && late.is_none() {
             self.fail_for_now(id, &error)?;
-        } else if !self.trial_ranks_last(id, table, &error.to_string())? {
+        } else if !self.trial_ranks_last(id, FAILED_HERE, &error.to_string())? {
             self.fail(id, &error)?;
         }
         Ok(true)

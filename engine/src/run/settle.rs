@@ -316,7 +316,7 @@ impl Schedule<'_> {
                 self.requeue(id, queued);
             }
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
-                self.fail(id, &error)?;
+                self.fail_for_now(id, &error)?;
             }
             (Failure::Stage(StageError::OutOfMemory { message }), Some(batch)) => {
                 self.halve(id, batch, message);

@@ -9,6 +9,7 @@ use super::item_stage::Slot;
 use super::schedule::Schedule;
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
+use crate::plan::sweep::failed_here_key;
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, TRIES, decode, encode};
 use crate::sweep::halving::Part;
 
@@ -100,7 +101,11 @@ impl Schedule<'_> {
     ) -> Result<(), EngineError> {
         if let Some(keyed) = &self.board[id].known.keyed {
             let record = FailedRecord { run: self.run, message: message.to_owned() };
-            self.store.cache().record(table, &keyed.digest, encode(&record))?;
+            let key = match table {
+                FAILED_HERE => failed_here_key(self.pipeline.stage(id), &keyed.digest),
+                _ => keyed.digest,
+            };
+            self.store.cache().record(table, &key, encode(&record))?;
             self.committer.note(Vec::new());
         }
         Ok(())

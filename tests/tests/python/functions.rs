@@ -413,6 +413,45 @@ fn a_trial_with_an_item_that_ends_its_program_ranks_last_after_two_runs() {
 }
 
 #[test]
+fn a_trial_that_may_not_reject_items_stops_no_other_and_ranks_last_after_two_runs() {
+    let script = "def broken(item):\n    raise ValueError('these values do not work')\n";
+    let project = sweep_of(script, "\"broken\", \"good\"", "on_failure = \"fail\"", &numbered(3));
+    let mut codes = Vec::new();
+    while codes.last() != Some(&Some(0)) && codes.len() < 5 {
+        codes.push(project.output(&["sweep", "kinds"]).status.code());
+        assert_ne!(state_of(&project, "good"), "open", "the others go on");
+    }
+    assert!((2..=4).contains(&codes.len()) && codes.ends_with(&[Some(0)]), "{codes:?}");
+    assert!(state_of(&project, "broken").starts_with("failed: failed in 2 runs"));
+    assert_eq!(state_of(&project, "good"), "winner");
+}
+
+#[test]
+fn a_trial_is_tried_again_with_another_limit_or_after_a_retry() {
+    let script = "def slow(item):\n    time.sleep(1 if not os.path.exists(MARK) else 0)\n    \
+        return {'n': 9}\n";
+    let more = "workers = 1\ntimeout = \"500ms\"";
+    let project = sweep_of(script, "\"slow\", \"good\"", more, &numbered(2));
+    let mark = project.file("mark");
+    project.edit("measure.py", |text| format!("MARK = {mark:?}\n{text}"));
+    assert_eq!(project.output(&["sweep", "kinds"]).status.code(), Some(0));
+    assert!(state_of(&project, "slow").starts_with("failed"), "{}", state_of(&project, "slow"));
+    assert_eq!(state_of(&project, "good"), "winner");
+    project.write("mark", "");
+    project.printed(&["retry", "measured[trial=2]"]);
+    assert_eq!(project.output(&["sweep", "kinds"]).status.code(), Some(0));
+    assert_eq!(state_of(&project, "slow"), "winner");
+    // With other limits, in a cache that knows the failure.
+    std::fs::remove_file(project.file("mark")).unwrap();
+    std::fs::remove_dir_all(project.file(".throstle")).unwrap();
+    project.output(&["sweep", "kinds"]);
+    assert!(state_of(&project, "slow").starts_with("failed"));
+    project.replace("pipeline.toml", "500ms", "20s");
+    assert_eq!(project.output(&["sweep", "kinds"]).status.code(), Some(0));
+    assert_eq!(state_of(&project, "slow"), "winner");
+}
+
+#[test]
 fn a_sweep_that_stays_undecided_says_why_and_fails() {
     let script = "def above(item):\n    if '3' in item['text']:\n        time.sleep(600)\n    \
         return {'m': 1}\n";

@@ -118,6 +118,41 @@ fn a_pull_that_lacks_something_fails_and_names_the_stages() {
 }
 
 #[test]
+fn a_pull_succeeds_once_the_remote_has_its_files_again() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    let cat = ["cat", "large", "a", "large"];
+    let url = shared.url();
+    for (kind, what) in
+        [("objects", "gone"), ("objects", "cut"), ("packs", "gone"), ("packs", "cut")]
+    {
+        // A pull needs no label.
+        let is_read = |path: &PathBuf| path.is_file() && !path.ends_with("ARCHIVE");
+        let files = shared.files(kind).into_iter().filter(is_read);
+        for path in files {
+            let whole = std::fs::read(&path).unwrap();
+            match what {
+                "gone" => std::fs::remove_file(&path).unwrap(),
+                _ => std::fs::write(&path, &whole[..whole.len() / 2]).unwrap(),
+            }
+            let other = another(&one);
+            let pull = || other.output(&["pull", "--remote", &url]);
+            for _ in 0..2 {
+                let output = pull();
+                let told = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(1), "{path:?} {what}: {told}");
+            }
+            std::fs::write(&path, &whole).unwrap();
+            let output = pull();
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{path:?} {what}: {told}");
+            assert_eq!(other.printed(&cat), one.printed(&cat));
+            assert_eq!(run_with(&other, &["--remote", "none"]).executed(), [].into());
+        }
+    }
+}
+
+#[test]
 fn an_endless_file_is_not_read_to_its_end() {
     let shared = Shared::new();
     let one = first(&shared);

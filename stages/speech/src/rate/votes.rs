@@ -1,12 +1,14 @@
 //! The file of a rater's votes: JSON lines that are only appended to.
 //!
 //! The first line names the stage and the rater; each further one is a vote, or takes the last vote
-//! back. A last line without its end was cut off while it was written, and does not count.
+//! back. A last line that was cut off while it was written does not count.
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the format.
 const VERSION: u32 = 1;
+/// A byte order mark, which some editors write.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The longest name of a rater, in characters.
 const LONGEST_NAME: usize = 64;
 
@@ -68,6 +70,8 @@ pub struct Votes {
     pub votes: Vec<Vote>,
     /// The bytes up to the end of the last whole line.
     pub whole: usize,
+    /// That line lacks its line end, as after an edit by hand.
+    pub lacks_end: bool,
 }
 
 /// The reason why a file has no votes.
@@ -88,8 +92,12 @@ impl Votes {
     ///
     /// If it is none of votes, or a whole line of it is not a vote.
     pub fn read(bytes: &[u8]) -> Result<Votes, Damage> {
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let mut lines = bytes[..whole].split(|byte| *byte == b'\n').enumerate();
+        let mark = if bytes.starts_with(MARK) { MARK.len() } else { 0 };
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(mark, |at| at + 1);
+        // A line that was cut off is no whole JSON.
+        let lacks_end = serde_json::from_slice::<Line>(&bytes[end..]).is_ok();
+        let whole = if lacks_end { bytes.len() } else { end };
+        let mut lines = bytes[mark..whole].split(|byte| *byte == b'\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
         let Ok(Line::Votes { version, stage, rater }) = serde_json::from_slice(first) else {
             return Err(Damage::NoVotes);
@@ -97,7 +105,7 @@ impl Votes {
         if version != VERSION {
             return Err(Damage::Version(version));
         }
-        let mut votes = Votes { stage, rater, votes: Vec::new(), whole };
+        let mut votes = Votes { stage, rater, votes: Vec::new(), whole, lacks_end };
         for (at, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
             let wrong = |reason: String| Damage::Line { line: at + 1, reason };
             match serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))? {
@@ -173,18 +181,23 @@ mod tests {
         assert_eq!(Votes::read(nothing.as_bytes()).unwrap().votes, []);
     }
 
-    /// Wherever the process was killed, every whole line counts and nothing else does.
+    /// Wherever the process was killed, every whole line counts, and no other.
     #[test]
     fn a_file_that_is_cut_anywhere_has_the_votes_of_its_whole_lines() {
         let text = file();
         let head = head("pairs", "anna").len();
         for end in head..=text.len() {
             let read = Votes::read(&text.as_bytes()[..end]).unwrap();
-            let lines = text[..end].matches('\n').count();
-            assert_eq!(read.votes.len(), lines - 1, "{end}");
-            assert!(text[..read.whole].ends_with('\n'));
+            // Only its line end was cut off.
+            let lacks_end = text[end..].starts_with('\n');
+            let lines = text[..end].matches('\n').count() + usize::from(lacks_end);
+            assert_eq!((read.votes.len(), read.lacks_end), (lines - 1, lacks_end), "{end}");
+            assert!(lacks_end || text[..read.whole].ends_with('\n'));
         }
-        assert_eq!(Votes::read(&text.as_bytes()[..head - 1]), Err(Damage::NoVotes));
+        assert_eq!(Votes::read(&text.as_bytes()[..head - 2]), Err(Damage::NoVotes));
+        let marked = Votes::read(&[MARK, text.as_bytes()].concat()).unwrap();
+        let plain = Votes::read(text.as_bytes()).unwrap();
+        assert_eq!((marked.votes, marked.whole), (plain.votes, plain.whole + MARK.len()));
     }
 
     #[test]

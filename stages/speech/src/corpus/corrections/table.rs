@@ -118,9 +118,10 @@ impl Table {
         let missing: Vec<String> = missing.map(|own| (*own).to_owned()).collect();
         columns.extend(missing);
         let mut table = Table { columns, lines: BTreeMap::new() };
+        let mut counted = Lines { bytes: &lines, at: 0, number: 1 };
         for record in reader.records() {
             let record = record.map_err(damaged)?;
-            let number = record.position().map_or(0, csv::Position::line);
+            let number = counted.line_at(record.position().map_or(0, csv::Position::byte));
             if record == *[END].as_slice() {
                 return Ok(table);
             }
@@ -264,6 +265,28 @@ impl Table {
     }
 }
 
+/// Counts lines with any ends: the positions of the reader are those of the line feed alone.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    number: u64,
+}
+
+impl Lines<'_> {
+    /// The number of the line that a record begins on, at this byte or behind the line end there. Later
+    /// records have later bytes.
+    fn line_at(&mut self, byte: u64) -> u64 {
+        let is_end = |at: usize| matches!(self.bytes.get(at), Some(b'\n' | b'\r'));
+        let begin = (byte as usize..).find(|at| !is_end(*at)).unwrap_or(self.bytes.len());
+        for at in self.at..begin {
+            let is_half = self.bytes[at] == b'\r' && self.bytes.get(at + 1) == Some(&b'\n');
+            self.number += u64::from(is_end(at) && !is_half);
+        }
+        self.at = begin;
+        self.number
+    }
+}
+
 /// The cell of a column that the table knows.
 fn cell(line: &Line, column: &str) -> Option<String> {
     let correction = &line.correction;
@@ -346,6 +369,13 @@ mod tests {
         for line in ["a,text,Luko, milugu,,\n", "a,,Luko, milugu\n", "a,text,Luko,,milugu\n"] {
             assert!(refused(line).contains("a text with a comma in quotation marks"), "{line}");
         }
+        for end in ["\n", "\r\n", "\r"] {
+            let lines = ["segment,action,text,at,with", "a,drop,,,", "", "b,text,,,", ""].join(end);
+            let told = Table::read(lines.as_bytes()).unwrap_err();
+            assert!(told.contains("line 4 of the corrections has no text"), "{end:?}: {told}");
+        }
+        let mixed = read("segment,action,text,at,with\na,text,\"Yes\",,\r\nb,drop,,,\n");
+        assert_eq!(mixed.lines().map(|(_, line)| line.number).collect::<Vec<_>>(), [2, 3]);
         let two = refused("a,,x,,\nb,drop,,,\nr/a,,y,,\n");
         assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
         assert!(two.contains("text \"x\", and text \"y\""), "{two}");
