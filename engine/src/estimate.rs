@@ -4,6 +4,7 @@
 mod assumptions;
 mod clips;
 mod flow;
+mod kept;
 mod outcome;
 mod overhead;
 mod room;

@@ -49,10 +49,12 @@ pub fn forget_verdicts(
     let then = last.map(|last| last.key.digest());
     for key in now.into_iter().chain(then) {
         verdicts.forget_outcome(&key)?;
-        for (table, key) in
-            [(FAILED, key), (FAILED_HERE, failed_here_key(spec, &key)), (TRIES, key)]
-        {
-            verdicts.forget(table, &key)?;
+        let records = [(FAILED, key), (FAILED_HERE, failed_here_key(spec, &key)), (TRIES, key)];
+        for (table, key) in records {
+            // A full disk has no room for needless records.
+            if cache.get(table, &key)?.is_some() {
+                verdicts.forget(table, &key)?;
+            }
         }
     }
     let forgotten = verdicts.forgotten;

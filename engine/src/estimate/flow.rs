@@ -12,7 +12,7 @@ use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Bucket, Fields, Item, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
-use super::training::kept_by_steps;
+use super::kept::kept_by_steps;
 use crate::history;
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork};
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
@@ -509,11 +509,15 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_recording_share_its_sound() {
-        let pipeline = crate::testing::pipeline(
-            "[pipeline]\nname = \"x\"\n[stage.recordings]\nuse = \"corpus.recordings\"\n\
+        let text = "[pipeline]\nname = \"x\"\n[stage.recordings]\nuse = \"corpus.recordings\"\n\
              folder = \"data\"\n[stage.pauses]\nuse = \"audio.pauses\"\ninput = \"recordings\"\n\
-             [stage.segments]\nuse = \"audio.segment\"\ninput = \"pauses\"\n",
-        );
+             [stage.segments]\nuse = \"audio.segment\"\ninput = \"pauses\"\n";
+        let options = manifest::LoadOptions::default();
+        let there = |_: &Utf8Path| manifest::FileKind::File;
+        let catalogue = stage_families::catalogue();
+        let loaded =
+            manifest::load(text, Utf8Path::new("pipeline.toml"), &catalogue, &options, &there);
+        let pipeline = loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline;
         let partial = |items| {
             let buckets = vec![PartialBucket::Open { number: 0, items }];
             Planned::Partial(Arc::new(PartialDataset { bits: 0, buckets }))

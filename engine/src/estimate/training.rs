@@ -9,6 +9,7 @@ use stage_families::find;
 use stage_families::training::{Effort, Memory, Rows, Setting, Trainable};
 
 use super::Estimator;
+use super::kept::kept_by_steps;
 use super::overhead::Overhead;
 use super::stage::{GPU_CONTEXT, SIMILAR, TRAINING_RAM};
 use crate::machine::Device;
@@ -319,13 +320,6 @@ impl Estimator<'_> {
     }
 }
 
-/// The number of states that `keep_every` keeps.
-pub fn kept_by_steps(parameters: &Parameters, steps: u64) -> f64 {
-    // A wrong value is reported when it is used.
-    let every = course::keep_every(parameters, steps).ok().flatten();
-    every.map_or(0.0, |every| (steps / every) as f64)
-}
-
 /// The time of a training by those of its kind with other parameters.
 fn similar(measure: &Measure, step: f64, steps: f64, overhead: &Overhead) -> Figure {
     let seen = measure.seconds.total(1.0, 0.0, 0.0).map_or(0.0, |seen| seen.likely);
@@ -338,25 +332,5 @@ fn early(seconds: Figure, may_end_early: bool) -> Figure {
     match may_end_early {
         true => Figure { low: seconds.low * EARLY, ..seconds },
         false => seconds,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use stage_core::ParameterValue::{self, Integer, Share};
-
-    use super::*;
-
-    #[test]
-    fn states_kept_by_steps_are_counted() {
-        let kept = |every: Option<ParameterValue>| {
-            let mut parameters = Parameters::default();
-            parameters.0.extend(every.map(|every| ("keep_every".to_owned(), every)));
-            kept_by_steps(&parameters, 1_000)
-        };
-        assert_eq!(kept(None), 0.0);
-        assert_eq!(kept(Some(Share(0.25))), 4.0);
-        assert_eq!(kept(Some(Integer(300))), 3.0);
-        assert_eq!(kept(Some(Integer(0))), 0.0);
     }
 }

@@ -1,8 +1,9 @@
 //! Jobs in `plan`, `status` and `log`.
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use throstle_tests::{Running, send};
+use throstle_tests::Running;
 
 use crate::fake::FakeSlurm;
 use crate::places::{Place, WORDS};
@@ -112,7 +113,8 @@ fn status_takes_results_from_the_remote_and_jobs_from_slurm() {
         }
     }
     for job in slurm.processes() {
-        send(job, Signal::SIGKILL);
+        // It may have ended meanwhile.
+        let _ = kill(Pid::from_raw(i32::try_from(job).unwrap()), Signal::SIGKILL);
     }
     crate::places::wait_until(|| slurm.processes().is_empty());
     // Without results and without jobs: the next run starts them.
