@@ -260,7 +260,8 @@ fn a_program_that_fails_on_every_item_fails_the_stage_with_one_message() {
     let project = project(&names, script, &format!("{TEXT}function = \"measure\"\n"));
     let ran = project.run();
     let message = "the first 20 items failed in the same way: the program failed; it said: \
-                   KeyError: 'nothing' (line 2 of the script in `measure`)";
+                   KeyError: '`nothing` is not one of the `fields` of the stage: id, text' (line 2 \
+                   of the script in `measure`)";
     assert_eq!(failure(&ran), message);
     assert!(aside(&ran).is_empty());
     project.replace("measure.py", "item['nothing']", "1");
