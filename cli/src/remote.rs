@@ -184,7 +184,12 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         if !pulled.is_whole() {
             // This machine may have forgotten packs whose files are there again.
             remote.learn_all().map_err(failed)?;
+            let told = pulled.notes;
             pulled = pull_from(program, &project, &cache, &remote, &targets)?;
+            if !pulled.is_whole() {
+                // The same remote names each file once.
+                pulled.notes.splice(0..0, told);
+            }
         }
         let more = remote.brought();
         (objects, bytes) = (objects + more.0, bytes + more.1);
