@@ -196,14 +196,14 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     }
     let Pulled { open, lacking, has_ignored, notes } = pulled;
     notes.iter().for_each(|note| program.warn(note));
-    let (objects_told, bytes_told) = (units::counted(objects, "object"), units::bytes(bytes));
     if arguments.json {
         let open: BTreeSet<&String> = open.iter().chain(&lacking).collect();
         let told = json!({ "objects": objects, "bytes": bytes, "open": open });
         writeln!(output, "{told}")?;
     } else {
+        let (objects, bytes) = (units::counted(objects, "object"), units::bytes(bytes));
         let address = clean(remote.address().as_str());
-        writeln!(output, "pulled from `{address}`: {objects_told}, {bytes_told}")?;
+        writeln!(output, "pulled from `{address}`: {objects}, {bytes}")?;
         if !open.is_empty() {
             writeln!(output, "not up to date; `throstle run` makes them: {}", open.join(", "))?;
         }

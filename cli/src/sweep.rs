@@ -45,6 +45,9 @@ pub fn sweep(program: &Program, arguments: &arguments::Sweep) -> Result<Exit, Cl
         settings: arguments.settings.clone(),
     };
     let exit = run::run(program, &run)?;
+    if arguments.json && !matches!(exit, Exit::Done) {
+        return Ok(exit);
+    }
     let cache = program.open_to_read(&project)?;
     let (standing, plan) = standing(program, &project, &cache, &arguments.name)?;
     if !arguments.json {
@@ -57,7 +60,8 @@ pub fn sweep(program: &Program, arguments: &arguments::Sweep) -> Result<Exit, Cl
     Ok(exit)
 }
 
-/// The error of a complete run that leaves the sweep undecided: a stage has failures that may be temporary.
+/// The error of a complete run that leaves the sweep undecided: a stage has failures that may be
+/// temporary.
 fn undecided(project: &Project, sweep: &Sweep, plan: &Plan) -> CliError {
     let pipeline = &project.pipeline;
     let scored: Vec<_> =

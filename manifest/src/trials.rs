@@ -144,7 +144,7 @@ fn axis(
         }
         let drawn = space::point(&ranges, draw, seed as u64, number);
         let named: Vec<_> = parameters.iter().map(|parameter| parameter.name).zip(drawn).collect();
-        // The same values are the same trial. The numbers of the others stay.
+        // The same values are the same trial; the numbers of the others stay.
         if values.iter().all(|known| known.values != named) {
             values.push(AxisValue { label: (number + 1).to_string(), values: named });
         }

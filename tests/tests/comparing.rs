@@ -205,6 +205,9 @@ fn a_comparison_is_written_in_every_form() {
             assert!(errors.contains(told), "{errors}");
         }
     }
+    let to_output = ["compare", "rate", "--format", "tensorboard", "-o", "-"];
+    let output = throstle(&project, &to_output);
+    assert!(output.status.code() == Some(2) && !project.file("-").exists(), "{output:?}");
     for (arguments, told) in [
         (["compare", "rite"], "rite"),
         (["sweep", "rite"], "did you mean `rate`?"),

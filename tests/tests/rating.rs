@@ -161,6 +161,25 @@ impl Listener {
 }
 
 #[test]
+fn a_folder_of_votes_that_cannot_be_there_is_no_empty_one() {
+    let project = project();
+    let failure = || {
+        let ran = project.run();
+        assert_eq!(ran.code, Some(1), "{}", ran.errors);
+        ran.errors
+    };
+    // As on a drive that is then away.
+    project.write("ratings/pairs/notes.txt", "");
+    assert_eq!(project.run().code, Some(0));
+    std::fs::remove_dir_all(project.file("ratings")).unwrap();
+    std::os::unix::fs::symlink("away", project.file("ratings")).unwrap();
+    assert!(failure().contains("`ratings` is a broken link"));
+    std::fs::remove_file(project.file("ratings")).unwrap();
+    project.write("ratings", "");
+    assert!(failure().contains("`ratings` is not a folder"));
+}
+
+#[test]
 fn a_test_by_keyboard_that_is_killed_in_the_middle_loses_no_vote_and_goes_on() {
     let project = project();
     assert!(ranks(&project)["summary"].as_str().unwrap().starts_with("no votes yet"));

@@ -186,10 +186,10 @@ impl Planner<'_> {
 /// trial is tried again.
 pub fn failed_here_key(spec: &StageSpec, key: &Digest) -> Digest {
     let mut sink = HashSink::default();
-    sink.text(
-        "failed here",
-        &format!("{:?}", (spec.policy.timeout_seconds, spec.policy.quarantine)),
-    );
+    let limit = spec.policy.quarantine;
+    sink.number("timeout", spec.policy.timeout_seconds.unwrap_or(f64::INFINITY));
+    sink.number("quarantine", limit.share);
+    sink.text("few", &limit.few.map_or_else(String::new, |few| few.to_string()));
     sink.digest("key", key);
     sink.finish()
 }

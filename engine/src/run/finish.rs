@@ -438,7 +438,7 @@ impl Schedule<'_> {
         let bad = aside.iter().map(|list| list.len() as u64).sum();
         let limit = self.pipeline.stage(id).policy.quarantine;
         let failures = aside.get(1).copied().unwrap_or_default();
-        // The score of a trial is that of all its items.
+        // Without these items, the score of a trial could be another one in each run.
         let is_unscored = self.is_ranked(id) && !failures.is_empty();
         if !limit.is_exceeded(bad, total) && !is_unscored {
             return Ok(false);
@@ -451,8 +451,8 @@ impl Schedule<'_> {
             }
             None => too_many(limit, (bad, total), aside.iter().copied().flatten().next()),
         };
-        // Items that failed without a verdict may succeed the next time, except in a trial that
-        // exceeds its own time limit.
+        // Items that failed without a verdict may succeed the next time; a trial that exceeds its own
+        // time limit is to blame for that.
         if !failures.is_empty() && late.is_none() {
             self.fail_for_now(id, &error)?;
         } else if !self.trial_ranks_last(id, FAILED_HERE, &error.to_string())? {

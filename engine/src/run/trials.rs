@@ -169,7 +169,7 @@ pub fn no_trial_left(sweep: &crate::pipeline::Sweep) -> Event {
         stage: sweep.stage.clone(),
         message: format!("every trial of sweep `{}` has failed", sweep.name),
         help: Some(
-            "see the reasons in `throstle status`; to try again, change `salt` of the stage".into(),
+            "see the reasons in `throstle status`; to try again, run `throstle retry STAGE`".into(),
         ),
     }
 }
