@@ -2,7 +2,7 @@
 # libtorch first if there is none (tools/libtorch.sh), and `test` a browser for the tests of the report
 # page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-cloud outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,18 +26,16 @@ demo: build
 	@echo "sound decoded from tokens (heard), a summary, and the outputs of VITS and XTTS (vits, xtts);"
 	@echo "pipelines/long-recordings/out/corpus has clips of two longer recordings in an invented speech"
 
-# The end-to-end tests start the programs, so those are built first.
-test:
-	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo build --workspace --bins --tests; \
-		cargo test --workspace --quiet --no-fail-fast; $(CLOUD_TESTS)
+# Programs under test have the client of buckets, as in releases. All steps of `.ci/run` use these
+# features, so that nothing is built twice; scripts find them in the environment.
+export FEATURES := --features cli/cloud,throstle-tests/cloud
+TESTED = --workspace $(FEATURES)
 
-# Remotes in buckets, with the feature that releases have. pip and npm fetch the servers
-# (tools/stores.sh); without them, the tests print that they are skipped. This builds the client, but
-# not the libtorch bindings again.
-CLOUD = --workspace --features cli/cloud,throstle-tests/cloud
-CLOUD_TESTS = cargo test $(CLOUD) --test cloud
-test-cloud:
-	@$(LIBTORCH_ENV) $(CLOUD_TESTS)
+# The end-to-end tests start the programs, so those are built first. pip and npm fetch the servers of
+# buckets (tools/stores.sh); without them, the tests of remotes in buckets print that they are skipped.
+test:
+	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo build $(TESTED) --bins --tests; \
+		cargo test $(TESTED) --quiet --no-fail-fast
 
 # A stage in a separate crate, and one that `throstle new-stage` writes: with the packages of this
 # folder, but outside of the workspace, so that both are built like third-party crates. Then the tests
@@ -46,7 +44,7 @@ test-cloud:
 OUTSIDE = --offline --target-dir target/outside
 PUBLISHED = -p throstle-cache -p throstle-stage-core
 outside:
-	@cargo build --workspace --bin throstle
+	@$(LIBTORCH_ENV) cargo build $(TESTED) --bin throstle
 	@rm -rf target/outside/room-tone
 	@target/debug/throstle new-stage room-tone --to target/outside/room-tone --throstle .
 	@for folder in tests/outside target/outside/room-tone; do \
@@ -54,16 +52,16 @@ outside:
 		cargo test --quiet --manifest-path $$folder/Cargo.toml $(OUTSIDE); \
 	done
 	@cargo build --quiet --manifest-path tests/outside/Cargo.toml $(OUTSIDE)
-	@THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" cargo test --workspace --test outside
+	@$(LIBTORCH_ENV) THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" \
+		cargo test $(TESTED) --test outside
 	@cargo package --quiet --allow-dirty $(PUBLISHED) $(OUTSIDE)
 
 lint:
 	@cargo fmt --all --check
-	@$(LIBTORCH_ENV) cargo clippy --workspace --all-targets -- -D warnings; \
-		cargo clippy $(CLOUD) --test cloud --bin cloud_throstle -- -D warnings
+	@$(LIBTORCH_ENV) cargo clippy $(TESTED) --all-targets -- -D warnings
 
 doc:
-	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc $(TESTED) --no-deps
 
 # A table of measurements against the numbers of docs/benchmarks.md; `make bench BENCH=--full`
 # takes 100,000 clips and 1,000,000 items as well.
@@ -142,8 +140,8 @@ parity-short:
 # without a GPU, which is fetched first (3 GB).
 soak:
 	@bash tools/libtorch.sh --cuda > /dev/null
-	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
-		cargo test --workspace --quiet --no-fail-fast -- --ignored soak
+	@$(LIBTORCH_ENV) cargo build $(TESTED) --bins --tests; \
+		cargo test $(TESTED) --quiet --no-fail-fast -- --ignored soak
 
 # Fuzzes the parsers of external files: a minute each with `cargo-fuzz` and a nightly toolchain,
 # else their property tests with many more cases than in `test`.
@@ -158,7 +156,7 @@ fuzz:
 		done; \
 	else \
 		$(LIBTORCH_ENV) export PROPTEST_CASES="$${PROPTEST_CASES:-20000}"; \
-		cargo test --workspace --quiet -- $(HOSTILE); \
+		cargo test $(TESTED) --quiet -- $(HOSTILE); \
 	fi
 
 clean:

@@ -7,7 +7,8 @@ set -euo pipefail
 
 profile=${1:-release}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-[ "$profile" = debug ] && flags=() || flags=(--release)
+# In `debug` like the build of the tests, so that nothing else is built again.
+[ "$profile" = debug ] && read -ra flags <<< "${FEATURES:-}" || flags=(--release)
 cd "$root"
 export LIBTORCH
 LIBTORCH=$(bash tools/libtorch.sh)

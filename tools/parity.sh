@@ -52,7 +52,7 @@ check() {
 # Like the build of the programs, so that nothing else is built again.
 case $program in
     */release/*) profile=(--release) ;;
-    *) profile=() ;;
+    *) read -ra profile <<< "${FEATURES:-}" ;;
 esac
 (
     cd "$root" && LIBTORCH=$(bash tools/libtorch.sh) &&

@@ -1,7 +1,7 @@
 //! Archives: packed entries come back, in parts and after accidents.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use cache::fs::{Fs, MemoryFs, Open};
 use cache::{CacheError, Digest};

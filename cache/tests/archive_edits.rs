@@ -2,7 +2,7 @@
 //! reported.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use cache::fs::{Fs, MemoryFs};
 use cache::{Cache, Digest};

@@ -1,7 +1,7 @@
 //! Archives that others change meanwhile, invalid archives, and full disks.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Power cuts and kills at every possible point.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Flipped bits, truncated and missing files: detected and remade, never served.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Single failing operations: the error names the place, nothing breaks, and a rerun finishes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+use crate::common;
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Remains of dead processes and of people in a cache folder never prevent opening it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-mod common;
+use crate::common;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! Records of any length: they are stored in parts, which are kept as long as the record.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::time::Duration;

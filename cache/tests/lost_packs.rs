@@ -1,7 +1,7 @@
 //! Missing packs, and pack numbers that are used only once.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Random use of a cache, with crashes in between, compared with a map in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+use crate::common;
 
 use std::collections::HashMap;
 

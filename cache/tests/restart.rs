@@ -2,7 +2,7 @@
 //! it is trusted.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use cache::fs::{Fs, MemoryFs, Open};
 use cache::{Access, Cache, Digest, Table};

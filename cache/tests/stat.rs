@@ -1,8 +1,6 @@
 //! The stat index detects every change that the file system can show.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
 use std::fs::{self, File, FileTimes};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;

@@ -1,7 +1,7 @@
 //! The guarantees of a cache in normal operation.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

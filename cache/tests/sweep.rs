@@ -1,7 +1,7 @@
 //! Unwanted entries go to the trash, wanted ones stay, and all of them can be restored.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

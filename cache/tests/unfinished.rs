@@ -1,7 +1,7 @@
 //! A process dies while it changes the index: the next change checks the index first.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

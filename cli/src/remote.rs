@@ -40,7 +40,11 @@ impl Program {
         // Objects from a remote have to be stored.
         if let (Some(spec), false) = (&project.pipeline.remote, cache.is_read_only()) {
             require_usable(project)?;
-            engine.remote = Some(Arc::new(open(spec, cache)?));
+            let remote = open(spec, cache)?;
+            if spec.settings.require {
+                remote.require_mark().map_err(failed)?;
+            }
+            engine.remote = Some(Arc::new(remote));
         }
         Ok(engine)
     }
@@ -172,6 +176,7 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let targets = project.targets(&arguments.stages)?;
+    remote.require_mark().map_err(failed)?;
     let mut pulled = pull_from(program, &project, &cache, &remote, &targets)?;
     let (mut objects, mut bytes) = remote.brought();
     if !pulled.is_whole() {
@@ -188,7 +193,9 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
             pulled = pull_from(program, &project, &cache, &remote, &targets)?;
             if !pulled.is_whole() {
                 // The same remote names each file once.
-                pulled.notes.splice(0..0, told);
+                let new: Vec<_> =
+                    pulled.notes.drain(..).filter(|note| !told.contains(note)).collect();
+                pulled.notes = [told, new].concat();
             }
         }
         let more = remote.brought();

@@ -32,11 +32,23 @@ impl Remote {
             && !all.iter().any(|listed| listed.name == layout::MARK)
             && all.iter().any(is_file_of_others)
         {
-            let why = format!("it has files but no `{}`, so it is not a remote", layout::MARK);
+            let (mark, line) = (layout::MARK, layout::FORMAT.trim_end());
+            let why = format!(
+                "it has files but no `{mark}`, so it is not a remote; if it was one, write the line \
+                 `{line}` into this file"
+            );
             return Err(self.refused(&why));
         }
         self.state().is_listed = true;
         Ok(all)
+    }
+
+    /// Fails for a folder of other files; an empty one may become a remote.
+    pub fn require_mark(&self) -> Result<(), Trouble> {
+        if !self.is_begun()? && self.place.place().can_list() {
+            self.everything()?;
+        }
+        Ok(())
     }
 
     /// The names of folders and pipes in the place of files, and of files in the place of folders.

@@ -276,7 +276,9 @@ impl Remote {
             return Ok(begun);
         }
         let mark = self.answer(self.place.get(layout::MARK, 64))?.flatten();
-        let begun = mark.as_ref().is_some_and(|mark| mark == layout::FORMAT);
+        let begun = mark
+            .as_ref()
+            .is_some_and(|mark| mark.trim_ascii_end() == layout::FORMAT.trim_end().as_bytes());
         if mark.is_some() && !begun {
             let why = "it does not mark a remote, or marks one of a newer version".to_owned();
             self.answer::<()>(Err(Refusal(format!("`{}`: {why}", layout::MARK))))?;

@@ -15,6 +15,8 @@ use stage_core::{
 const KIND: &str = "tensor";
 /// A text with this in it is quarantined.
 const ODD: &[u8] = b"ODD";
+/// A text that begins with this was dropped by a person.
+const DROPPED: &[u8] = b"DROPPED";
 /// The number of repetitions of the weights, so that they are in a separate file.
 const REPEATED: usize = 20_000;
 
@@ -263,9 +265,10 @@ fn digest_of(input: &GatherInput, context: &mut dyn Context) -> Result<Digest, S
     let (mut all, mut odd) = (Vec::new(), Vec::new());
     for (place, item) in input.items("input")?.iter().enumerate() {
         let text = context.read(blob(&item.fields, "body")?)?;
-        match text.windows(ODD.len()).any(|part| part == ODD) {
-            true => odd.push((place, Reject::new("odd", "nothing is to be learnt from it"))),
-            false => all.extend_from_slice(&text),
+        match (text.starts_with(DROPPED), text.windows(ODD.len()).any(|part| part == ODD)) {
+            (true, _) => odd.push((place, Reject::new(Reject::DROPPED, "a person dropped it"))),
+            (_, true) => odd.push((place, Reject::new("odd", "nothing is to be learnt from it"))),
+            (false, false) => all.extend_from_slice(&text),
         }
     }
     context.set_aside("input", odd)?;

@@ -29,7 +29,7 @@ struct Place {
 
 impl Place {
     fn output(&self, project: &Project, arguments: &[&str]) -> std::process::Output {
-        let mut command = command("cloud_throstle", project.path(), arguments);
+        let mut command = command("throstle", project.path(), arguments);
         command.envs(self.variables.iter().cloned()).output().unwrap()
     }
 

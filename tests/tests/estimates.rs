@@ -78,6 +78,26 @@ fn the_disk_of_new_items_is_known_to_five_percent_after_one_run() {
     assert!(took > 0.0 && (disk / took - 1.0).abs() < 0.05, "{disk} for {took}");
 }
 
+/// Half of four items were kept; now twenty arrive. Whether any of them reaches the next stage is not
+/// known.
+#[test]
+fn behind_a_filter_the_items_of_the_last_run_grow_with_those_that_arrive() {
+    let mut lab = lab_with(
+        "[pipeline]\nname = \"x\"\n[stage.lines]\nuse = \"test.lines\"\nfolder = \"data\"\n\
+         [stage.loud]\nuse = \"test.shout\"\ninput = \"lines\"\n\
+         [stage.kept]\nuse = \"dataset.filter\"\ninput = \"loud\"\n\
+         where = [{ field = \"id\", none_of = [\"clip000\", \"clip001\"] }]\n\
+         [stage.twice]\nuse = \"test.twice\"\ninput = \"kept\"\n",
+    );
+    lab.stages.extend(stage_speech::stages());
+    assert_eq!(lab.run().executed("twice"), 2);
+    write_texts(&lab, 4..20);
+    let twice = stage(&lab, "twice");
+    let seconds = twice.seconds.unwrap();
+    assert_eq!((twice.items, seconds.low), (10, 0.0), "half of 20: {twice:?}");
+    assert!(seconds.likely > 0.0, "{seconds:?}");
+}
+
 /// Clocks are not compared: the measured cost of items in the ledger is the estimate of another run
 /// of the same items.
 #[test]

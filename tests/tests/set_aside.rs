@@ -113,6 +113,21 @@ fn too_many_fail_the_stage_before_its_first_step() {
 }
 
 #[test]
+fn clips_that_a_person_drops_do_not_count_towards_the_limit() {
+    let lab = lab_with_odd();
+    lab.write("data/dropped1.txt", "dropped cough");
+    lab.write("data/dropped2.txt", "dropped laugh");
+    allow(&lab, "0.25");
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
+    assert_eq!(ran.stages["model"].quarantined, 4);
+    assert!(lab.run().nothing_executed());
+    allow(&lab, "0.2");
+    let failures = lab.run().failures();
+    assert!(failures[0].starts_with("2 of 8 items were quarantined"), "{failures:?}");
+}
+
+#[test]
 fn a_training_that_was_done_does_not_count_under_a_narrower_limit() {
     let lab = lab_with_odd();
     lab.run();

@@ -391,7 +391,12 @@ fn a_sweep_in_which_all_fail_fails_the_run_each_time() {
         let ran = lab.run();
         assert_eq!(ran.status, Status::Failed);
         let told = ran.failures().join("; ");
-        assert!(told.contains("every trial of sweep `rate` has failed"), "{told}");
+        assert!(
+            told.contains(
+                "every trial of sweep `rate` has failed, the first in stage `model`: the loss is"
+            ),
+            "{told}"
+        );
     }
 }
 

@@ -9,14 +9,16 @@ use cache::stat::StatIndex;
 use cache::{Cache, Digest};
 use camino::Utf8Path;
 use stage_core::catalogue::corpus::RECORDING;
+use stage_core::key::StageKey;
 use stage_core::{Bucket, Fields, Item, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
 use super::kept::kept_by_steps;
 use crate::history;
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork};
+use crate::plan::inputs::base_key;
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
-use crate::record::PortValue;
+use crate::record::{LastRecord, PortValue};
 use crate::store::{ReadError, Store};
 
 /// The number of buckets that are sampled from a data set, of 250 to 500 items each. Clips of one
@@ -274,10 +276,13 @@ impl<'a> Flows<'a> {
             let by_steps = kept_by_steps(parameters, steps.unwrap_or(STEPS));
             return Flow { items: kept + by_steps + 1.0, ..Flow::default() };
         }
-        if let Some(flow) = self.last_time(spec, port).filter(|_| spec.work != StageWork::Item) {
+        let arriving = self.main_input(spec, assumed);
+        if spec.work != StageWork::Item
+            && let Some(flow) = self.last_time(spec, port, arriving)
+        {
             return flow;
         }
-        let flow = self.main_input(spec, assumed).unwrap_or_default();
+        let flow = arriving.unwrap_or_default();
         let flow = match spec.kind.output(port).and_then(|port| port.share) {
             Some(share) => flow.of_items((flow.items * share.under(&spec.parameters)).round()),
             None => flow,
@@ -292,13 +297,32 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// The output of the last run of the stage.
-    fn last_time(&self, spec: &StageSpec, port: &str) -> Option<Flow> {
-        let cache = self.store.cache();
-        let last = history::last(cache, &self.pipeline.name, &spec.name).ok()??;
-        match history::outcome(cache, &last).ok()??.outputs.get(port)? {
-            PortValue::Dataset { root, .. } => self.stored(root).ok(),
-            PortValue::Artifact(_) => None,
+    /// The state after the last run of the stage, if its kind and parameters are the same now.
+    pub fn last_run(&self, spec: &StageSpec) -> Option<LastRecord> {
+        let last = history::last(self.store.cache(), &self.pipeline.name, &spec.name).ok()??;
+        let now = base_key(spec, &last.key.files);
+        let same = |key: &StageKey| {
+            (key.kind.clone(), key.version, key.parameters.clone(), key.salt.clone())
+        };
+        (same(&now) == same(&last.key)).then_some(last)
+    }
+
+    /// The output of the last run of the stage, in proportion to the items that arrive now. Nothing
+    /// follows from a run that had no output.
+    fn last_time(&self, spec: &StageSpec, port: &str, arriving: Option<Flow>) -> Option<Flow> {
+        let last = self.last_run(spec)?;
+        let mut outcome = history::outcome(self.store.cache(), &last).ok()??;
+        let PortValue::Dataset { root, .. } = outcome.outputs.remove(port)? else { return None };
+        let left = self.stored(&root).ok().filter(|left| left.items > 0.0)?;
+        let arrived = last.roots.get(ITEMS).into_iter().flatten();
+        let arrived: f64 = arrived
+            .map(|root| self.store.dataset(root).map_or(0.0, |dataset| dataset.len() as f64))
+            .sum();
+        match arriving {
+            Some(now) if arrived > 0.0 => {
+                Some(left.of_items((left.items * now.items / arrived).round()))
+            }
+            _ => Some(left),
         }
     }
 

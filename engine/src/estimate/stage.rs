@@ -3,6 +3,7 @@
 use cache::{CacheError, LOOSE_SIZE};
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
+use stage_core::event::Verdict;
 use stage_families::model::Model;
 use stage_families::working::Working;
 
@@ -43,6 +44,9 @@ const WIDEST: f64 = 4.0;
 const LEAST_SHARE: f64 = 0.01;
 /// The size of a batch on a GPU, in seconds of sound.
 const BATCH_SECONDS: f64 = 60.0;
+
+const MAY_REUSE: &str = "a stage that has run before, and waits for others, gets as many items as \
+    then, in proportion to its input; unchanged items are reused";
 
 /// The amount of work.
 #[derive(Clone, Copy, Debug)]
@@ -85,10 +89,21 @@ impl Estimator<'_> {
             StageWork::Item => todo.count.round() as u64,
             _ => 1,
         };
+        if self.may_reuse(spec) {
+            self.assumed.add(MAY_REUSE);
+            let at_most = |figure: Figure| Figure { low: 0.0, ..figure };
+            estimate.seconds = estimate.seconds.map(at_most);
+            estimate.disk_bytes = estimate.disk_bytes.map(at_most);
+        }
         if matches!(device, Device::Gpu(_)) {
             estimate.gpu_seconds = estimate.seconds;
         }
         Ok(estimate)
+    }
+
+    /// True for a stage that has run before, and whose input is not known yet.
+    fn may_reuse(&self, spec: &StageSpec) -> bool {
+        self.plan.stage(spec.id).verdict == Verdict::Unknown && self.flows.last_run(spec).is_some()
     }
 
     fn todo(&self, spec: &StageSpec, plan: &StagePlan, by_formula: bool) -> Todo {

@@ -17,7 +17,7 @@ use super::stage::{Known, StagePlan};
 use super::value::Planned;
 use super::work::{Keyed, Work};
 use crate::error::PlanError;
-use crate::pipeline::{Score, StageId, StageSpec, Sweep};
+use crate::pipeline::{Place, Score, StageId, StageSpec, Sweep};
 use crate::reason::Reason;
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, MEMO, decode, encode};
 use crate::sweep::halving::{self, Fate, Part, Scores};
@@ -100,7 +100,7 @@ impl Planner<'_> {
         let Some(known) = stages.get(id.0).map(AsRef::as_ref) else { return Ok(None) };
         let over = |fields: &[&Fields]| score.measure.over(fields).map_err(|lacks| told(&lacks));
         match (known.part, known.outputs.get(score.port)) {
-            (Part::Failed, _) => Ok(Some(Err("the trial failed".to_owned()))),
+            (Part::Failed, _) => Ok(Some(Err("a stage failed".to_owned()))),
             (Part::In, Some(Planned::Artifact(fields))) => Ok(Some(over(&[fields]))),
             (Part::In, Some(Planned::Root { root, .. })) => {
                 let mut sink = HashSink::default();
@@ -141,17 +141,24 @@ impl Planner<'_> {
         if self.ranking(spec).is_none() {
             return Ok(None);
         }
-        let cache = self.store.cache();
-        let record = match cache.get(FAILED, &keyed.digest)? {
-            None => cache.get(FAILED_HERE, &failed_here_key(spec, &keyed.digest))?,
-            known => known,
-        };
-        let Some(FailedRecord { message, .. }) = record.and_then(|bytes| decode(&bytes)) else {
-            return Ok(None);
-        };
+        let Some(message) = self.recorded_failure(spec, &keyed.digest)? else { return Ok(None) };
         let plan = StagePlan::left_out(Part::Failed, vec![Reason::TrialFailed { message }]);
         let known = Known { keyed: Some(keyed.clone()), ..plan.known };
         Ok(Some(StagePlan { known, ..plan }))
+    }
+
+    fn recorded_failure(
+        &self,
+        spec: &StageSpec,
+        key: &Digest,
+    ) -> Result<Option<String>, PlanError> {
+        let cache = self.store.cache();
+        let record = match cache.get(FAILED, key)? {
+            None => cache.get(FAILED_HERE, &failed_here_key(spec, key))?,
+            known => known,
+        };
+        let record = record.and_then(|bytes| decode::<FailedRecord>(&bytes));
+        Ok(record.map(|record| record.message))
     }
 
     /// The keys of the shorter trainings that a rung goes on from, longest first.
@@ -169,17 +176,42 @@ impl Planner<'_> {
         sweep.until[..place.rung].iter().rev().map(with).collect()
     }
 
-    /// The first sweep in which every trial has failed.
-    pub fn hopeless(&self, stages: &[impl AsRef<Known>]) -> Result<Option<&Sweep>, PlanError> {
-        for sweep in self.pipeline.sweeps.iter().filter(|sweep| sweep.score.is_some()) {
+    /// The first sweep in which every trial has failed, and why the first trial has.
+    pub fn hopeless(
+        &self,
+        stages: &[impl AsRef<Known>],
+    ) -> Result<Option<Hopeless<'_>>, PlanError> {
+        for (number, sweep) in self.pipeline.sweeps.iter().enumerate() {
+            let Some(score) = &sweep.score else { continue };
             let scores = self.scores(sweep, stages)?;
             let has_failed = |trial| scores.get(&(0, trial)) == Some(&halving::Score::Failed);
-            if (0..sweep.trials.len()).all(has_failed) {
-                return Ok(Some(sweep));
+            if !(0..sweep.trials.len()).all(has_failed) {
+                continue;
             }
+            let is_first = |place: Place| (place.sweep, place.trial) == (number, 0);
+            for (spec, known) in self.pipeline.stages.iter().zip(stages) {
+                if spec.place.is_some_and(is_first)
+                    && let Some(keyed) = &known.as_ref().keyed
+                    && let Some(why) = self.recorded_failure(spec, &keyed.digest)?
+                {
+                    return Ok(Some(Hopeless { sweep, stage: spec.written().to_owned(), why }));
+                }
+            }
+            let first = score.stages.get(&(0, 0)).copied();
+            let measured = first.map(|id| self.measured(score, id, stages)).transpose()?;
+            let why = measured.flatten().and_then(Result::err).unwrap_or_default();
+            return Ok(Some(Hopeless { sweep, stage: score.stage.clone(), why }));
         }
         Ok(None)
     }
+}
+
+/// A sweep in which every trial has failed.
+pub struct Hopeless<'a> {
+    pub sweep: &'a Sweep,
+    /// The stage of the first trial that failed, or that gives its score.
+    pub stage: String,
+    pub why: String,
 }
 
 /// The key of a failure that depends on limits, which are in no key of a stage: with other limits, the
@@ -196,7 +228,7 @@ pub fn failed_here_key(spec: &StageSpec, key: &Digest) -> Digest {
 
 fn told(lacks: &Lacks) -> String {
     match lacks {
-        Lacks::Sentences => "there are no measurements".to_owned(),
+        Lacks::Sentences => "no item has reached the score".to_owned(),
         other => format!("an item has {other}"),
     }
 }

@@ -9,7 +9,7 @@ use super::item_stage::Slot;
 use super::schedule::Schedule;
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
-use crate::plan::sweep::failed_here_key;
+use crate::plan::sweep::{Hopeless, failed_here_key};
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, TRIES, decode, encode};
 use crate::sweep::halving::Part;
 
@@ -163,13 +163,17 @@ impl Schedule<'_> {
     }
 }
 
-/// Every trial of the sweep has failed.
-pub fn no_trial_left(sweep: &crate::pipeline::Sweep) -> Event {
+/// Every trial of a sweep has failed.
+pub fn no_trial_left(Hopeless { sweep, stage, why }: Hopeless<'_>) -> Event {
     Event::StageFailed {
         stage: sweep.stage.clone(),
-        message: format!("every trial of sweep `{}` has failed", sweep.name),
-        help: Some(
-            "see the reasons in `throstle status`; to try again, run `throstle retry STAGE`".into(),
+        message: format!(
+            "every trial of sweep `{}` has failed, the first in stage `{stage}`: {why}",
+            sweep.name
         ),
+        help: Some(format!(
+            "`throstle status` has the reasons, and `throstle items STAGE --quarantined` what a \
+             stage rejected; to try again, run `throstle retry {stage}`"
+        )),
     }
 }

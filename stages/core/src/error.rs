@@ -23,6 +23,14 @@ pub struct Reject {
 }
 
 impl Reject {
+    /// The code of an item that a person has dropped.
+    pub const DROPPED: &str = "dropped";
+
+    /// True if it counts towards the limit of a stage: what a person has decided does not.
+    pub fn is_fault(&self) -> bool {
+        self.code != Reject::DROPPED
+    }
+
     pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Reject {
         Reject { code: code.into(), reason: reason.into() }
     }

@@ -6,7 +6,7 @@
 //! as the random ones are learned by heart; the audible stream goes on learning.
 #![allow(clippy::unwrap_used)]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

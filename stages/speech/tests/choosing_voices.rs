@@ -1,7 +1,7 @@
 //! Speakers and reference clips compared by what is spoken with them.
 #![allow(clippy::unwrap_used)]
 
-mod support;
+use crate::support;
 
 use serde_json::Value as Json;
 use stage_core::{GatherOutput, Item, ParameterValue, PortInput, StageError, Value};

@@ -1,7 +1,7 @@
 //! The stages `command` and `command.once` with real programs.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{
     Context, Fields, GatherInput, GatherOutput, Item, NewItem, NewValue, ParameterValue, PortInput,

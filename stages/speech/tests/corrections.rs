@@ -1,7 +1,7 @@
 //! `corpus.corrections`: lines of a table belong to the sound of segments.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{
     Context, GatherOutput, Item, NewItem, NewValue, ParameterValue, Setup, StageError, Value,

@@ -1,7 +1,7 @@
 //! `model.import` on small files of both formats.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use std::sync::atomic::Ordering;
 

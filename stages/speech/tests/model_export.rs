@@ -2,7 +2,7 @@
 //! exported model.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{Fields, StageError, Value};
 use stage_families::artifact;

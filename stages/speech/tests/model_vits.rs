@@ -2,7 +2,7 @@
 //! `stages/torch/fixtures/check_export.py` does the same with transformers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{NewValue, ParameterValue};
 use stage_families::vits::{Config, read_original};

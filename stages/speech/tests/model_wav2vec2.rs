@@ -1,7 +1,7 @@
 //! `model.import` on the files of a small speech recogniser, as transformers writes them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{NewValue, StageError};
 use stage_families::wav2vec2::{Config, MASK};

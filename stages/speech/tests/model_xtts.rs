@@ -1,7 +1,7 @@
 //! `model.import` on the published files of a small XTTS model.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_families::xtts::{Config, DVAE_PREFIX, MEL_STATS, Vocabulary};
 use stage_formats::{Dtype, Tensor};

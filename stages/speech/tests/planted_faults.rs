@@ -2,10 +2,10 @@
 //! `quality.align` by the recogniser of `support::spoken`, `speaker.match` by embeddings as far apart
 //! as those of published models.
 //!
-//!     cargo test --workspace --test planted_faults -- --ignored --nocapture
+//!     cargo test --workspace --test stages planted_faults -- --ignored --nocapture
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

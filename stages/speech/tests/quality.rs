@@ -1,7 +1,7 @@
 //! The stages of the family `quality`: fields in, figures and reasons out.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

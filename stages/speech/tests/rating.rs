@@ -1,7 +1,7 @@
 //! Listening tests with simulated raters: pairs, votes, ranks, and the choice that reads them.
 #![allow(clippy::unwrap_used)]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 

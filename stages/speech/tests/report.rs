@@ -1,7 +1,7 @@
 //! `report.tensorboard` on a few short clips, and `report.recordings` on segments.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{Item, NewValue, PortInput, PortOutput, Reject, StageError, Value};
 use stage_formats::tensorboard::whole_records;

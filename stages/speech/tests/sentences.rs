@@ -1,7 +1,7 @@
 //! `text.sentences`: the items that a text becomes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 

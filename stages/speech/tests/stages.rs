@@ -1,7 +1,7 @@
 //! The stages as the engine calls them: parameters and fields in, fields and rejects out.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use stage_core::{
     Item, NewValue, ParameterValue, Place, PortInput, Reject, SourceOutput, StageError, Value,

@@ -1,7 +1,7 @@
 //! `speaker.match`: voices by reference clips, and groups of clips without them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use serde_json::Value as Json;
 use stage_core::{GatherOutput, Item, NewValue, ParameterValue, StageError, Value};

@@ -1,7 +1,7 @@
 //! Tokens that another tool has made, from the folder to the stages that read tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+use crate::support;
 
 use std::io::Cursor;
 

@@ -191,6 +191,7 @@ fn a_folder_of_others_is_not_taken_for_a_remote() {
         &["remote", "stats"],
         &["remote", "verify"],
         &["push"],
+        &["pull"],
     ] {
         let output = project.output(&[command, &["--remote", &shared.url()]].concat());
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -267,7 +267,7 @@ fn correct(
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     if let Some(why) = segment.item.fields.text(DROPPED) {
-        aligned.reject = Some(Reject::new(DROPPED, why));
+        aligned.reject = Some(Reject::new(Reject::DROPPED, why));
         return Ok(());
     }
     let Some(text) = segment.item.fields.text(CORRECTED) else { return Ok(()) };

@@ -11,10 +11,9 @@ use super::folder::files;
 use super::private::OUTPUTS;
 use super::run::{CommandError, output};
 use crate::object::Object;
+use crate::text::mark::unmarked;
 
 const ID: &str = "id";
-/// Some programs write it at the start of a text.
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The items that a command declares.
 pub struct Declared {
@@ -70,7 +69,7 @@ impl Declared {
 
     fn in_lines(&self, bytes: &[u8], above: &Utf8Path) -> Result<Vec<Written>, String> {
         let mut written = Vec::new();
-        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        let bytes = unmarked(bytes);
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;

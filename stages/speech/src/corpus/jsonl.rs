@@ -8,6 +8,7 @@ use super::columns::{Column, Role};
 use super::parts::Parts;
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
 use crate::object::Object;
+use crate::text::mark::unmarked;
 
 /// The keys of each role; an empty list means the usual names.
 #[derive(Debug, Clone, Default)]
@@ -46,8 +47,7 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
         let start = offset;
         offset += line.len() as u64;
         let is_complete = line.ends_with(b"\n");
-        let line =
-            if index == 0 { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) } else { line };
+        let line = if index == 0 { unmarked(line) } else { line };
         if line.trim_ascii().is_empty() {
             continue;
         }

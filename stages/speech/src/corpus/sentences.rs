@@ -11,6 +11,7 @@ use stage_core::{
 
 use super::{MAX_ROW_BYTES, RowProblem, parts};
 use crate::plain::unknown_choice;
+use crate::text::mark::unmarked;
 
 struct Sentences {
     listed: Vec<String>,
@@ -67,7 +68,7 @@ impl SourceJob for Sentences {
 
 /// The non-empty lines, with their numbers from 1.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let bytes = unmarked(bytes);
     let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let lines = lines.enumerate().map(|(at, line)| (at + 1, line));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))

@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::mark::MARK;
+
 /// The version of the format.
 const VERSION: u32 = 1;
-/// A byte order mark, which some editors write.
-const MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The longest name of a rater, in characters.
 const LONGEST_NAME: usize = 64;
 

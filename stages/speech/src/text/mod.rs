@@ -3,6 +3,7 @@
 
 pub mod audit;
 mod characters;
+pub mod mark;
 pub mod normalize;
 pub mod number;
 pub mod reader;

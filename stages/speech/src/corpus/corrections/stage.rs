@@ -188,7 +188,7 @@ impl GatherJob for Corrections {
                 Some(item) => kept.push(item),
                 // A part is no item that could be set aside.
                 None if one.segment.is_new => {}
-                None => rejects.push((one.segment.at, Reject::new(DROPPED, WHY))),
+                None => rejects.push((one.segment.at, Reject::new(Reject::DROPPED, WHY))),
             }
         }
         rejects.sort_by_key(|(at, _)| *at);

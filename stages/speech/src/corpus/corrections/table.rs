@@ -5,6 +5,8 @@ use std::fmt;
 
 use csv::StringRecord;
 
+use crate::text::mark::unmarked;
+
 const SEGMENT: &str = "segment";
 const ACTION: &str = "action";
 const TEXT: &str = "text";
@@ -88,7 +90,7 @@ impl Table {
     /// The line, and what is wrong with it. Two different lines for one segment are an error, which
     /// names both.
     pub fn read(bytes: &[u8]) -> Result<Table, String> {
-        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        let bytes = unmarked(bytes);
         if bytes.trim_ascii().is_empty() {
             return Ok(Table::default());
         }

@@ -1,0 +1,8 @@
+//! The byte order mark that some editors write before a text.
+
+pub const MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// A text in UTF-8 without its mark, if it has one.
+pub fn unmarked(text: &[u8]) -> &[u8] {
+    text.strip_prefix(MARK).unwrap_or(text)
+}
