@@ -93,7 +93,7 @@ fn handles_on_a_real_folder_do_each_item_once() {
 /// Starts this test program again, to run the test of that name in another process.
 fn process(test: &str, dir: &Utf8Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--include-ignored"])
+        .args([&format!("sharing::{test}"), "--exact", "--nocapture", "--include-ignored"])
         .env("CACHE_TEST_FOLDER", dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
