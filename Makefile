@@ -40,11 +40,12 @@ test:
 # A stage in a separate crate, and one that `throstle new-stage` writes: with the packages of this
 # folder, but outside of the workspace, so that both are built like third-party crates. Then the tests
 # with its program, and the packages that such stages depend on, built from the files that a registry
-# would get. `cargo publish --dry-run` does the same, but asks the registry even with `--offline`.
-OUTSIDE = --offline --target-dir target/outside
+# would get. `cargo publish --dry-run` does the same, but asks the registry even with `--offline`. With a
+# test, `throstle` has the same features of dependencies as in `test`, so that nothing is built again.
+OUTSIDE = --offline --target-dir target/outside --config profile.dev.debug=false
 PUBLISHED = -p throstle-cache -p throstle-stage-core
 outside:
-	@$(LIBTORCH_ENV) cargo build $(TESTED) --bin throstle
+	@$(LIBTORCH_ENV) cargo build $(TESTED) --bin throstle --test outside
 	@rm -rf target/outside/room-tone
 	@target/debug/throstle new-stage room-tone --to target/outside/room-tone --throstle .
 	@for folder in tests/outside target/outside/room-tone; do \
