@@ -171,9 +171,10 @@ pub fn no_trial_left(Hopeless { sweep, stage, why }: Hopeless<'_>) -> Event {
             "every trial of sweep `{}` has failed, the first in stage `{stage}`: {why}",
             sweep.name
         ),
-        help: Some(format!(
+        help: Some(
             "`throstle status` has the reasons, and `throstle items STAGE --quarantined` what a \
-             stage rejected; to try again, run `throstle retry {stage}`"
-        )),
+             stage rejected; `throstle retry STAGE` tries a stage again"
+                .into(),
+        ),
     }
 }
