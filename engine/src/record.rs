@@ -173,6 +173,15 @@ pub struct Aside {
     pub roots: BTreeMap<String, Digest>,
 }
 
+impl Aside {
+    /// The number of quarantined items and of all items, for the limit of the stage. An item that a
+    /// person has dropped counts as neither.
+    pub fn counted(&self, rejects: &[(Arc<str>, Reject)]) -> (u64, u64) {
+        let faults = rejects.iter().filter(|(_, reject)| reject.is_fault()).count();
+        (faults as u64, self.of.saturating_sub((rejects.len() - faults) as u64))
+    }
+}
+
 fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {

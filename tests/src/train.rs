@@ -267,7 +267,7 @@ fn digest_of(input: &GatherInput, context: &mut dyn Context) -> Result<Digest, S
         let text = context.read(blob(&item.fields, "body")?)?;
         match (text.starts_with(DROPPED), text.windows(ODD.len()).any(|part| part == ODD)) {
             (true, _) => odd.push((place, Reject::new(Reject::DROPPED, "a person dropped it"))),
-            (_, true) => odd.push((place, Reject::new("odd", "nothing is to be learnt from it"))),
+            (_, true) => odd.push((place, Reject::new("odd", "there is nothing to learn from it"))),
             (false, false) => all.extend_from_slice(&text),
         }
     }

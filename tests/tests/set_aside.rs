@@ -214,11 +214,11 @@ fn why_and_the_summary_name_them() {
     let throstle = |arguments: &[&str]| command("small_world", base.as_std_path(), arguments);
     let output = throstle(&["run", "."]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("model: quarantined `odd1`: nothing is to be learnt"), "{said}");
+    assert!(said.contains("model: quarantined `odd1`: there is nothing to learn"), "{said}");
     assert!(said.contains("quarantined: 2 items (model 2)"), "{said}");
     let ran = RanProgram::of(throstle(&["run", ".", "--json"]).output().unwrap());
     assert_eq!(ran.quarantined("model"), 2);
     let why = throstle(&["why", "model", "odd2"]).output().unwrap();
     let why = String::from_utf8(why.stdout).unwrap();
-    assert!(why.contains("it is quarantined (odd): nothing is to be learnt from it"), "{why}");
+    assert!(why.contains("it is quarantined (odd): there is nothing to learn from it"), "{why}");
 }

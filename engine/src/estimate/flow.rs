@@ -301,10 +301,10 @@ impl<'a> Flows<'a> {
     pub fn last_run(&self, spec: &StageSpec) -> Option<LastRecord> {
         let last = history::last(self.store.cache(), &self.pipeline.name, &spec.name).ok()??;
         let now = base_key(spec, &last.key.files);
-        let same = |key: &StageKey| {
-            (key.kind.clone(), key.version, key.parameters.clone(), key.salt.clone())
-        };
-        (same(&now) == same(&last.key)).then_some(last)
+        let StageKey { kind, version, parameters, salt, .. } = &last.key;
+        let is_same = (kind, version, parameters, salt)
+            == (&now.kind, &now.version, &now.parameters, &now.salt);
+        is_same.then_some(last)
     }
 
     /// The output of the last run of the stage, in proportion to the items that arrive now. Nothing

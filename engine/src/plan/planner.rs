@@ -580,10 +580,7 @@ fn asset_name(path: &Utf8PathBuf, entry: &StatEntry) -> String {
 
 /// The reason why an outcome does not count for a stage with a lower limit.
 fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
-    let aside = record.aside.as_ref()?;
-    let faults = record.rejects.iter().filter(|(_, reject)| reject.is_fault());
-    let quarantined = faults.count() as u64;
-    let items = aside.of.saturating_sub(record.rejects.len() as u64 - quarantined);
+    let (quarantined, items) = record.aside.as_ref()?.counted(&record.rejects);
     let is_exceeded = spec.policy.quarantine.is_exceeded(quarantined, items);
     is_exceeded.then_some(Reason::TooManyQuarantined { quarantined, items })
 }

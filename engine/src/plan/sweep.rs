@@ -188,21 +188,45 @@ impl Planner<'_> {
             if !(0..sweep.trials.len()).all(has_failed) {
                 continue;
             }
-            let is_first = |place: Place| (place.sweep, place.trial) == (number, 0);
-            for (spec, known) in self.pipeline.stages.iter().zip(stages) {
-                if spec.place.is_some_and(is_first)
-                    && let Some(keyed) = &known.as_ref().keyed
-                    && let Some(why) = self.recorded_failure(spec, &keyed.digest)?
-                {
-                    return Ok(Some(Hopeless { sweep, stage: spec.written().to_owned(), why }));
-                }
-            }
-            let first = score.stages.get(&(0, 0)).copied();
-            let measured = first.map(|id| self.measured(score, id, stages)).transpose()?;
-            let why = measured.flatten().and_then(Result::err).unwrap_or_default();
-            return Ok(Some(Hopeless { sweep, stage: score.stage.clone(), why }));
+            let (stage, why) = match self.failed_stage(number, stages)? {
+                Some(failed) => failed,
+                None => (score.stage.clone(), self.without_score(score, stages)?),
+            };
+            return Ok(Some(Hopeless { sweep, stage, why }));
         }
         Ok(None)
+    }
+
+    /// The stage of the first trial of a sweep with a recorded failure, and its reason.
+    fn failed_stage(
+        &self,
+        sweep: usize,
+        stages: &[impl AsRef<Known>],
+    ) -> Result<Option<(String, String)>, PlanError> {
+        let is_first = |place: Place| (place.sweep, place.trial) == (sweep, 0);
+        for (spec, known) in self.pipeline.stages.iter().zip(stages) {
+            if spec.place.is_some_and(is_first)
+                && let Some(keyed) = &known.as_ref().keyed
+                && let Some(why) = self.recorded_failure(spec, &keyed.digest)?
+            {
+                return Ok(Some((spec.written().to_owned(), why)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The reason why the first trial has no valid score.
+    fn without_score(
+        &self,
+        score: &Score,
+        stages: &[impl AsRef<Known>],
+    ) -> Result<String, PlanError> {
+        let first = score.stages.get(&(0, 0));
+        let measured = first.map(|id| self.measured(score, *id, stages)).transpose()?.flatten();
+        Ok(match measured {
+            Some(Err(why)) => why,
+            _ => "its score is not a number".to_owned(),
+        })
     }
 }
 
@@ -228,7 +252,7 @@ pub fn failed_here_key(spec: &StageSpec, key: &Digest) -> Digest {
 
 fn told(lacks: &Lacks) -> String {
     match lacks {
-        Lacks::Sentences => "no item has reached the score".to_owned(),
+        Lacks::Sentences => "there are no items to score".to_owned(),
         other => format!("an item has {other}"),
     }
 }

@@ -76,13 +76,13 @@ impl Asides {
 
     /// An error if the stage has quarantined more than it may.
     pub fn check(&self) -> Result<(), StageError> {
-        let mut faults = self.rejects.iter().filter(|(_, reject)| reject.is_fault());
-        let bad = faults.clone().count() as u64;
-        // Items that a person has dropped count neither as faults nor as items.
-        let of = self.record.of.saturating_sub(self.rejects.len() as u64 - bad);
+        let (bad, of) = self.record.counted(&self.rejects);
         let limit = self.policy.quarantine;
         match limit.is_exceeded(bad, of) {
-            true => Err(too_many(limit, (bad, of), faults.next())),
+            true => {
+                let first = self.rejects.iter().find(|(_, reject)| reject.is_fault());
+                Err(too_many(limit, (bad, of), first))
+            }
             false => Ok(()),
         }
     }
