@@ -1,7 +1,9 @@
 """The machine, the models against their references, and the demo."""
 
 import json
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 from lab import FIXTURES, Failed, demo_in
 
@@ -24,14 +26,20 @@ def machine(lab):
 
 
 def fixtures(lab):
-    """Every fixture in every precision that its model and the device have."""
+    """Every fixture in every precision that its model and the device have, several at once: each is a
+    process, which mostly starts."""
+    folders = sorted(path.parent for path in FIXTURES.glob("*/fixture.json"))
+    works = [(folder, precision) for folder in folders for precision in PRECISIONS]
+
+    def check(work):
+        folder, precision = work
+        return compared(lab.output([lab.worker, "check-fixture", folder, "--device", lab.device,
+                                    "--precision", precision]))
+
     results, off = {}, []
-    for folder in sorted(path.parent for path in FIXTURES.glob("*/fixture.json")):
-        for precision in PRECISIONS:
-            words = [lab.worker, "check-fixture", folder, "--device", lab.device,
-                     "--precision", precision]
-            done = lab.output(words)
-            own = results.setdefault(folder.name, {})[precision] = compared(done)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        for (folder, precision), own in zip(works, threads.map(check, works)):
+            results.setdefault(folder.name, {})[precision] = own
             if not own.get("not_run") and own["off"]:
                 off.append(f"{folder.name} in {precision}: {', '.join(own['off'][:4])}")
     if not results:

@@ -69,14 +69,20 @@ def out_of_memory(found):
 
 
 def memory(found):
-    lines = ["| training | plan | measured | plan against measured |", "|---|---|---|---|"]
+    lines = ["| training | plan | measured | plan against measured | seconds: plan | measured |",
+             "|---|---|---|---|---|---|"]
     for row in found:
         plan = row["planned"] or {}
         band = f"{gigabytes(plan['likely'])} ({gigabytes(plan['low'])} to {gigabytes(plan['high'])})"\
             if plan else "none"
         off = f"{100 * row['off']:+.0f} %" if "off" in row else ""
-        lines.append(f"| {row['size']} | {band} | {gigabytes(row['measured'])} | {off} |")
+        lines.append(f"| {row['size']} | {band} | {gigabytes(row['measured'])} | {off} | "
+                     f"{seconds(row.get('planned_seconds'))} | {row['measured_seconds']:.1f} |")
     return lines
+
+
+def seconds(band):
+    return f"{band['likely']:.1f} ({band['low']:.1f} to {band['high']:.1f})" if band else "none"
 
 
 def devices(found):

@@ -201,9 +201,11 @@ def memory(lab):
         if lab.left() <= 0:
             raise Failed("time limit reached", results)
         ran = lab.run(project(work / str(number), family, sizes, **changes)).check()
-        planned = ran.all("estimated")[0]["stages"]["trained"].get(kind)
-        measured = [event for event in ran.all("measured") if event["stage"] == "trained"]
-        found = {"size": name, "planned": planned, "measured": measured[0][kind]}
+        plan = ran.all("estimated")[0]["stages"]["trained"]
+        planned = plan.get(kind)
+        measured = next(event for event in ran.all("measured") if event["stage"] == "trained")
+        found = {"size": name, "planned": planned, "measured": measured[kind],
+                 "planned_seconds": plan["seconds"], "measured_seconds": measured["seconds"]}
         results.append(found)
         if not planned or not found["measured"]:
             raise Failed(f"{name}: no figure of the plan or of the run", results)

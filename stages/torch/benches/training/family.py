@@ -44,12 +44,9 @@ class Memory:
 
     def __init__(self, gpu):
         self.gpu = gpu
-        self.before = self.used("VmRSS:")
+        self.before = self.used("VmRSS:") if gpu is None else 0
 
     def used(self, field):
-        if self.gpu is not None:
-            free, total = torch.cuda.mem_get_info(self.gpu)
-            return total - free
         for line in pathlib.Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field):
                 return int(line.split()[1]) * 1024
@@ -57,13 +54,16 @@ class Memory:
 
     def reset(self):
         ctypes.CDLL(None).malloc_trim(0)
+        if self.gpu is not None:
+            torch.cuda.reset_peak_memory_stats(self.gpu)
         try:
             pathlib.Path("/proc/self/clear_refs").write_text("5")
         except OSError:
             pass
 
     def peak(self):
-        return max(0, self.used("VmHWM:") - self.before)
+        now = self.used("VmHWM:") if self.gpu is None else torch.cuda.max_memory_reserved(self.gpu)
+        return max(0, now - self.before)
 
 
 def user_seconds():

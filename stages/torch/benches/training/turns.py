@@ -3,7 +3,7 @@ other load on the machine slows all alike. Each switch alone, then all together,
 and data. Prints a table in Markdown.
 
     turns.py PROGRAM [--families dual_ar,vits,xtts] [--size small|published] [--rounds 5]
-             [--threads 2] [--gpu 0] [--one-at-a-time] [--alone] [--json FILE]
+             [--threads 2] [--gpu 0] [--one-at-a-time] [--ahead 3] [--alone] [--json FILE]
 
 `--alone` leaves the original code out: then this needs Python only, and our program draws the weights.
 """
@@ -69,16 +69,29 @@ class Runner:
         pipe = subprocess.PIPE
         # Freed blocks go back to the system, so that a peak is that of a step.
         environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144"}
-        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, bufsize=1,
-                                        env=environment)
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=self.errors, text=True,
+                                        bufsize=1, env=environment)
 
     def ask(self, work):
         before = self.processor_seconds()
-        self.process.stdin.write(work + "\n")
-        answer = self.process.stdout.readline()
+        try:
+            self.process.stdin.write(work + "\n")
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
-            raise ChildProcessError(f"`{work}` ended the process")
+            raise ChildProcessError(self.reason(work))
         return json.loads(answer) | {"processor": self.processor_seconds() - before}
+
+    def reason(self, work):
+        """Why the process has ended; all that it printed goes to our own errors."""
+        self.errors.seek(0)
+        text = self.errors.read()
+        sys.stderr.write(text)
+        if "out of memory" in text.lower():
+            return "out of memory"
+        return f"`{work}` ended the process: {text.strip()[-200:]}".replace("\n", " ")
 
     def processor_seconds(self):
         # The name of the program may hold spaces.
@@ -86,7 +99,10 @@ class Runner:
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         self.process.wait()
 
 
@@ -96,8 +112,13 @@ class Row:
         self.seconds, self.processor, self.losses = [], [], []
         self.runner, self.failure = None, None
 
+    def load(self):
+        """Starts the process, which loads the model and waits for its first work."""
+        if not self.runner:
+            self.runner = Runner(self.words)
+
     def start(self):
-        self.runner = Runner(self.words)
+        self.load()
         # The first step fills the caches of the others.
         self.guarded(lambda: self.losses.append(self.runner.ask("step")["loss"]))
         self.guarded(lambda: self.runner.ask("reset"))
@@ -125,10 +146,12 @@ class Row:
                 self.failure = str(error)
 
 
-def measure(rows, rounds, one_at_a_time):
+def measure(rows, rounds, one_at_a_time, ahead):
     if one_at_a_time:
-        for row in rows:
+        for number, row in enumerate(rows):
             row.start()
+            for later in rows[number + 1:number + 1 + ahead]:
+                later.load()
             for _ in range(rounds):
                 row.step()
             row.finish()
@@ -188,6 +211,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--gpu", type=int)
     parser.add_argument("--one-at-a-time", action="store_true")
+    parser.add_argument("--ahead", type=int, default=0,
+                        help="processes that load their model while another one is measured")
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--only", help="part of the labels of the rows that are measured")
     parser.add_argument("--json", type=pathlib.Path)
@@ -216,7 +241,7 @@ def main():
                            else [a.program])
                 words = [*program, family, str(folder), json.dumps(options)]
                 rows.append(Row(family, side, label, words))
-            measure(rows, a.rounds, one_at_a_time)
+            measure(rows, a.rounds, one_at_a_time, a.ahead)
             report(family, size, rows)
             results += [dict(family=family, size=size, side=row.side, label=row.label,
                              seconds=row.seconds, processor=row.processor, losses=row.losses,
