@@ -104,7 +104,9 @@ published weights with `model.import`.
 
 Codebooks and their entries are those of `codec`, or of the parameters if there is no `codec`. By
 default `intermediate` is 3 x `dim` and `head_dim` is `dim` / `heads`; the fast layers are as wide
-as the slow ones.",
+as the slow ones. The tokenizer of `s1-mini` has as many tokens as the published one; text uses 256
+of them.",
+    version: 2,
     work: Work::Gather,
     place: Place::Worker,
     cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: false }),

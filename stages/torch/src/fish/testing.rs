@@ -19,7 +19,7 @@ pub fn config() -> Config {
 }
 
 pub fn vocabulary() -> Vocabulary {
-    let (ranks, marks) = byte_level(24);
+    let (ranks, marks) = byte_level(24, 0);
     Vocabulary::new(Bpe::read(ranks.as_bytes(), marks.as_bytes()).unwrap(), &config()).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! The tokens of a text model: pieces of text, special tokens, and one for each entry of the
 //! semantic codebook.
 
+use base64ct::{Base64, Encoding};
 use serde_json::Value;
 use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
@@ -172,22 +173,24 @@ impl prompt::Vocabulary for Vocabulary {
 }
 
 /// A tokenizer of single bytes with the special tokens and a token for each entry: the contents of
-/// `tokenizer.tiktoken` and `special_tokens.json`.
-pub fn byte_level(entries: i64) -> (String, String) {
-    let line = |byte: u8| format!("{} {byte}\n", base64(byte));
-    let ranks = (0..=u8::MAX).map(line).collect();
+/// `tokenizer.tiktoken` and `special_tokens.json`. The embeddings have `unused` more rows, for pieces
+/// that no text has.
+pub fn byte_level(entries: i64, unused: i64) -> (String, String) {
+    // No text in UTF-8 has the byte 255, and no shorter pieces merge into one of four bytes.
+    let unused = (0..unused as u32).map(|number| {
+        let [_, a, b, c] = number.to_be_bytes();
+        vec![u8::MAX, a, b, c]
+    });
+    let pieces: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).chain(unused).collect();
+    let line = |(rank, piece): (usize, &Vec<u8>)| {
+        format!("{} {rank}\n", Base64::encode_string(piece))
+    };
+    let ranks = pieces.iter().enumerate().map(line).collect();
     let semantic = (0..entries).map(semantic_name);
     let names = MARKS.iter().map(|name| (*name).to_owned()).chain(semantic);
-    let ids = names.zip(256i64..).map(|(name, id)| (name, Value::from(id)));
+    let ids = names.zip(pieces.len()..).map(|(name, id)| (name, Value::from(id)));
     let marks = serde_json::Map::from_iter(ids);
     (ranks, Value::Object(marks).to_string())
-}
-
-/// One byte in base 64.
-fn base64(byte: u8) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
-    format!("{}{}==", digit(byte >> 2), digit((byte & 3) << 4))
 }
 
 #[cfg(test)]
@@ -207,7 +210,7 @@ mod tests {
     }
 
     fn error(marks: Vec<String>) -> String {
-        let (ranks, _) = byte_level(0);
+        let (ranks, _) = byte_level(0, 0);
         let bpe = Bpe::new(ranks.as_bytes(), marks).unwrap();
         Vocabulary::new(bpe, &config()).unwrap_err().to_string()
     }

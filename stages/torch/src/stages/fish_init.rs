@@ -26,7 +26,12 @@ fn draw(
     let shape = published::published(parameters, (codebooks, entries), words)?;
     let text = fresh::config_file(&shape)?;
     let config = Config::parse(&text)?;
-    let (ranks, marks) = byte_level(entries);
+    // The published vocabulary is far larger than a tokenizer of bytes.
+    let unused = match published::is_s1_mini(parameters)? {
+        true => config.vocab_size - words - entries,
+        false => 0,
+    };
+    let (ranks, marks) = byte_level(entries, unused);
     let files = vec![
         (artifact::CONFIG, text),
         (artifact::TOKENIZER, ranks.into_bytes()),

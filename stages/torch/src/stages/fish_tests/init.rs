@@ -24,3 +24,23 @@ fn a_model_is_made_for_a_codec_without_a_look_at_its_weights() {
     let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
     assert_eq!((&config["num_codebooks"], &config["codebook_size"]), (&10.into(), &4096.into()));
 }
+
+#[test]
+fn a_small_model_with_the_published_vocabulary_trains() {
+    let mut bench = Bench::default();
+    let written = [
+        ("shape", text("s1-mini")),
+        ("codebooks", whole(3)),
+        ("entries", whole(24)),
+        ("layers", whole(1)),
+        ("fast_layers", whole(1)),
+        ("dim", whole(8)),
+        ("heads", whole(2)),
+        ("key_heads", whole(1)),
+        ("head_dim", whole(4)),
+        ("max_length", whole(96)),
+    ];
+    let base = gather(&fish::INIT, &written, Vec::new(), &mut bench).unwrap();
+    let base = base.into_values().next().unwrap();
+    learnt(tune(&fish::FINETUNE, &[], &base, &mut bench).unwrap());
+}

@@ -16,7 +16,7 @@ fn adapters_on_weights_that_were_lost_are_refused() {
 fn a_tokenizer_of_another_model_is_refused() {
     let mut bench = Bench::default();
     let mut other = base(&mut bench);
-    let (_, marks) = byte_level(20);
+    let (_, marks) = byte_level(20, 0);
     let blob = bench.keep(artifact::TOKENIZER_KIND, marks.as_bytes());
     other.set(artifact::SPECIAL_TOKENS, Value::Blob(blob.into()));
     let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
