@@ -68,8 +68,8 @@ impl Plan<'_> {
     fn peak(&self, rows: i64, is_gpu: bool) -> f64 {
         let memory = self.memory(rows);
         match is_gpu {
-            true if rows >= self.setting.rows * self.accumulation => memory.total(),
-            true => memory.total_of_several(),
+            true if rows >= self.setting.rows * self.accumulation => reserved(memory.total()),
+            true => reserved(memory.total_of_several()),
             false => memory.total_of_several() + memory.kept,
         }
     }
@@ -134,8 +134,9 @@ impl Estimator<'_> {
             let seen = |bytes: f64| (bytes > 0.0).then(|| Figure::around(bytes, 0.1 * bytes));
             estimate.ram_bytes = seen(measure.ram_bytes).or(estimate.ram_bytes);
             if let Some(vram) = seen(measure.vram_bytes).filter(|_| is_gpu) {
-                scale = ((vram.likely - GPU_CONTEXT) / total).clamp(0.25, 4.0);
-                estimate.vram_bytes = Some(vram);
+                // The measure is that of the allocator.
+                scale = (vram.likely / total).clamp(0.25, 4.0);
+                estimate.vram_bytes = Some(vram + Figure::exact(GPU_CONTEXT));
             }
         }
         if estimate.disk_bytes.is_none() {
@@ -318,6 +319,12 @@ impl Estimator<'_> {
         };
         self.pipeline.session.prices.iter().map(of).collect()
     }
+}
+
+/// What the allocator of a GPU reserves for live memory: blocks of round sizes, and the workspaces of
+/// cuBLAS. Fitted to trainings of all families on an H200, of 0.22 to 15.9 GB, within 13 %.
+fn reserved(live: f64) -> f64 {
+    1.05 * live + 1.5e8
 }
 
 /// The time of a training by those of its kind with other parameters.
