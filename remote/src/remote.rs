@@ -279,8 +279,12 @@ impl Remote {
         let begun = mark
             .as_ref()
             .is_some_and(|mark| mark.trim_ascii_end() == layout::FORMAT.trim_end().as_bytes());
-        if mark.is_some() && !begun {
-            let why = "it does not mark a remote, or marks one of a newer version".to_owned();
+        if let Some(mark) = mark.filter(|_| !begun) {
+            let line = layout::FORMAT.trim_end();
+            let why = match mark.trim_ascii().is_empty() {
+                true => format!("it is empty; if this was a remote, write the line `{line}` into it"),
+                false => "it does not mark a remote, or marks one of a newer version".to_owned(),
+            };
             self.answer::<()>(Err(Refusal(format!("`{}`: {why}", layout::MARK))))?;
         }
         self.state().begun = Some(begun);

@@ -234,20 +234,27 @@ fn a_file_that_is_no_mark_of_a_remote_keeps_everybody_out() {
 fn a_lost_mark_stops_a_run_that_requires_the_remote_at_its_start_and_is_written_by_hand() {
     let shared = Shared::new();
     let one = first(&shared);
-    std::fs::remove_file(shared.path().join("THROSTLE")).unwrap();
+    let mark = shared.path().join("THROSTLE");
+    std::fs::remove_file(&mark).unwrap();
     let other = another(&one);
     other.edit("pipeline.toml", |text| {
         format!("[remote]\nurl = \"{}\"\nrequire = true\n{text}", shared.url())
     });
-    for command in [&["run", ".", "--json"][..], &["plan", ".", "--json"], &["pull"]] {
-        let output = other.output(command);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{command:?} {told}");
-        assert!(told.contains("write the line `throstle remote 1`"), "{command:?} {told}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{command:?}");
-    }
+    let refused = || {
+        for command in [&["run", ".", "--json"][..], &["plan", ".", "--json"], &["pull"]] {
+            let output = other.output(command);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{command:?} {told}");
+            assert!(told.contains("write the line `throstle remote 1`"), "{command:?} {told}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{command:?}");
+        }
+    };
+    refused();
+    // As a full disk leaves it.
+    std::fs::write(&mark, "\n").unwrap();
+    refused();
     // Many editors and shells write no line end.
-    std::fs::write(shared.path().join("THROSTLE"), "throstle remote 1").unwrap();
+    std::fs::write(&mark, "throstle remote 1").unwrap();
     let ran = other.run();
     assert_eq!((ran.code, ran.executed().values().sum::<u64>()), (Some(0), 0), "{}", ran.errors);
 }
