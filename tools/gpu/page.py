@@ -1,5 +1,7 @@
 """The results as a page in Markdown."""
 
+import statistics
+
 
 def of(lab, results):
     lines = [f"# Results on `{lab.device}`", ""]
@@ -111,7 +113,7 @@ def training(found):
 
 
 def middle(numbers):
-    return sorted(numbers)[len(numbers) // 2]
+    return statistics.median(numbers)
 
 
 def absent(found):

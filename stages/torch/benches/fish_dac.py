@@ -35,6 +35,8 @@ def report(what, work):
 def main():
     folder, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(threads)
+    # On by default; ours is f32.
+    torch.backends.cudnn.allow_tf32 = False
     device = torch.device(f"cuda:{sys.argv[3]}" if len(sys.argv) > 3 else "cpu")
     with safe_open(folder / "model.safetensors", "pt") as file:
         codec = reference.build(json.loads(file.metadata()["config"]))

@@ -49,7 +49,8 @@ class Original:
         tokenizer = reference.Tokenizer(begin, config.codebook_size, im_end=begin - 1)
         kind = torch.float32 if a.gpu is None else torch.bfloat16
         self.model = reference.Reference(config, tokenizer=tokenizer).to(device, kind).eval()
-        self.model.setup_caches(1, config.max_seq_len, dtype=kind)
+        with device:
+            self.model.setup_caches(1, config.max_seq_len, dtype=kind)
         self.prompt = torch.zeros(1 + config.num_codebooks, a.prompt, dtype=torch.int,
                                   device=device)
         self.prompt[0] = torch.arange(a.prompt) % 1000

@@ -82,6 +82,8 @@ def main():
     gpu = options.get("gpu")
     device = torch.device("cpu" if gpu is None else f"cuda:{gpu}")
     torch.backends.cuda.matmul.allow_tf32 = options.get("precision") == "tf32"
+    # On by default.
+    torch.backends.cudnn.allow_tf32 = options.get("precision") == "tf32"
     module = importlib.import_module(family)
     memory = Memory(gpu)
     reference = module.Reference(folder, options, device)

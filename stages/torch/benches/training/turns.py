@@ -155,6 +155,7 @@ def measure(rows, rounds, one_at_a_time, ahead):
             for _ in range(rounds):
                 row.step()
             row.finish()
+            print(f"{row.side}, {row.label}: {row.failure or row.seconds}", file=sys.stderr, flush=True)
         return
     for row in rows:
         row.start()
