@@ -46,11 +46,16 @@ impl Heads {
 
     /// The batch as one long row, cut into spans that do not attend to each other.
     fn attend_spans(&self, lengths: &[i64]) -> Tensor {
-        let cut = |x: &Tensor| {
+        let times = self.queries.size()[2] / self.keys.size()[2];
+        let cut = |x: &Tensor, times: i64| {
             let size = x.size();
-            x.reshape([1, -1, size[2], size[3]]).split_with_sizes(lengths, 1)
+            let [heads, width] = [size[2], size[3]];
+            // Repeated once, not in each span.
+            let repeated = x.unsqueeze(3).expand([-1, -1, heads, times, width], false);
+            repeated.reshape([1, -1, heads * times, width]).split_with_sizes(lengths, 1)
         };
-        let parts = cut(&self.queries).into_iter().zip(cut(&self.keys)).zip(cut(&self.values));
+        let (queries, keys) = (cut(&self.queries, 1), cut(&self.keys, times));
+        let parts = queries.into_iter().zip(keys).zip(cut(&self.values, times));
         let parts: Vec<Tensor> = parts
             .map(|((queries, keys), values)| Heads { queries, keys, values }.attend_rows(None))
             .collect();
