@@ -282,7 +282,9 @@ impl Remote {
         if let Some(mark) = mark.filter(|_| !begun) {
             let line = layout::FORMAT.trim_end();
             let why = match mark.trim_ascii().is_empty() {
-                true => format!("it is empty; if this was a remote, write the line `{line}` into it"),
+                true => {
+                    format!("it is empty; if this was a remote, write the line `{line}` into it")
+                }
                 false => "it does not mark a remote, or marks one of a newer version".to_owned(),
             };
             self.answer::<()>(Err(Refusal(format!("`{}`: {why}", layout::MARK))))?;

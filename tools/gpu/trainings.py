@@ -210,7 +210,7 @@ def memory(lab):
         planned = plan.get(kind)
         measured = next(event for event in ran.all("measured") if event["stage"] == "trained")
         found = {"size": name, "planned": planned, "measured": measured[kind] + context,
-                 "planned_seconds": plan["seconds"], "measured_seconds": measured["seconds"]}
+                 "planned_seconds": plan.get("seconds"), "measured_seconds": measured["seconds"]}
         results.append(found)
         if not planned or not measured[kind]:
             raise Failed(f"{name}: no figure of the plan or of the run", results)

@@ -182,9 +182,8 @@ pub fn byte_level(entries: i64, unused: i64) -> (String, String) {
         vec![u8::MAX, a, b, c]
     });
     let pieces: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).chain(unused).collect();
-    let line = |(rank, piece): (usize, &Vec<u8>)| {
-        format!("{} {rank}\n", Base64::encode_string(piece))
-    };
+    let line =
+        |(rank, piece): (usize, &Vec<u8>)| format!("{} {rank}\n", Base64::encode_string(piece));
     let ranks = pieces.iter().enumerate().map(line).collect();
     let semantic = (0..entries).map(semantic_name);
     let names = MARKS.iter().map(|name| (*name).to_owned()).chain(semantic);

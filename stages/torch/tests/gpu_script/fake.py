@@ -63,7 +63,9 @@ def train(text, cache):
         say(event="stage-failed", stage="trained", message="CUDA out of memory", help=None)
         sys.exit(1)
     figure = {"low": 3e9, "likely": 4e9, "high": 5e9}
-    say(event="estimated", stages={"trained": {"vram_bytes": figure}}, seconds=figure)
+    seconds = {"low": 1.0, "likely": 1.5, "high": 2.5}
+    trained = {"vram_bytes": figure, "seconds": seconds}
+    say(event="estimated", stages={"trained": trained}, seconds=seconds)
     steps = int(re.search(r"^steps = (\d+)", text, re.M)[1])
     save = int(re.search(r"^save_every = (\d+)", text, re.M)[1])
     kept = cache / "checkpoint"

@@ -109,7 +109,7 @@ fn on_two_gpus_every_part_is_done_and_on_the_page_and_none_is_done_again() {
         "| vits | 0.50 | 0.50 | not run: bf16 needs compute capability 8.0 | 0.50 |",
         "| vits | 4 | 0.0e+00 | 5e-02 |",
         "With 1.50 GB a training ended with code 1: trained: CUDA out of memory.",
-        "| fish, s1-mini | 4.00 GB (3.00 GB to 5.00 GB) | 4.20 GB | -5 % |",
+        "| 4.00 GB (3.00 GB to 5.00 GB) | 4.84 GB | -17 % | 1.5 (1.0 to 2.5) | 2.0 |",
         "2.0 s on cuda:0, cuda:1",
         "| throstle | TF32 | 0.200 s | not run | 2.00 GB |",
         "| throstle | LoRA | 0.200 s |",

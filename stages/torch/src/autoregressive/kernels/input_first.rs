@@ -1,13 +1,13 @@
 //! x times a weight that is stored input first, as GPT-2 has it.
 
 use super::instructions::Instructions;
-use super::shared::{PIECES, Shared, share};
+use super::shared::{Shared, share};
 
 /// Outputs that a row has in registers at a time.
 const WIDTH: usize = 32;
 
 /// Inputs that are added at a time: the lines of the weight that are read in parallel.
-const DEPTH: usize = 16;
+const DEPTH: usize = 8;
 
 /// x [B, inputs] times weight [inputs, outputs], as it lies: [B, outputs]. Each output is summed up
 /// over the inputs in their order.
@@ -31,7 +31,9 @@ fn product_by(
 ) {
     let inputs = weight.len() / outputs;
     let rows = x.len() / inputs;
-    let piece = outputs.div_ceil(threads.max(1) * PIECES).next_multiple_of(WIDTH);
+    // One piece for each thread: the longer the run along a line, the more of it the processor reads
+    // ahead.
+    let piece = outputs.div_ceil(threads.max(1)).next_multiple_of(WIDTH);
     out.fill(0.0);
     let out = Shared::new(out);
     share(threads, outputs * x.len(), outputs.div_ceil(piece), |at| {
