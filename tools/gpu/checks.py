@@ -26,8 +26,8 @@ def machine(lab):
 
 
 def fixtures(lab):
-    """Every fixture in every precision that its model and the device have, several at once: each is a
-    process, which mostly starts."""
+    """Every fixture in every precision that its model and the device have, several at once, since each
+    process spends most of its time on its start."""
     folders = sorted(path.parent for path in FIXTURES.glob("*/fixture.json"))
     works = [(folder, precision) for folder in folders for precision in PRECISIONS]
 

@@ -95,14 +95,14 @@ def devices(found):
 
 def training(found):
     rows = [row for row in found["rows"] if row["seconds"]]
-    original = next((middle(row["seconds"]) for row in rows if row["side"] == "original"), None)
+    original = next((statistics.median(row["seconds"]) for row in rows if row["side"] == "original"), None)
     lines = [*absent(found), "| side | switches | a step | against the original | peak memory | plan "
              "| loss of the last step |", "|---|---|---|---|---|---|---|"]
     for row in found["rows"]:
         if row["failure"] or not row["seconds"]:
             lines.append(f"| {row['side']} | {row['label']} | failed: {cell(row['failure'])} | | | | |")
             continue
-        own = middle(row["seconds"])
+        own = statistics.median(row["seconds"])
         ratio = f"{original / own:.2f}x as fast" if original else "not run"
         loss = row["losses"][-1]
         lines.append(f"| {row['side']} | {row['label']} | {own:.3f} s | {ratio} | "
@@ -110,10 +110,6 @@ def training(found):
                      f"{gigabytes(row['planned']) if row.get('planned') else ''} | "
                      f"{'none' if loss is None else f'{loss:.4f}'} |")
     return lines
-
-
-def middle(numbers):
-    return statistics.median(numbers)
 
 
 def absent(found):

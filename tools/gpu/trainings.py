@@ -193,7 +193,8 @@ def memory_sizes(lab):
     }
 
 
-# The memory of a process on a GPU beside that of the allocator, which is what is measured.
+# The memory of a process on a GPU beside that of the allocator, which is what is measured; the same as
+# `GPU_CONTEXT` in `engine/src/estimate/stage.rs`.
 CONTEXT = 640_000_000
 
 
