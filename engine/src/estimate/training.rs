@@ -321,8 +321,8 @@ impl Estimator<'_> {
     }
 }
 
-/// What the allocator of a GPU reserves for live memory: blocks of round sizes, and the workspaces of
-/// cuBLAS. Fitted to trainings of all families on an H200, of 0.22 to 15.9 GB, within 13 %.
+/// The memory that the allocator of a GPU reserves for live memory: it rounds sizes up, and has the
+/// workspaces of cuBLAS. Fitted to trainings of all families on an H200, of 0.22 to 15.9 GB, within 13 %.
 fn reserved(live: f64) -> f64 {
     1.05 * live + 1.5e8
 }

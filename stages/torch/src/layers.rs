@@ -234,16 +234,15 @@ impl LayerScale {
     }
 }
 
-/// Repeats each head, so that key or value heads serve more query heads: [B, heads, T, width] to
-/// [B, heads * times, T, width].
-pub fn repeat_heads(x: &Tensor, times: i64) -> Tensor {
+/// Repeats each head, so that key or value heads serve more query heads: `axis` has `times` as many.
+pub fn repeat_heads(x: &Tensor, axis: usize, times: i64) -> Tensor {
     if times == 1 {
         return x.shallow_clone();
     }
-    let size = x.size();
-    let [batch, heads, length, width] = [size[0], size[1], size[2], size[3]];
-    let repeated = x.unsqueeze(2).expand([batch, heads, times, length, width], false);
-    repeated.reshape([batch, heads * times, length, width])
+    let mut size = x.size();
+    size.insert(axis + 1, times);
+    let axis = axis as i64;
+    x.unsqueeze(axis + 1).expand(size, false).flatten(axis, axis + 1)
 }
 
 /// Dropout: zeroes entries with a probability and scales the rest. The mask depends only on the
@@ -269,6 +268,7 @@ fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) ->
     mixed.ge(threshold as i64)
 }
 
+/// A number for each position: the low half of 64 scrambled bits.
 fn numbers(count: i64, seed: u64, device: Device) -> Tensor {
     // A copy takes less time than to launch the sixteen kernels.
     const FEW: i64 = 4096;
@@ -280,7 +280,6 @@ fn numbers(count: i64, seed: u64, device: Device) -> Tensor {
     }
 }
 
-/// A number for each position: the low half of 64 scrambled bits.
 fn numbers_here(count: i64, seed: u64) -> Tensor {
     let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;
     Tensor::from_slice(&(0..count).map(draw).collect::<Vec<i32>>())
@@ -368,7 +367,7 @@ mod tests {
     #[test]
     fn heads_are_repeated_one_after_the_other() {
         let heads = Tensor::from_slice(&[1f32, 2.0]).view([1, 2, 1, 1]);
-        let repeated = Vec::<f32>::try_from(repeat_heads(&heads, 2).view(-1)).unwrap();
+        let repeated = Vec::<f32>::try_from(repeat_heads(&heads, 1, 2).view(-1)).unwrap();
         assert_eq!(repeated, [1.0, 1.0, 2.0, 2.0]);
     }
 }

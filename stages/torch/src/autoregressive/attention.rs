@@ -38,8 +38,8 @@ impl Heads {
     /// [B, T, heads, width]; causal if there is no mask.
     fn attend_rows(&self, mask: Option<&Tensor>) -> Tensor {
         let times = self.queries.size()[2] / self.keys.size()[2];
-        let keys = repeat_heads(&self.keys.transpose(1, 2), times);
-        let values = repeat_heads(&self.values.transpose(1, 2), times);
+        let keys = repeat_heads(&self.keys.transpose(1, 2), 1, times);
+        let values = repeat_heads(&self.values.transpose(1, 2), 1, times);
         let queries = self.queries.transpose(1, 2);
         scaled_dot_product(&queries, &keys, &values, mask, mask.is_none()).transpose(1, 2)
     }
@@ -48,11 +48,8 @@ impl Heads {
     fn attend_spans(&self, lengths: &[i64]) -> Tensor {
         let times = self.queries.size()[2] / self.keys.size()[2];
         let cut = |x: &Tensor, times: i64| {
-            let size = x.size();
-            let [heads, width] = [size[2], size[3]];
             // Repeated once, not in each span.
-            let repeated = x.unsqueeze(3).expand([-1, -1, heads, times, width], false);
-            repeated.reshape([1, -1, heads * times, width]).split_with_sizes(lengths, 1)
+            repeat_heads(x, 2, times).flatten(0, 1).unsqueeze(0).split_with_sizes(lengths, 1)
         };
         let (queries, keys) = (cut(&self.queries, 1), cut(&self.keys, times));
         let parts = queries.into_iter().zip(keys).zip(cut(&self.values, times));
