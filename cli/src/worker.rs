@@ -43,8 +43,10 @@ const PASSED: [&str; 22] = [
     "PYTORCH_CUDA_ALLOC_CONF",
 ];
 
-/// The variables of every worker: cuBLAS gives the same bits each time.
-const FIXED: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+/// The variables of every worker: cuBLAS gives the same bits each time, and kernels that libtorch
+/// compiles for a GPU are not written into the home of the user.
+const FIXED: [(&str, &str); 2] =
+    [("CUBLAS_WORKSPACE_CONFIG", ":4096:8"), ("USE_PYTORCH_KERNEL_CACHE", "0")];
 
 /// The command that starts the worker.
 pub fn command() -> WorkerCommand {
@@ -101,7 +103,8 @@ fn environment(
     torch: Option<Utf8PathBuf>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Vec<(String, String)> {
-    let mut environment = vec![(FIXED.0.to_owned(), FIXED.1.to_owned())];
+    let mut environment: Vec<(String, String)> =
+        FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let passed = PASSED.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?)));
     environment.extend(passed);
     // libtorch's own folder comes first, so that the worker loads the libraries it was built with.
@@ -148,8 +151,10 @@ mod tests {
         ] {
             assert!(!has(name), "{name}");
         }
-        let fixed = all.iter().find(|(name, _)| name == FIXED.0);
-        assert_eq!(fixed.map(|(_, value)| value.as_str()), Some(FIXED.1), "not that of the caller");
+        for (name, value) in FIXED {
+            let fixed = all.iter().find(|(own, _)| own == name);
+            assert_eq!(fixed.map(|(_, own)| own.as_str()), Some(value), "not that of the caller");
+        }
     }
 
     #[test]

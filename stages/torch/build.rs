@@ -11,7 +11,7 @@ use std::path::Path;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=shim/shim.cpp");
+    println!("cargo:rerun-if-changed=shim");
     let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") else {
         println!("cargo:rustc-env=THROSTLE_LIBTORCH=unknown");
         return;
@@ -31,8 +31,9 @@ fn compile_shim(libraries: &Path) {
         .std("c++17")
         .warnings(false)
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        .include(headers.join("torch/csrc/api/include"))
         .include(headers)
-        .file("shim/shim.cpp")
+        .files(["shim/shim.cpp", "shim/graph.cpp"])
         .compile("throstle_shim");
 }
 

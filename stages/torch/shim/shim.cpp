@@ -1,9 +1,12 @@
 // The functions of libtorch that the bindings leave out, for C callers. Each catches all exceptions
 // and returns null, or a message that `throstle_free` releases. Only narrow headers: this compiles
 // in seconds, and needs no symbol of the CUDA libraries.
+#include "caught.h"
+
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_flash_attention_forward_ops.h>
 #include <ATen/ops/_foreach_copy_ops.h>
 #include <ATen/ops/_foreach_norm_ops.h>
 #include <ATen/ops/_fused_adamw_ops.h>
@@ -17,7 +20,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -26,17 +28,6 @@
 #include <vector>
 
 namespace {
-
-template <typename Work> char *caught(Work work) {
-  try {
-    work();
-    return nullptr;
-  } catch (const std::exception &error) {
-    return strdup(error.what());
-  } catch (...) {
-    return strdup("an exception without a message");
-  }
-}
 
 std::vector<at::Tensor> list(at::Tensor *const *tensors, size_t count) {
   std::vector<at::Tensor> result;
@@ -215,6 +206,20 @@ int throstle_attention() {
   auto &context = at::globalContext();
   return (context.userEnabledFlashSDP() ? 1 : 0) | (context.userEnabledMemEfficientSDP() ? 2 : 0) |
          (context.userEnabledMathSDP() ? 4 : 0) | (context.userEnabledCuDNNSDP() ? 8 : 0);
+}
+
+// Causal attention within spans of one long row: [columns, heads, width] each, with the flash kernel.
+// `bounds` are the first columns of the spans and the end, in i32; several heads of queries may share a
+// head of keys.
+char *throstle_attend_spans(const at::Tensor *queries, const at::Tensor *keys,
+                            const at::Tensor *values, const at::Tensor *bounds, int64_t longest,
+                            at::Tensor **to) {
+  return caught([&] {
+    const auto outputs = at::_ops::_flash_attention_forward::call(
+        *queries, *keys, *values, *bounds, *bounds, longest, longest, 0.0, true, false, std::nullopt,
+        std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+    *to = new at::Tensor(std::get<0>(outputs));
+  });
 }
 
 // One AdamW update of `count` parameters in one pass over their memory. Gradients are divided by

@@ -2,16 +2,18 @@
 //! the block when they reach it. Blocks before the first trained one keep nothing and are not
 //! recomputed, unless the gradient of the input is wanted.
 //!
-//! A chain that keeps everything also goes back block by block, from one leaf to the one before. So
-//! both ways compute the same operations on tensors of the same layout, and their gradients have the
-//! same bits wherever an operation gives the same bits with and without a graph: in a graph over all
-//! blocks, a gradient can arrive at a block in another layout, and a sum over it rounds in another
-//! order.
+//! A chain that keeps everything goes back in one pass, but each gradient arrives at a block in the
+//! layout that it has when the block starts from a leaf. So both ways compute the same operations on
+//! tensors of the same layout, and their gradients have the same bits wherever an operation gives the
+//! same bits with and without a graph. In another layout, a sum over a gradient rounds in another order.
 //!
 //! Everything stays on the calling thread. A block must give the same output each time, so its
 //! dropout is a function of a seed.
 
 use tch::Tensor;
+
+use crate::error::InTch;
+use crate::shim;
 
 /// One block: from its input to its output, which is the input of the next block.
 pub struct Block<'a> {
@@ -30,10 +32,11 @@ pub struct Forward {
     is_wanted: bool,
     /// The first block that gradients reach.
     first: usize,
-    /// The input of each block from there on.
+    /// The inputs of the blocks from there on that are not known from a graph: of each one if they are
+    /// recomputed, else of the first one.
     inputs: Vec<Tensor>,
-    /// The outputs of these blocks with their graphs; none if they are recomputed.
-    outputs: Vec<Tensor>,
+    /// The output of the last block with the graph of all of them; None if they are recomputed.
+    graph: Option<Tensor>,
     /// The output of the last block, detached.
     output: Tensor,
 }
@@ -65,10 +68,10 @@ impl<'a> Chain<'a> {
         let (frozen, blocks) = self.blocks.split_at(first);
         let start = tch::no_grad(|| run(frozen, &x.detach()));
         let mut forward =
-            Forward { is_wanted, first, inputs: Vec::new(), outputs: Vec::new(), output: start };
+            Forward { is_wanted, first, inputs: Vec::new(), graph: None, output: start };
         match self.recompute {
             true => tch::no_grad(|| forward.run(blocks)),
-            false => forward.run_with_graphs(blocks),
+            false => forward.run_with_graph(blocks),
         }
         forward
     }
@@ -76,17 +79,18 @@ impl<'a> Chain<'a> {
     /// Converts the gradient of the output to that of the input, where it is wanted; parameters on
     /// the way accumulate theirs.
     pub fn backward(&self, forward: Forward, gradient: &Tensor) -> Option<Tensor> {
-        let Forward { is_wanted, first, mut inputs, mut outputs, output } = forward;
+        let Forward { is_wanted, first, mut inputs, graph, output } = forward;
         drop(output);
+        if let Some(output) = graph {
+            send_back(&output, gradient);
+            return inputs.pop().filter(|_| is_wanted).map(|input| gradient_of(&input));
+        }
         let mut gradient = gradient.shallow_clone();
         for (at, block) in self.blocks.iter().enumerate().skip(first).rev() {
             let Some(input) = inputs.pop() else { break };
             let goes_on = is_wanted || at > first;
-            let (input, output) = match outputs.pop() {
-                Some(output) => (input, output),
-                None => with_graph(block, &input, goes_on),
-            };
-            send_back(&output, &gradient);
+            let input = input.detach().set_requires_grad(goes_on);
+            send_back(&(block.run)(&input), &gradient);
             if goes_on {
                 gradient = gradient_of(&input);
             }
@@ -99,13 +103,6 @@ fn run(blocks: &[Block<'_>], x: &Tensor) -> Tensor {
     blocks.iter().fold(x.shallow_clone(), |x, block| (block.run)(&x))
 }
 
-/// Runs a block on a copy of its input that starts a graph; returns both ends.
-fn with_graph(block: &Block<'_>, input: &Tensor, is_wanted: bool) -> (Tensor, Tensor) {
-    let input = input.detach().set_requires_grad(is_wanted);
-    let output = (block.run)(&input);
-    (input, output)
-}
-
 impl Forward {
     fn run(&mut self, blocks: &[Block<'_>]) {
         for block in blocks {
@@ -114,14 +111,14 @@ impl Forward {
         }
     }
 
-    fn run_with_graphs(&mut self, blocks: &[Block<'_>]) {
-        for block in blocks {
-            let is_wanted = self.is_wanted || !self.inputs.is_empty();
-            let (input, output) = with_graph(block, &self.output, is_wanted);
-            self.output = output.detach();
-            self.inputs.push(input);
-            self.outputs.push(output);
-        }
+    fn run_with_graph(&mut self, blocks: &[Block<'_>]) {
+        let input = self.output.detach().set_requires_grad(self.is_wanted);
+        let output = blocks.iter().enumerate().fold(input.shallow_clone(), |x, (at, block)| {
+            (block.run)(&if at == 0 { x } else { shim::border(&x).in_tch() })
+        });
+        self.output = output.detach();
+        self.inputs.push(input);
+        self.graph = Some(output);
     }
 
     /// The output of the last block, detached.
@@ -143,11 +140,10 @@ fn gradient_of(input: &Tensor) -> Tensor {
     }
 }
 
-/// Propagates the gradient of `output` back to the leaves of its graph. The derivative of the sum of
-/// `output * gradient` by `output` is `gradient` itself, to the bit.
+/// Propagates the gradient of `output` back to the leaves of its graph.
 pub fn send_back(output: &Tensor, gradient: &Tensor) {
     if output.requires_grad() {
-        (output * gradient.detach()).sum(output.kind()).backward();
+        shim::backward(output, &gradient.detach()).in_tch();
     }
 }
 

@@ -4,11 +4,17 @@
 //! On a CPU, those of bf16 and fp16 are computed in f32 and rounded: on processors with AMX, oneDNN of
 //! libtorch 2.11 computes bf16 convolutions of few input channels wrongly
 //! (<https://github.com/pytorch/pytorch/issues/148973> is one of this kind).
+//!
+//! On a GPU, groups of few channels are merged in half precision: cuDNN starts a kernel for each group.
+//! In f32 it does so too, but the larger products take longer than the kernels.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
 use crate::shim;
+
+/// A GPU computes as many channels at a time in any case.
+const FULL: i64 = 64;
 
 /// The geometry of a kernel along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +71,36 @@ impl Geometry {
     ) -> Result<Tensor, TorchError> {
         let kind = input.kind();
         let is_half = matches!(kind, Kind::BFloat16 | Kind::Half);
-        if !is_half || input.device() != Device::Cpu {
+        if !is_half {
             return self.run_as_given(input, weight, bias, moves);
+        }
+        if input.device() != Device::Cpu {
+            let (geometry, weight) = self.merged(weight)?;
+            return geometry.run_as_given(input, &weight, bias, moves);
         }
         let [input, weight] = [input, weight].map(|tensor| tensor.to_kind(Kind::Float));
         let bias = bias.map(|bias| bias.to_kind(Kind::Float));
         Ok(self.run_as_given(&input, &weight, bias.as_ref(), moves)?.to_kind(kind))
+    }
+
+    /// The same convolution in fewer groups of at most [`FULL`] channels: the weights between channels
+    /// of different groups are zero. Groups of one channel have kernels of their own.
+    fn merged(self, weight: &Tensor) -> Result<(Geometry, Tensor), TorchError> {
+        let size = weight.size();
+        let [outputs, inputs, lengths @ ..] = size.as_slice() else {
+            return Ok((self, weight.shallow_clone()));
+        };
+        let times = (2..=self.groups.min(FULL / inputs)).rev();
+        let times = times.into_iter().find(|times| self.groups % times == 0);
+        let Some(times) = times.filter(|_| *inputs > 1 && !self.transposed) else {
+            return Ok((self, weight.shallow_clone()));
+        };
+        let (groups, length) = (self.groups / times, lengths.iter().product::<i64>());
+        let parts = weight.f_reshape([groups, times, outputs / self.groups, 1, *inputs, length])?;
+        let own = Tensor::f_eye(times, (weight.kind(), weight.device()))?;
+        let whole = parts.f_mul(&own.f_view([1, times, 1, times, 1, 1])?)?;
+        let size = [&[*outputs, times * inputs], lengths].concat();
+        Ok((Geometry { groups, ..self }, whole.f_reshape(size)?))
     }
 
     fn run_as_given(
@@ -113,6 +143,34 @@ mod tests {
         let output = geometry.convolve(&input, &weight, None).unwrap();
         output.square().sum(Kind::Float).backward();
         [output.detach(), input.grad(), weight.grad()]
+    }
+
+    #[test]
+    fn merged_groups_compute_the_same() {
+        let options = (Kind::Float, Device::Cpu);
+        // 64 groups of 4 channels, as in the discriminator of VITS; groups that are merged whole; none.
+        for (groups, inputs, outputs, expected) in
+            [(64, 4, 256, 4), (4, 4, 8, 1), (3, 40, 6, 3), (8, 1, 8, 8), (1, 4, 8, 1)]
+        {
+            let geometry = Geometry { stride: 4, padding: 20, groups, ..Geometry::default() };
+            let weight = Tensor::randn([outputs, inputs, 41], options).set_requires_grad(true);
+            let input = Tensor::randn([2, groups * inputs, 100], options);
+            let derive = |geometry: Geometry, whole: &Tensor| {
+                let output = geometry.convolve(&input, whole, None).unwrap();
+                (&output * output.cos()).sum(Kind::Float).backward();
+                let gradient = weight.grad().copy();
+                let _ = weight.grad().zero_();
+                (output.detach(), gradient)
+            };
+            let plain = derive(geometry, &weight);
+            let (merged, whole) = geometry.merged(&weight).unwrap();
+            assert_eq!(merged.groups, expected);
+            let merged = derive(merged, &whole);
+            for (one, other) in [(plain.0, merged.0), (plain.1, merged.1)] {
+                let far = (&one - other).abs().max() / one.abs().max();
+                assert!(far.double_value(&[]) < 1e-5, "{groups} groups: {far}");
+            }
+        }
     }
 
     /// Sizes at which libtorch errs by 100 % on processors with AMX.

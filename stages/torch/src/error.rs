@@ -47,6 +47,22 @@ impl TorchError {
     }
 }
 
+/// Results of our own calls of libtorch among those of tch.
+pub trait InTch<T> {
+    /// The value; else panics with the text of libtorch, as methods of tch without `f_` do. See
+    /// [`caught`].
+    fn in_tch(self) -> T;
+}
+
+impl<T> InTch<T> for Result<T, TorchError> {
+    fn in_tch(self) -> T {
+        use TorchError::{Input, Library, Model, OutOfMemory};
+        self.unwrap_or_else(|error| match error {
+            OutOfMemory(text) | Library(text) | Model(text) | Input(text) => panic!("{text}"),
+        })
+    }
+}
+
 /// Methods of tch without `f_` panic; here that is an error like the others.
 pub fn caught<T>(work: impl FnOnce() -> Result<T, TorchError>) -> Result<T, TorchError> {
     catch_unwind(AssertUnwindSafe(work))

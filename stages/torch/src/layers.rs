@@ -2,10 +2,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::counter;
 use crate::error::TorchError;
 use crate::random::scramble;
-use crate::upload::upload;
+use crate::shim::{self, Mask};
 use crate::weights::Scope;
 
 /// The mode of a forward pass: dropout on or off, and its seed.
@@ -248,49 +247,21 @@ pub fn repeat_heads(x: &Tensor, axis: usize, times: i64) -> Tensor {
 /// Dropout: zeroes entries with a probability and scales the rest. The mask depends only on the
 /// seed and the positions, neither on the device nor on other random numbers.
 pub fn dropout(x: &Tensor, probability: f64, seed: u64) -> Tensor {
-    let width = x.size().last().copied().unwrap_or(1).max(1);
-    let keep = keep(x.numel() as i64 / width, width, probability, seed, x.device());
-    x * keep.view(x.size().as_slice()).to_kind(x.kind()) / (1.0 - probability)
-}
-
-/// True for entries that stay: [rows, columns]. A number of the row and one of the column are mixed
-/// in 32 bits, which is cheap compared with the matrix products around it.
-fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) -> Tensor {
-    let rows = numbers(rows, scramble(seed), device).unsqueeze(1);
-    let columns = numbers(columns, scramble(!seed), device);
-    // The finalizer of MurmurHash3, with shifts that keep the sign.
-    let mut mixed = rows + columns;
-    for (shift, factor) in [(16, 0x85EB_CA6B_u32), (13, 0xC2B2_AE35)] {
-        mixed = mixed.bitwise_xor_tensor(&mixed.bitwise_right_shift_tensor_scalar(shift));
-        mixed *= i64::from(factor as i32);
-    }
     let threshold = i32::MIN as f64 + probability * 2f64.powi(32);
-    mixed.ge(threshold as i64)
+    let mask = Mask {
+        rows: scramble(seed),
+        columns: scramble(!seed),
+        threshold: threshold as i32,
+        rest: 1.0 - probability,
+    };
+    shim::dropped(x, mask).unwrap_or_else(|_| dropped_by_host(x, mask))
 }
 
-/// A number for each position: the low half of 64 scrambled bits.
-fn numbers(count: i64, seed: u64, device: Device) -> Tensor {
-    // A copy takes less time than to launch the sixteen kernels.
-    const FEW: i64 = 4096;
-    match device {
-        Device::Cpu => numbers_here(count, seed),
-        _ if count > FEW => numbers_there(count, seed, device),
-        _ => upload(&numbers_here(count, seed), device)
-            .unwrap_or_else(|_| numbers_there(count, seed, device)),
-    }
-}
-
-fn numbers_here(count: i64, seed: u64) -> Tensor {
-    let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;
-    Tensor::from_slice(&(0..count).map(draw).collect::<Vec<i32>>())
-}
-
-/// The same, computed on the device.
-fn numbers_there(count: i64, seed: u64, device: Device) -> Tensor {
-    let numbers = counter::scrambled(Tensor::arange(count, (Kind::Int64, device)) + seed as i64);
-    // The low half with its sign, which fits into 32 bits.
-    let low = numbers.bitwise_left_shift_tensor_scalar(32).bitwise_right_shift_tensor_scalar(32);
-    low.to_kind(Kind::Int)
+/// The same with the mask from the host, where a GPU cannot compile the kernel.
+fn dropped_by_host(x: &Tensor, mask: Mask) -> Tensor {
+    let ones = Tensor::ones(x.size(), (Kind::Float, Device::Cpu));
+    let keep = shim::dropped(&ones, Mask { rest: 1.0, ..mask }).unwrap_or(ones);
+    x * keep.to_device(x.device()).to_kind(x.kind()) / mask.rest
 }
 
 #[cfg(test)]
@@ -345,17 +316,47 @@ mod tests {
         }
     }
 
+    /// The bits of both devices: a GPU compiles the source that computes doubles on a CPU.
     #[test]
-    fn a_device_drops_what_the_host_drops() {
-        for seed in [0, 7, u64::MAX] {
-            let (here, there) = (numbers_here(999, seed), numbers_there(999, seed, CPU.1));
-            assert_eq!(here, there);
+    fn a_device_drops_what_the_host_drops_and_so_does_the_gradient() {
+        let kept = |probability: f64, seed: u64| {
+            let number = |seed: u64, at: u64| scramble(scramble(seed).wrapping_add(at)) as i32;
+            let is_kept = |row, column| {
+                let mut mixed = number(seed, row).wrapping_add(number(!seed, column));
+                for (shift, factor) in [(16, 0x85EB_CA6B_u32), (13, 0xC2B2_AE35)] {
+                    mixed = (mixed ^ (mixed >> shift)).wrapping_mul(factor as i32);
+                }
+                f64::from(mixed) >= (i32::MIN as f64 + probability * 2f64.powi(32)).floor()
+            };
+            let entries = (0..36).flat_map(|row| (0..50).map(move |column| (row, column)));
+            let keep: Vec<f32> =
+                entries.map(|(row, column)| f32::from(is_kept(row, column))).collect();
+            Tensor::from_slice(&keep).view([4, 9, 50])
+        };
+        for (probability, seed) in [(0.1, 0), (0.5, 7), (0.3, u64::MAX)] {
+            let (kept, rest) = (kept(probability, seed), 1.0 - probability);
+            for kind in [Kind::Float, Kind::BFloat16, Kind::Half, Kind::Double] {
+                // Neither contiguous nor aligned with the columns.
+                let x = Tensor::randn([4, 50, 9], CPU).to_kind(kind).transpose(1, 2);
+                let x = x.detach().set_requires_grad(true);
+                let dropped = dropout(&x, probability, seed);
+                let expected = &x * kept.to_kind(kind) / rest;
+                assert_eq!(dropped, expected, "{kind:?}");
+                (&dropped * 3.0).sum(kind).backward();
+                let gradient = kept.to_kind(kind) * 3.0 / rest;
+                assert_eq!(x.grad(), gradient, "{kind:?}");
+                let threshold = (i32::MIN as f64 + probability * 2f64.powi(32)) as i32;
+                let (rows, columns) = (scramble(seed), scramble(!seed));
+                let mask = Mask { rows, columns, threshold, rest };
+                assert_eq!(dropped_by_host(&x, mask), expected, "{kind:?}");
+            }
         }
+        assert_eq!(dropout(&Tensor::zeros([0, 3], CPU), 0.5, 1).size(), [0, 3]);
     }
 
     #[test]
     fn dropout_is_not_alike_from_row_to_row() {
-        let kept = keep(512, 512, 0.5, 3, Device::Cpu).to_kind(Kind::Float) * 2.0 - 1.0;
+        let kept = dropout(&Tensor::ones([512, 512], CPU), 0.5, 3) - 1.0;
         for (left, right) in
             [(kept.i(..511), kept.i(1..)), (kept.i((.., ..511)), kept.i((.., 1..)))]
         {

@@ -1,4 +1,4 @@
-//! The functions of libtorch that its bindings lack: see `shim/shim.cpp`.
+//! The functions of libtorch that its bindings lack: see the folder `shim`.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -48,6 +48,14 @@ unsafe extern "C" {
     fn throstle_set_attention(flash: bool, efficient: bool, math: bool, cudnn: bool)
     -> *mut c_char;
     fn throstle_attention() -> c_int;
+    fn throstle_attend_spans(
+        queries: *const C_tensor,
+        keys: *const C_tensor,
+        values: *const C_tensor,
+        bounds: *const C_tensor,
+        longest: i64,
+        to: *mut *mut C_tensor,
+    ) -> *mut c_char;
     fn throstle_fused_adamw(
         count: usize,
         parameters: *const *const C_tensor,
@@ -62,6 +70,16 @@ unsafe extern "C" {
         epsilon: f64,
         scale: *const C_tensor,
     ) -> *mut c_char;
+    fn throstle_dropped(
+        x: *const C_tensor,
+        rows: c_ulonglong,
+        columns: c_ulonglong,
+        threshold: c_int,
+        rest: f64,
+        to: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn throstle_border(x: *const C_tensor, to: *mut *mut C_tensor) -> *mut c_char;
+    fn throstle_backward(output: *const C_tensor, gradient: *const C_tensor) -> *mut c_char;
     fn throstle_on_threads(count: c_uint, work: extern "C" fn(*const c_void), data: *const c_void);
 }
 
@@ -162,6 +180,38 @@ pub fn to_gpu_aside(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
     made(|to| unsafe { throstle_to_gpu_aside(tensor.as_ptr(), gpu as c_int, to) })
 }
 
+/// The numbers of a dropout mask. An entry has the mixed numbers of its row and its column, which are
+/// the scrambled sums of a seed and an index.
+#[derive(Clone, Copy, Debug)]
+pub struct Mask {
+    pub rows: u64,
+    pub columns: u64,
+    /// The smallest number of an entry that stays.
+    pub threshold: i32,
+    /// Divides the entries that stay.
+    pub rest: f64,
+}
+
+/// Zeroes entries and divides the others, in one pass over the memory, and again for the gradient: the
+/// mask is not kept. The last axis has the columns.
+pub fn dropped(x: &Tensor, mask: Mask) -> Result<Tensor, TorchError> {
+    let Mask { rows, columns, threshold, rest } = mask;
+    // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
+    made(|to| unsafe { throstle_dropped(x.as_ptr(), rows, columns, threshold, rest, to) })
+}
+
+/// The same tensor; its gradient gets the layout that the gradient of a leaf would have.
+pub fn border(x: &Tensor) -> Result<Tensor, TorchError> {
+    // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
+    made(|to| unsafe { throstle_border(x.as_ptr(), to) })
+}
+
+/// The backward pass from an output with its gradient.
+pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<(), TorchError> {
+    // SAFETY: the pointers are to tensors that outlive the call, which catches all exceptions.
+    outcome(unsafe { throstle_backward(output.as_ptr(), gradient.as_ptr()) })
+}
+
 fn made(make: impl FnOnce(*mut *mut C_tensor) -> *mut c_char) -> Result<Tensor, TorchError> {
     let mut to: *mut C_tensor = std::ptr::null_mut();
     outcome(make(&raw mut to))?;
@@ -254,6 +304,18 @@ pub fn attention() -> AttentionKernels {
     let bits = unsafe { throstle_attention() };
     let has = |bit: c_int| bits & bit != 0;
     AttentionKernels { flash: has(1), efficient: has(2), math: has(4), cudnn: has(8) }
+}
+
+/// Causal attention within spans of one long row, with the flash kernel, which only GPUs have:
+/// [columns, heads, width] each. `bounds` are the first columns of the spans, and the end, in i32.
+pub fn attend_spans(
+    [queries, keys, values]: [&Tensor; 3],
+    bounds: &Tensor,
+    longest: i64,
+) -> Result<Tensor, TorchError> {
+    let [queries, keys, values, bounds] = [queries, keys, values, bounds].map(Tensor::as_ptr);
+    // SAFETY: the pointers are to tensors that outlive the call, which catches all exceptions.
+    made(|to| unsafe { throstle_attend_spans(queries, keys, values, bounds, longest, to) })
 }
 
 /// One AdamW update in one pass over memory. `steps` is the number of this update, the same for all

@@ -37,6 +37,7 @@ impl<'a, T: Trainee> Bench<'a, T> {
         };
         let optimisers = Optimisers::new(settings, &trainee).unwrap();
         let scaler = Scaler::new(options.precision);
+        gradients::sum_in_f32(&trainee.parameters()).unwrap();
         Bench { trainee, batch, optimisers, scaler, spec, options, steps: 0 }
     }
 

@@ -22,6 +22,8 @@ import data
 HERE = pathlib.Path(__file__).parent
 FAMILIES = {"dual_ar": "Fish Speech (DualAR)", "vits": "VITS", "xtts": "XTTS v2 (GPT)"}
 
+OUT_OF_MEMORY = "out of memory"
+
 PLAIN = dict(precision="f32", attention="math", checkpointing=False, packing=False, fused=False)
 ORIGINAL = dict(precision="f32")
 
@@ -67,8 +69,10 @@ class Runner:
 
     def __init__(self, words):
         pipe = subprocess.PIPE
-        # Freed blocks go back to the system, so that a peak is that of a step.
-        environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144"}
+        # Freed blocks go back to the system, so that a peak is that of a step. Kernels are compiled in
+        # each process, as in a worker.
+        environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144",
+                                    "USE_PYTORCH_KERNEL_CACHE": "0"}
         self.errors = tempfile.TemporaryFile("w+", errors="replace")
         self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=self.errors, text=True,
                                         bufsize=1, env=environment)
@@ -90,7 +94,7 @@ class Runner:
         text = self.errors.read()
         sys.stderr.write(text)
         if "out of memory" in text.lower():
-            return "out of memory"
+            return OUT_OF_MEMORY
         return f"`{work}` ended the process: {text.strip()[-200:]}".replace("\n", " ")
 
     def processor_seconds(self):
@@ -116,6 +120,14 @@ class Row:
         """Starts the process, which loads the model and waits for its first work."""
         if not self.runner:
             self.runner = Runner(self.words)
+
+    def wait(self):
+        """Until the model is loaded."""
+        self.guarded(lambda: self.runner.ask("peak"))
+
+    def forget(self):
+        self.seconds, self.processor, self.losses = [], [], []
+        self.runner, self.failure = None, None
 
     def start(self):
         self.load()
@@ -148,14 +160,14 @@ class Row:
 
 def measure(rows, rounds, one_at_a_time, ahead):
     if one_at_a_time:
-        for number, row in enumerate(rows):
-            row.start()
-            for later in rows[number + 1:number + 1 + ahead]:
-                later.load()
-            for _ in range(rounds):
-                row.step()
-            row.finish()
-            print(f"{row.side}, {row.label}: {row.failure or row.seconds}", file=sys.stderr, flush=True)
+        together = ahead + 1
+        for first in range(0, len(rows), together):
+            measure_in_turn(rows[first:first + together], rounds)
+        # Without the models of the others in memory.
+        for row in rows:
+            if ahead and row.failure == OUT_OF_MEMORY:
+                row.forget()
+                measure_in_turn([row], rounds)
         return
     for row in rows:
         row.start()
@@ -164,6 +176,21 @@ def measure(rows, rounds, one_at_a_time, ahead):
             row.step()
     for row in rows:
         row.finish()
+
+
+def measure_in_turn(rows, rounds):
+    """One after the other. All models are loaded before the first one is measured: to load is work for
+    every core."""
+    for row in rows:
+        row.load()
+    for row in rows:
+        row.wait()
+    for row in rows:
+        row.start()
+        for _ in range(rounds):
+            row.step()
+        row.finish()
+        print(f"{row.side}, {row.label}: {row.failure or row.seconds}", file=sys.stderr, flush=True)
 
 
 def report(family, size, rows):
@@ -213,7 +240,7 @@ def main():
     parser.add_argument("--gpu", type=int)
     parser.add_argument("--one-at-a-time", action="store_true")
     parser.add_argument("--ahead", type=int, default=0,
-                        help="processes that load their model while another one is measured")
+                        help="processes that load their model beside one that is measured, before it is")
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--only", help="part of the labels of the rows that are measured")
     parser.add_argument("--json", type=pathlib.Path)

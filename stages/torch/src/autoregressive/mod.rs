@@ -15,7 +15,7 @@ mod penalty;
 pub mod rows;
 pub mod sampler;
 
-pub use attention::{AttentionMask, Heads};
+pub use attention::{AttentionMask, Heads, Spans};
 pub use draws::Draws;
 pub use generate::{Decoder, Drawn, Memory, Row, Staying, Stop, generate};
 pub use kv_cache::{CacheShape, KvCache};

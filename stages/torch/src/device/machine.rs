@@ -13,6 +13,7 @@ use super::cudart::Cudart;
 use super::name::parse_device;
 use super::probe;
 use super::runtime::Runtime;
+use crate::error::TorchError;
 use crate::shim;
 use crate::threads::one_thread;
 use crate::train::kernels;
@@ -50,9 +51,7 @@ impl Machine {
     /// Prepares a device: `cpu`, `cuda` or `cuda:1`.
     pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
         self.threads.store(threads as usize, Ordering::Relaxed);
-        // Settings of the whole process, whatever the environment says.
-        kernels::prepare()?;
-        shim::set_deterministic()?;
+        set_kernels()?;
         self.open(device)?;
         one_thread();
         Ok(())
@@ -110,6 +109,12 @@ impl Drop for SharedThreads {
     fn drop(&mut self) {
         one_thread();
     }
+}
+
+/// Settings of the whole process, whatever the environment says.
+pub(super) fn set_kernels() -> Result<(), TorchError> {
+    kernels::prepare()?;
+    shim::set_deterministic()
 }
 
 #[cfg(test)]

@@ -28,6 +28,14 @@ pub fn free_memory(device: Device) -> Option<u64> {
     }
 }
 
+/// Major and minor; None for a CPU, and for a GPU that does not answer.
+pub fn compute_capability(device: Device) -> Option<(u32, u32)> {
+    match device {
+        Device::Cuda(number) => Cudart.gpu(number).ok().map(|gpu| gpu.capability),
+        _ => None,
+    }
+}
+
 /// The peak of the memory that libtorch has reserved on a GPU for this process, since the last reset.
 pub fn peak_memory(number: usize) -> Option<u64> {
     Cudart.peak(number)
@@ -37,7 +45,8 @@ pub fn reset_peak_memory(number: usize) {
     Cudart.reset_peak(number);
 }
 
-/// Prepares a GPU.
+/// Prepares a GPU, with the kernels that a worker uses.
 pub fn open_gpu(number: usize) -> Result<(), StageError> {
+    machine::set_kernels()?;
     probe::open(&Cudart, number)
 }

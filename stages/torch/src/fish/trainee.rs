@@ -6,7 +6,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::autoregressive::AttentionMask;
+use crate::autoregressive::{AttentionMask, Spans};
 use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::dual_ar::batch::{Batch, Scope};
 use crate::dual_ar::block::Block;
@@ -297,7 +297,8 @@ fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
     if let (Scope::Spans(lengths), Some(positions)) = (&batch.scope, batch.positions()) {
         let positions = Tensor::f_from_slice(&positions)?.f_view([rows, length])?;
         let rotary = model.rotary(&upload(&positions, device)?);
-        return Ok(Layout { rotary, mask: AttentionMask::Spans(lengths.clone()) });
+        let spans = Spans::new(lengths.clone(), device)?;
+        return Ok(Layout { rotary, mask: AttentionMask::Spans(spans) });
     }
     let mut layout = model.causal(length);
     if let Scope::Padding(padding) = &batch.scope {

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstring>
+#include <exception>
+
+// Runs work without an exception: null, or a message that `throstle_free` releases.
+template <typename Work> char *caught(Work work) {
+  try {
+    work();
+    return nullptr;
+  } catch (const std::exception &error) {
+    return strdup(error.what());
+  } catch (...) {
+    return strdup("an exception without a message");
+  }
+}
