@@ -53,7 +53,7 @@ def training(lab, family):
     # The original projects' Python, since both sides take turns; else any.
     python = ["python3" if missing else lab.original, BENCHES / "training/turns.py", program]
     words = [*python, "--families", family, *options(lab)] + (["--alone"] if missing else [])
-    # A model is loaded on the processor, which takes longer than to measure it.
+    # To load a model on the processor takes longer than to measure its steps.
     words += [] if lab.on_cpu else ["--ahead", 3]
     rows = measured(lab, f"training-{family}", words)
     results = {"original": missing or "run", "rows": rows}

@@ -84,6 +84,8 @@ pub struct Setting {
     pub adapters: Option<Adapters>,
     /// Patterns of the tensors that are not trained; `*` stands for anything.
     pub frozen: Vec<String>,
+    /// The weights of attention are kept for the backward pass: no fused kernel has dropout.
+    pub keeps_attention: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -104,20 +106,22 @@ impl Setting {
         trains_adapters: bool,
         is_gpu: bool,
     ) -> Result<Setting, StageError> {
+        let is_half = match parameters.text("precision").unwrap_or("auto") {
+            "auto" => is_gpu,
+            precision => matches!(precision, "bf16" | "fp16"),
+        };
         Ok(Setting {
             rows: parameters.integer("batch")?,
             length: 1,
             clip_seconds: 0.0,
-            is_half: match parameters.text("precision").unwrap_or("auto") {
-                "auto" => is_gpu,
-                precision => matches!(precision, "bf16" | "fp16"),
-            },
+            is_half,
             checkpointing: parameters.flag("gradient_checkpointing").unwrap_or(false),
             adapters: match trains_adapters {
                 true => Some(Adapters::read(parameters)?),
                 false => None,
             },
             frozen: parameters.texts("freeze").map(to_owned).unwrap_or_default(),
+            keeps_attention: keeps_attention(parameters, is_half),
         })
     }
 
@@ -143,6 +147,19 @@ impl Adapters {
         let patterns = to_owned(parameters.texts("modules")?);
         Ok(Adapters { rank: parameters.integer("rank")?, patterns })
     }
+}
+
+fn keeps_attention(parameters: &Parameters, is_half: bool) -> bool {
+    let dropout = ["attention_dropout", "dropout"].iter().find_map(|name| {
+        parameters.is_set(name).then(|| parameters.number(name)).and_then(Result::ok)
+    });
+    let is_plain = match parameters.text("attention") {
+        Ok("math") => true,
+        // Only for half precision.
+        Ok("flash") => !is_half,
+        _ => false,
+    };
+    is_plain || dropout.is_some_and(|probability| probability > 0.0)
 }
 
 fn to_owned(patterns: Vec<&str>) -> Vec<String> {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <exception>
 
-// Runs work without an exception: null, or a message that `throstle_free` releases.
+// Runs work and catches all exceptions. Returns null, or a message that `throstle_free` releases.
 template <typename Work> char *caught(Work work) {
   try {
     work();

@@ -1,5 +1,6 @@
 // Operations with a backward pass of their own, and backward passes from a given gradient, for C
-// callers; as in `shim.cpp`.
+// callers: errors are those of `shim.cpp`. The headers of libtorch's autograd take a quarter of a minute
+// to compile.
 #include "caught.h"
 
 #include <ATen/Parallel.h>
@@ -29,16 +30,16 @@ BOTH(NUMBER, inline unsigned int number(unsigned long long value) {
   return (unsigned int)(value ^ (value >> 31));
 })
 
-// Mixes the numbers of a row and of a column: the finalizer of MurmurHash3, with shifts that keep the
-// sign.
+// Mixes the numbers of a row and of a column: the finalizer of MurmurHash3 without its last step, and
+// with shifts that keep the sign.
 BOTH(MIXED, inline int mixed(unsigned int row, unsigned int column) {
   int bits = (int)(row + column);
   bits = (int)((unsigned int)(bits ^ (bits >> 16)) * 0x85EBCA6Bu);
   return (int)((unsigned int)(bits ^ (bits >> 13)) * 0xC2B2AE35u);
 })
 
-// Keeps or drops one entry. The arguments have the type of the entries, so numbers come in pieces of
-// 16 bits.
+// Keeps or drops one entry. All arguments have one floating-point type, so numbers come in pieces of 16
+// bits. For half precision that type is f32.
 BOTH(DROPPED, template <typename T> T dropped(
     T x, T row, T column, T row_3, T row_2, T row_1, T row_0, T column_3, T column_2, T column_1,
     T column_0, T threshold_1, T threshold_0, T rest) {
@@ -56,7 +57,7 @@ struct Dropout {
   double rest;
 };
 
-// The numbers of some columns.
+// The numbers of the first `count` columns.
 std::vector<uint32_t> numbers(uint64_t seed, int64_t count) {
   std::vector<uint32_t> all(count);
   for (int64_t at = 0; at < count; at++) all[at] = number(seed + at);
@@ -108,7 +109,7 @@ std::array<double, 11> arguments(const Dropout &dropout) {
   return all;
 }
 
-// As a GPU does, entry by entry.
+// f64, with the source that a GPU compiles.
 at::Tensor drop_doubles(const at::Tensor &x, const Dropout &dropout) {
   at::Tensor to = x.contiguous().clone();
   const Shape shape(x);
@@ -121,12 +122,13 @@ at::Tensor drop_doubles(const at::Tensor &x, const Dropout &dropout) {
   return to;
 }
 
-// The numbers from 0 on, in f32, which is exact for as many. They stay on the device.
+// The integers from 0 on, in f32, which is exact up to 2^24. They stay on the device.
 at::Tensor places(int64_t count, const at::Tensor &like) {
   static std::mutex mutex;
   // Never destroyed: at the end of the process the device may be gone.
   static auto &known = *new std::map<c10::DeviceIndex, at::Tensor>();
-  TORCH_CHECK(count <= 1 << 24, "dropout of ", count, " rows or columns on a GPU");
+  TORCH_CHECK(count <= 1 << 24, "dropout of ", count,
+              " rows or columns on a GPU, which has numbers for at most 16777216");
   std::lock_guard<std::mutex> lock(mutex);
   at::Tensor &all = known[like.device().index()];
   if (!all.defined() || all.size(0) < count) {
@@ -191,7 +193,7 @@ struct Dropped : torch::autograd::Function<Dropped> {
   }
 };
 
-// The identity, whose gradient has the layout that a leaf's would have.
+// The identity. Its gradient gets the layout that the gradient of a leaf has.
 struct Border : torch::autograd::Function<Border> {
   static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x) {
     context->saved_data["strides"] = x.is_non_overlapping_and_dense() ? x.strides().vec()
@@ -213,8 +215,7 @@ struct Border : torch::autograd::Function<Border> {
 
 extern "C" {
 
-// Zeroes entries with a probability and divides the others by `rest`; entries stay whose mixed
-// number is at least the threshold.
+// Keeps entries with a mixed number of at least `threshold`, divided by `rest`, and zeroes the others.
 char *throstle_dropped(const at::Tensor *x, uint64_t rows, uint64_t columns, int32_t threshold,
                        double rest, at::Tensor **to) {
   return caught([&] {

@@ -32,8 +32,7 @@ pub struct Forward {
     is_wanted: bool,
     /// The first block that gradients reach.
     first: usize,
-    /// The inputs of the blocks from there on that are not known from a graph: of each one if they are
-    /// recomputed, else of the first one.
+    /// The input of each block from there on if they are recomputed, else only that of the first one.
     inputs: Vec<Tensor>,
     /// The output of the last block with the graph of all of them; None if they are recomputed.
     graph: Option<Tensor>,

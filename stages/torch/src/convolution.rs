@@ -6,14 +6,14 @@
 //! (<https://github.com/pytorch/pytorch/issues/148973> is one of this kind).
 //!
 //! On a GPU, groups of few channels are merged in half precision: cuDNN starts a kernel for each group.
-//! In f32 it does so too, but the larger products take longer than the kernels.
+//! In f32 it does so too, but the larger products cost more than is saved.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
 use crate::shim;
 
-/// A GPU computes as many channels at a time in any case.
+/// The most input channels of a merged group: a GPU computes as many at a time in any case.
 const FULL: i64 = 64;
 
 /// The geometry of a kernel along one axis.
@@ -83,8 +83,9 @@ impl Geometry {
         Ok(self.run_as_given(&input, &weight, bias.as_ref(), moves)?.to_kind(kind))
     }
 
-    /// The same convolution in fewer groups of at most [`FULL`] channels: the weights between channels
-    /// of different groups are zero. Groups of one channel have kernels of their own.
+    /// The same convolution in fewer groups of at most [`FULL`] input channels, with zero weights between
+    /// the channels of different groups. Unchanged if it is transposed, if groups have one channel, for
+    /// which libtorch has kernels, or if no number of groups fits.
     fn merged(self, weight: &Tensor) -> Result<(Geometry, Tensor), TorchError> {
         let size = weight.size();
         let [outputs, inputs, lengths @ ..] = size.as_slice() else {

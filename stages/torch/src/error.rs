@@ -47,10 +47,9 @@ impl TorchError {
     }
 }
 
-/// Results of our own calls of libtorch among those of tch.
+/// Unwraps the results of our own calls of libtorch, as tch does.
 pub trait InTch<T> {
-    /// The value; else panics with the text of libtorch, as methods of tch without `f_` do. See
-    /// [`caught`].
+    /// The value; else panics like the methods of tch without `f_`. See [`caught`].
     fn in_tch(self) -> T;
 }
 
@@ -58,7 +57,9 @@ impl<T> InTch<T> for Result<T, TorchError> {
     fn in_tch(self) -> T {
         use TorchError::{Input, Library, Model, OutOfMemory};
         self.unwrap_or_else(|error| match error {
-            OutOfMemory(text) | Library(text) | Model(text) | Input(text) => panic!("{text}"),
+            OutOfMemory(text) | Library(text) | Model(text) | Input(text) => {
+                panic!("{UNWRAPPED}: {text}")
+            }
         })
     }
 }
@@ -147,6 +148,13 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_of_our_own_calls_is_like_one_of_tch() {
+        let failed = || -> Result<u8, TorchError> { Err(TorchError::from_library("no kernel")) };
+        let error = guarded(|| Ok(failed().in_tch())).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("no kernel") && !text.contains("defect")));
+    }
 
     #[test]
     fn the_backtrace_is_cut_off() {

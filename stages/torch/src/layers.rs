@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::random::scramble;
 use crate::shim::{self, Mask};
 use crate::weights::Scope;
@@ -254,13 +254,17 @@ pub fn dropout(x: &Tensor, probability: f64, seed: u64) -> Tensor {
         threshold: threshold as i32,
         rest: 1.0 - probability,
     };
-    shim::dropped(x, mask).unwrap_or_else(|_| dropped_by_host(x, mask))
+    match shim::dropped(x, mask) {
+        Err(TorchError::Library(_)) if x.device() != Device::Cpu => dropped_by_host(x, mask),
+        result => result.in_tch(),
+    }
 }
 
-/// The same with the mask from the host, where a GPU cannot compile the kernel.
+/// The same with the mask from the host: a GPU may lack the compiler for the kernel, and it takes
+/// fewer rows and columns.
 fn dropped_by_host(x: &Tensor, mask: Mask) -> Tensor {
     let ones = Tensor::ones(x.size(), (Kind::Float, Device::Cpu));
-    let keep = shim::dropped(&ones, Mask { rest: 1.0, ..mask }).unwrap_or(ones);
+    let keep = shim::dropped(&ones, Mask { rest: 1.0, ..mask }).in_tch();
     x * keep.to_device(x.device()).to_kind(x.kind()) / mask.rest
 }
 

@@ -180,11 +180,13 @@ pub fn to_gpu_aside(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
     made(|to| unsafe { throstle_to_gpu_aside(tensor.as_ptr(), gpu as c_int, to) })
 }
 
-/// The numbers of a dropout mask. An entry has the mixed numbers of its row and its column, which are
-/// the scrambled sums of a seed and an index.
+/// A dropout mask. The number of an entry is mixed from those of its row and its column, which are the
+/// scrambled sums of a seed and an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Mask {
+    /// The seed of the rows.
     pub rows: u64,
+    /// The seed of the columns.
     pub columns: u64,
     /// The smallest number of an entry that stays.
     pub threshold: i32,
@@ -192,8 +194,8 @@ pub struct Mask {
     pub rest: f64,
 }
 
-/// Zeroes entries and divides the others, in one pass over the memory, and again for the gradient: the
-/// mask is not kept. The last axis has the columns.
+/// Zeroes entries and divides the others. The backward pass computes the mask again instead of keeping
+/// it. The last axis has the columns.
 pub fn dropped(x: &Tensor, mask: Mask) -> Result<Tensor, TorchError> {
     let Mask { rows, columns, threshold, rest } = mask;
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.

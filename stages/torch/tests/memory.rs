@@ -69,6 +69,7 @@ fn setting(adapters: bool, checkpointing: bool, patterns: &[&str]) -> Setting {
         checkpointing,
         adapters: adapters.then_some(Adapters { rank: 8, patterns }),
         frozen: Vec::new(),
+        keeps_attention: true,
     }
 }
 

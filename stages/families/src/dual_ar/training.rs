@@ -102,8 +102,8 @@ impl Stack {
     /// per token go into the adapters of a block.
     fn activations(&self, tokens: f64, adapted: f64, setting: &Setting) -> (f64, f64) {
         let layers = self.layers as f64;
-        // The dropout mask and the masked value, in the precision of the adapter.
-        let adapters = adapted * (setting.width() + F32);
+        // The values after dropout, in the precision of the adapter.
+        let adapters = adapted * F32;
         let block = tokens * (self.bytes_per_token(setting) + adapters);
         match setting.checkpointing {
             true => ((layers + 1.0) * tokens * self.dim as f64 * setting.width(), block),
@@ -148,6 +148,7 @@ mod tests {
             checkpointing: true,
             adapters: None,
             frozen: Vec::new(),
+            keeps_attention: false,
         }
     }
 

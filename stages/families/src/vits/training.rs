@@ -45,7 +45,16 @@ mod tests {
 
     fn setting(rows: i64, clip_seconds: f64, is_half: bool) -> Setting {
         let (checkpointing, adapters, frozen) = (false, None, Vec::new());
-        Setting { rows, length: 0, clip_seconds, is_half, checkpointing, adapters, frozen }
+        Setting {
+            rows,
+            length: 0,
+            clip_seconds,
+            is_half,
+            checkpointing,
+            adapters,
+            frozen,
+            keeps_attention: false,
+        }
     }
 
     fn total(rows: i64, seconds: f64, is_half: bool) -> f64 {

@@ -19,13 +19,13 @@ const PIECE: f64 = 1024.0;
 /// the logits.
 const LOGITS: f64 = 3.0;
 /// Values per position that a block keeps, in channels: the inputs of both norms; queries, keys and
-/// values; the wide layer before its activation; and the masks of two dropouts.
-const BLOCK: f64 = 2.0 + 3.0 + 4.0 + 2.0;
+/// values; and the wide layer before its activation.
+const BLOCK: f64 = 2.0 + 3.0 + 4.0;
 /// The same for the weights of a block that are trained: both normed inputs, the output of attention,
 /// and the wide layer after its activation.
 const MULTIPLIED: f64 = 2.0 + 1.0 + 4.0;
-/// Attention weights: the softmax, its dropout mask, and the masked weights.
-const ATTENTION: f64 = 3.0;
+/// Attention weights: the softmax, in f32, and the weights after dropout.
+const ATTENTION: f64 = 2.0;
 /// The block in the backward pass: gradients of its widest layer and of the attention weights.
 const BLOCK_GRADIENTS: f64 = 5.0;
 const ATTENTION_GRADIENTS: f64 = 2.0;
@@ -33,6 +33,9 @@ const ATTENTION_GRADIENTS: f64 = 2.0;
 /// in f32; queries, keys and values, and the first two scaled; and the output of attention.
 const CONDITIONING: f64 = 3.0 + 3.0 + 2.0 + 2.0;
 const CONDITIONING_ATTENTION: f64 = 2.0;
+/// Of these, values that exist at a time without gradients: the output, queries, keys and values, and two
+/// of them scaled.
+const CONDITIONING_ALONE: f64 = 1.0 + 3.0 + 2.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
 
@@ -87,11 +90,13 @@ pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
         }
         Some(_) => Memory::of_values(all, adapter_values(config, setting), setting),
     };
-    let Shape { block, block_gradients, input, conditioning } = Shape::of(config, setting);
+    let Shape { block, block_gradients, input, conditioning, conditioning_alone } =
+        Shape::of(config, setting);
     let Reached { blocks, conditioning_blocks, .. } = Reached::of(config, setting);
     let block_gradients = if blocks > 0.0 { block_gradients } else { 0.0 };
     // The parts without gradients need this memory while they are computed.
-    let at_once = (block + block_gradients).max(conditioning);
+    let alone = if conditioning_blocks > 0.0 { conditioning } else { conditioning_alone };
+    let at_once = (block + block_gradients).max(alone);
     let activations = match setting.checkpointing {
         true => (blocks + 1.0) * input + at_once,
         false => {
@@ -179,6 +184,8 @@ struct Shape {
     input: f64,
     /// Kept by one block of the conditioning encoder.
     conditioning: f64,
+    /// The same while it is computed without gradients.
+    conditioning_alone: f64,
 }
 
 impl Shape {
@@ -186,16 +193,18 @@ impl Shape {
         let (rows, length, width) = (setting.rows as f64, setting.length as f64, setting.width());
         let input = rows * length * config.width as f64 * width;
         let weights = |positions: f64, heads: i64| rows * heads as f64 * positions * positions;
-        let attention = weights(length, config.heads);
-        let adapted = rows * length * adapted_inputs(config, setting) * (width + F32);
+        let attention = if setting.keeps_attention { weights(length, config.heads) } else { 0.0 };
+        let adapted = rows * length * adapted_inputs(config, setting) * F32;
         let kept = BLOCK + if setting.adapters.is_none() { MULTIPLIED } else { 0.0 };
         let frames = rows * CROP_FRAMES * config.width as f64 * width;
+        let conditioning_attention =
+            CONDITIONING_ATTENTION * weights(CROP_FRAMES, config.conditioning_heads) * F32;
         Shape {
             block: kept * input + attention * ((ATTENTION - 1.0) * width + F32) + adapted,
             block_gradients: BLOCK_GRADIENTS * input + ATTENTION_GRADIENTS * attention * F32,
             input,
-            conditioning: CONDITIONING * frames
-                + CONDITIONING_ATTENTION * weights(CROP_FRAMES, config.conditioning_heads) * F32,
+            conditioning: CONDITIONING * frames + conditioning_attention,
+            conditioning_alone: CONDITIONING_ALONE * frames + conditioning_attention,
         }
     }
 }
@@ -252,6 +261,7 @@ mod tests {
             checkpointing: true,
             adapters: None,
             frozen: Vec::new(),
+            keeps_attention: true,
         }
     }
 
@@ -272,7 +282,7 @@ mod tests {
     }
 
     /// 34sbh + 5as²b bytes for a block in fp16 with dropout (Korthikanti et al. 2022): 36 MB for a
-    /// row. Dropout masks take one byte there and two here, and the softmax is in f32 here.
+    /// row. There dropout masks are kept, which take one byte, and here the softmax is in f32.
     #[test]
     fn a_block_keeps_about_what_the_literature_counts() {
         let half = Setting { rows: 1, is_half: true, ..setting() };
@@ -288,6 +298,10 @@ mod tests {
         assert!(total(&Setting { rows: 2, ..setting() }) < usual);
         assert!(total(&Setting { length: 245, ..setting() }) < usual);
         assert!(total(&Setting { checkpointing: false, ..setting() }) > usual + 5e9);
+        assert!(
+            total(&Setting { checkpointing: false, keeps_attention: false, ..setting() })
+                < total(&Setting { checkpointing: false, ..setting() }) - 1e9
+        );
         let kept = |is_half| {
             let setting = Setting { is_half, checkpointing: false, ..setting() };
             training_memory(&config(), &setting).activations

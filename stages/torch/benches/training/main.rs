@@ -106,7 +106,7 @@ fn main() {
     if let Some(number) = options.gpu {
         stage_torch::open_gpu(number).unwrap();
     }
-    // With a GPU, a worker has one thread for what is left to the host.
+    // With a GPU, a worker computes on one thread of the processor.
     tch::set_num_threads(if options.gpu.is_some() { 1 } else { options.threads });
     let tf32 = options.precision == Precision::Tf32;
     let kernels = Kernels { attention: Attention::parse(&options.attention), tf32 };

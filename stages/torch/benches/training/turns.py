@@ -122,7 +122,7 @@ class Row:
             self.runner = Runner(self.words)
 
     def wait(self):
-        """Until the model is loaded."""
+        """Waits until the model is loaded."""
         self.guarded(lambda: self.runner.ask("peak"))
 
     def forget(self):
@@ -163,7 +163,7 @@ def measure(rows, rounds, one_at_a_time, ahead):
         together = ahead + 1
         for first in range(0, len(rows), together):
             measure_in_turn(rows[first:first + together], rounds)
-        # Without the models of the others in memory.
+        # Rows that ran out of memory are measured again, alone.
         for row in rows:
             if ahead and row.failure == OUT_OF_MEMORY:
                 row.forget()
@@ -179,8 +179,7 @@ def measure(rows, rounds, one_at_a_time, ahead):
 
 
 def measure_in_turn(rows, rounds):
-    """One after the other. All models are loaded before the first one is measured: to load is work for
-    every core."""
+    """Measures one after the other. All models are loaded before, because loading uses every core."""
     for row in rows:
         row.load()
     for row in rows:
@@ -240,7 +239,7 @@ def main():
     parser.add_argument("--gpu", type=int)
     parser.add_argument("--one-at-a-time", action="store_true")
     parser.add_argument("--ahead", type=int, default=0,
-                        help="processes that load their model beside one that is measured, before it is")
+                        help="load as many further models before the first of them is measured")
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--only", help="part of the labels of the rows that are measured")
     parser.add_argument("--json", type=pathlib.Path)

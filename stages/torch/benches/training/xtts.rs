@@ -76,6 +76,8 @@ fn planned(batch: &Batch, config: &GptConfig, options: &Options) -> f64 {
         checkpointing: options.checkpointing,
         adapters,
         frozen: Vec::new(),
+        keeps_attention: options.attention == "math"
+            || options.attention_dropout.unwrap_or(config.dropout) > 0.0,
     };
     training_memory(config, &setting).total()
 }

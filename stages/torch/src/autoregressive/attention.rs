@@ -23,8 +23,7 @@ pub enum AttentionMask {
 #[derive(Debug)]
 pub struct Spans {
     lengths: Vec<i64>,
-    /// The first column of each span, and the end, on a GPU whose flash kernel takes all of them at
-    /// once.
+    /// The first column of each span, and the end. None if the flash kernel cannot be used.
     bounds: Option<Tensor>,
 }
 
@@ -61,8 +60,8 @@ impl Heads {
         attended.transpose(1, 2)
     }
 
-    /// Rows that fill only a small part of the flash kernel's tiles of 64 or 128 columns, as in the fast
-    /// layers of Fish Speech.
+    /// True if the memory-efficient kernel can be used in place of the flash kernel, and the rows fill only
+    /// a small part of the latter's tiles of 64 or 128 columns, as in the fast layers of Fish Speech.
     fn are_short(&self) -> bool {
         const SHORT: i64 = 32;
         let (size, kernels) = (self.queries.size(), shim::attention());
@@ -115,7 +114,7 @@ fn is_half(x: &Tensor) -> bool {
     matches!(x.kind(), Kind::BFloat16 | Kind::Half)
 }
 
-/// Causal, with the memory-efficient kernel, which libtorch would select after the flash kernel.
+/// Causal, with the memory-efficient kernel. libtorch would select the flash kernel.
 fn short(queries: &Tensor, keys: &Tensor, values: &Tensor) -> Tensor {
     let (keeps, none) = (queries.requires_grad(), None::<&Tensor>);
     let (attended, ..) = Tensor::internal_scaled_dot_product_efficient_attention(

@@ -151,12 +151,16 @@ mod wide {
         assert!(weights.iter().chain(&x).all(|row| row.len() == length));
         let mut sums = [[_mm256_setzero_ps(); GROUP]; R];
         for at in (0..length - length % LANES).step_by(LANES) {
-            // SAFETY: all rows have the eight values from here on.
-            let load = |row: &[f32]| -> __m256 { unsafe { _mm256_loadu_ps(row.as_ptr().add(at)) } };
-            let x = x.map(load);
+            // Loops, since closures within other functions would be calls: those lack the features.
+            let mut parts = [_mm256_setzero_ps(); R];
+            for (part, row) in parts.iter_mut().zip(x) {
+                // SAFETY: all rows have the eight values from here on.
+                *part = unsafe { _mm256_loadu_ps(row.as_ptr().add(at)) };
+            }
             for (place, weight) in weights.into_iter().enumerate() {
-                let weight = load(weight);
-                for (sums, x) in sums.iter_mut().zip(x) {
+                // SAFETY: as above.
+                let weight = unsafe { _mm256_loadu_ps(weight.as_ptr().add(at)) };
+                for (sums, x) in sums.iter_mut().zip(parts) {
                     sums[place] = _mm256_fmadd_ps(weight, x, sums[place]);
                 }
             }
@@ -183,10 +187,12 @@ mod wide {
         assert!(pairs.len() >= 2 * P * length);
         let mut sums = [[_mm512_setzero_ps(); GROUP]; P];
         for at in (0..length).step_by(LANES) {
-            // SAFETY: the pairs have two times eight values each from here on.
-            let x: [__m512; P] = std::array::from_fn(|pair| unsafe {
-                _mm512_loadu_ps(pairs.as_ptr().add(2 * (P * at + pair * LANES)))
-            });
+            let mut x = [_mm512_setzero_ps(); P];
+            for (pair, x) in x.iter_mut().enumerate() {
+                let start = 2 * (P * at + pair * LANES);
+                // SAFETY: the pairs have two times eight values each from here on.
+                *x = unsafe { _mm512_loadu_ps(pairs.as_ptr().add(start)) };
+            }
             for (place, weight) in weights.into_iter().enumerate() {
                 // SAFETY: the weight has the eight values from here on.
                 let weight = unsafe { _mm256_loadu_ps(weight.as_ptr().add(at)) };

@@ -6,6 +6,9 @@ use super::shared::{Shared, share};
 /// Outputs that a row has in registers at a time.
 const WIDTH: usize = 32;
 
+/// Outputs that several rows have in turn, while the first cache has the lines of the weight.
+const BLOCK: usize = 512;
+
 /// Inputs that are added at a time: the lines of the weight that are read in parallel.
 const DEPTH: usize = 8;
 
@@ -42,8 +45,8 @@ fn product_by(
             let depth = DEPTH.min(inputs - input);
             let weight = Lines { numbers: &weight[input * outputs..], apart: outputs };
             let x = |row: usize| &x[row * inputs + input..][..depth];
-            for column in (at * piece..end).step_by(WIDTH) {
-                let width = WIDTH.min(end - column);
+            for column in (at * piece..end).step_by(BLOCK) {
+                let width = BLOCK.min(end - column);
                 // SAFETY: these outputs are in no other piece.
                 let sums = |row: usize| unsafe { out.part(row * outputs + column, width) };
                 let weight = weight.from(column);
@@ -90,21 +93,22 @@ fn add<'a, const R: usize>(
 ) -> usize {
     let mut sums: [&mut [f32]; R] = std::array::from_fn(|at| sums(row + at));
     let x: [&[f32]; R] = std::array::from_fn(|at| x(row + at));
+    let width = sums[0].len();
+    let whole = match instructions {
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 | Instructions::Avx512 => width - width % WIDTH,
+        _ => 0,
+    };
+    // SAFETY: the processor has the instructions.
+    #[cfg(target_arch = "x86_64")]
     match instructions {
-        // SAFETY: the processor has the instructions.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 if sums[0].len() == WIDTH => unsafe {
-            wide::add(&mut sums, x, weight);
-        },
-        // SAFETY: the processor has the instructions.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 if sums[0].len() == WIDTH => unsafe {
-            wide::add_by_avx512(&mut sums, x, weight);
-        },
-        _ => {
-            for (sums, x) in sums.iter_mut().zip(x) {
-                portable_add(sums, x, weight);
-            }
+        Instructions::Avx2 => unsafe { wide::add(&mut sums, x, weight, whole) },
+        Instructions::Avx512 => unsafe { wide::add_by_avx512(&mut sums, x, weight, whole) },
+        _ => {}
+    }
+    if whole < width {
+        for (sums, x) in sums.iter_mut().zip(x) {
+            portable_add(&mut sums[whole..], x, weight.from(whole));
         }
     }
     R
@@ -122,60 +126,84 @@ fn portable_add(sums: &mut [f32], x: &[f32], weight: Lines) {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use std::arch::x86_64::{
-        _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm512_fmadd_ps,
-        _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
+        _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps,
+        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
     };
 
     use super::{Lines, WIDTH};
 
-    /// Defines `add` for vectors of `$lanes` numbers. All sums of a row have `WIDTH` numbers.
+    /// Defines `add` for vectors of `$lanes` numbers. It adds to the first `width` sums of each row, a
+    /// multiple of `WIDTH`.
     macro_rules! add {
-        ($name:ident, $features:literal, $lanes:literal, $load:ident, $set:ident, $fmadd:ident,
-         $store:ident) => {
+        ($name:ident, $features:literal, $lanes:literal, $zero:ident, $load:ident, $set:ident,
+         $fmadd:ident, $store:ident) => {
             #[target_feature(enable = $features)]
             pub fn $name<const R: usize>(
                 sums: &mut [&mut [f32]; R],
                 x: [&[f32]; R],
                 weight: Lines,
+                width: usize,
             ) {
                 const VECTORS: usize = WIDTH / $lanes;
                 let depth = x[0].len();
+                assert!(width.is_multiple_of(WIDTH));
                 assert!(x.iter().all(|x| x.len() == depth));
-                assert!(sums.iter().all(|sums| sums.len() == WIDTH));
-                assert!(weight.numbers.len() >= (depth - 1) * weight.apart + WIDTH);
-                // SAFETY: a row of sums has this many vectors.
-                let mut totals: [[_; VECTORS]; R] = std::array::from_fn(|row| {
-                    let start = sums[row].as_ptr();
-                    std::array::from_fn(|at| unsafe { $load(start.add($lanes * at)) })
-                });
-                for input in 0..depth {
-                    let start = weight.numbers[input * weight.apart..].as_ptr();
-                    // SAFETY: a line has this many vectors.
-                    let line: [_; VECTORS] =
-                        std::array::from_fn(|at| unsafe { $load(start.add($lanes * at)) });
-                    for (totals, x) in totals.iter_mut().zip(x) {
-                        // SAFETY: each row has this input.
-                        let x = $set(unsafe { *x.get_unchecked(input) });
-                        for (total, line) in totals.iter_mut().zip(line) {
-                            *total = $fmadd(line, x, *total);
+                assert!(sums.iter().all(|sums| sums.len() >= width));
+                assert!(width == 0 || weight.numbers.len() >= (depth - 1) * weight.apart + width);
+                // Plain loops: closures within other functions lack the features, so they would be calls.
+                let mut column = 0;
+                while column < width {
+                    let mut totals = [[$zero(); VECTORS]; R];
+                    for row in 0..R {
+                        for at in 0..VECTORS {
+                            // SAFETY: the sums of a row have these vectors.
+                            totals[row][at] =
+                                unsafe { $load(sums[row].as_ptr().add(column + $lanes * at)) };
                         }
                     }
-                }
-                for (sums, totals) in sums.iter_mut().zip(totals) {
-                    for (at, total) in totals.into_iter().enumerate() {
-                        // SAFETY: a row of sums has this many vectors.
-                        unsafe { $store(sums.as_mut_ptr().add($lanes * at), total) };
+                    for input in 0..depth {
+                        let mut line = [$zero(); VECTORS];
+                        for at in 0..VECTORS {
+                            let place = input * weight.apart + column + $lanes * at;
+                            // SAFETY: a line has these vectors.
+                            line[at] = unsafe { $load(weight.numbers.as_ptr().add(place)) };
+                        }
+                        for row in 0..R {
+                            // SAFETY: each row has this input.
+                            let x = $set(unsafe { *x[row].get_unchecked(input) });
+                            for at in 0..VECTORS {
+                                totals[row][at] = $fmadd(line[at], x, totals[row][at]);
+                            }
+                        }
                     }
+                    for row in 0..R {
+                        for at in 0..VECTORS {
+                            let place = column + $lanes * at;
+                            // SAFETY: the sums of a row have these vectors.
+                            unsafe { $store(sums[row].as_mut_ptr().add(place), totals[row][at]) };
+                        }
+                    }
+                    column += WIDTH;
                 }
             }
         };
     }
 
-    add!(add, "avx2,fma", 8, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps);
+    add!(
+        add,
+        "avx2,fma",
+        8,
+        _mm256_setzero_ps,
+        _mm256_loadu_ps,
+        _mm256_set1_ps,
+        _mm256_fmadd_ps,
+        _mm256_storeu_ps
+    );
     add!(
         add_by_avx512,
         "avx2,fma,avx512f,avx512vl",
         16,
+        _mm512_setzero_ps,
         _mm512_loadu_ps,
         _mm512_set1_ps,
         _mm512_fmadd_ps,
