@@ -12,8 +12,8 @@ const PIECE: f64 = 1024.0;
 /// that of the logits.
 const LOGITS: f64 = 3.0;
 /// The share of the activations that the C library keeps as freed memory on a CPU while adapters are
-/// trained, probably because masks of dropout stay among freed tensors. All live blocks of a step at the
-/// published size were 5.5 GB, and the process had 6.9 to 7.2 GB.
+/// trained. All live blocks of a step at the published size were 5.5 GB, and the process had 6.9 to 7.2 GB;
+/// masks of dropout were among them then.
 const KEPT: f64 = 0.5;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
