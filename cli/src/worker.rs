@@ -43,8 +43,8 @@ const PASSED: [&str; 22] = [
     "PYTORCH_CUDA_ALLOC_CONF",
 ];
 
-/// The variables of every worker: cuBLAS gives the same bits each time, and libtorch does not store the
-/// kernels that it compiles for a GPU in the user's home folder.
+/// The variables of every worker: cuBLAS gives the same bits each time, and libtorch does not store
+/// the kernels that it compiles for a GPU in the user's home folder.
 const FIXED: [(&str, &str); 2] =
     [("CUBLAS_WORKSPACE_CONFIG", ":4096:8"), ("USE_PYTORCH_KERNEL_CACHE", "0")];
 

@@ -1,6 +1,6 @@
 // Operations with a backward pass of their own, and backward passes from a given gradient, for C
-// callers: errors are those of `shim.cpp`. The headers of libtorch's autograd take a quarter of a minute
-// to compile.
+// callers: errors are those of `shim.cpp`. The headers of libtorch's autograd take a quarter of a
+// minute to compile.
 #include "caught.h"
 
 #include <ATen/Parallel.h>
@@ -30,16 +30,16 @@ BOTH(NUMBER, inline unsigned int number(unsigned long long value) {
   return (unsigned int)(value ^ (value >> 31));
 })
 
-// Mixes the numbers of a row and of a column: the finalizer of MurmurHash3 without its last step, and
-// with shifts that keep the sign.
+// Mixes the numbers of a row and of a column: the finalizer of MurmurHash3 without its last step,
+// and with shifts that keep the sign.
 BOTH(MIXED, inline int mixed(unsigned int row, unsigned int column) {
   int bits = (int)(row + column);
   bits = (int)((unsigned int)(bits ^ (bits >> 16)) * 0x85EBCA6Bu);
   return (int)((unsigned int)(bits ^ (bits >> 13)) * 0xC2B2AE35u);
 })
 
-// Keeps or drops one entry. All arguments have one floating-point type, so numbers come in pieces of 16
-// bits. For half precision that type is f32.
+// Keeps or drops one entry. All arguments have one floating-point type, so numbers come in pieces
+// of 16 bits. For half precision that type is f32.
 BOTH(DROPPED, template <typename T> T dropped(
     T x, T row, T column, T row_3, T row_2, T row_1, T row_0, T column_3, T column_2, T column_1,
     T column_0, T threshold_1, T threshold_0, T rest) {
@@ -215,7 +215,8 @@ struct Border : torch::autograd::Function<Border> {
 
 extern "C" {
 
-// Keeps entries with a mixed number of at least `threshold`, divided by `rest`, and zeroes the others.
+// Keeps entries with a mixed number of at least `threshold`, divided by `rest`, and zeroes the
+// others.
 char *throstle_dropped(const at::Tensor *x, uint64_t rows, uint64_t columns, int32_t threshold,
                        double rest, at::Tensor **to) {
   return caught([&] {

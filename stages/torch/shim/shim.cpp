@@ -208,9 +208,9 @@ int throstle_attention() {
          (context.userEnabledMathSDP() ? 4 : 0) | (context.userEnabledCuDNNSDP() ? 8 : 0);
 }
 
-// Causal attention within spans of one long row: [columns, heads, width] each, with the flash kernel.
-// `bounds` are the first columns of the spans and the end, in i32; several heads of queries may share a
-// head of keys.
+// Causal attention within spans of one long row: [columns, heads, width] each, with the flash
+// kernel. `bounds` are the first columns of the spans and the end, in i32; several heads of queries
+// may share a head of keys.
 char *throstle_attend_spans(const at::Tensor *queries, const at::Tensor *keys,
                             const at::Tensor *values, const at::Tensor *bounds, int64_t longest,
                             at::Tensor **to) {

@@ -3,9 +3,10 @@
 //! recomputed, unless the gradient of the input is wanted.
 //!
 //! A chain that keeps everything goes back in one pass, but each gradient arrives at a block in the
-//! layout that it has when the block starts from a leaf. So both ways compute the same operations on
-//! tensors of the same layout, and their gradients have the same bits wherever an operation gives the
-//! same bits with and without a graph. In another layout, a sum over a gradient rounds in another order.
+//! layout that it has when the block starts from a leaf. So both ways compute the same operations
+//! on tensors of the same layout, and their gradients have the same bits wherever an operation
+//! gives the same bits with and without a graph. In another layout, a sum over a gradient rounds in
+//! another order.
 //!
 //! Everything stays on the calling thread. A block must give the same output each time, so its
 //! dropout is a function of a seed.
@@ -32,7 +33,8 @@ pub struct Forward {
     is_wanted: bool,
     /// The first block that gradients reach.
     first: usize,
-    /// The input of each block from there on if they are recomputed, else only that of the first one.
+    /// The input of each block from there on if they are recomputed, else only that of the first
+    /// one.
     inputs: Vec<Tensor>,
     /// The output of the last block with the graph of all of them; None if they are recomputed.
     graph: Option<Tensor>,
@@ -218,8 +220,8 @@ mod tests {
         assert_eq!((again.runs, again.kept), ([2; BLOCKS], [1; BLOCKS]));
     }
 
-    /// The gradient of the second block's input is transposed, and the sum over the rows of the first
-    /// one would round in another order.
+    /// The gradient of the second block's input is transposed, and the sum over the rows of the
+    /// first one would round in another order.
     #[test]
     fn a_gradient_arrives_at_a_block_in_the_layout_of_its_output() {
         let gradient_of_bias = |recompute: bool| {

@@ -1,12 +1,12 @@
 //! Convolutions in this project: the same bits each time, and in TF32 only in trainings that ask
 //! for it, since its ten bits change codes and make gradients noisy.
 //!
-//! On a CPU, those of bf16 and fp16 are computed in f32 and rounded: on processors with AMX, oneDNN of
-//! libtorch 2.11 computes bf16 convolutions of few input channels wrongly
+//! On a CPU, those of bf16 and fp16 are computed in f32 and rounded: on processors with AMX, oneDNN
+//! of libtorch 2.11 computes bf16 convolutions of few input channels wrongly
 //! (<https://github.com/pytorch/pytorch/issues/148973> is one of this kind).
 //!
-//! On a GPU, groups of few channels are merged in half precision: cuDNN starts a kernel for each group.
-//! In f32 it does so too, but the larger products cost more than is saved.
+//! On a GPU, groups of few channels are merged in half precision: cuDNN starts a kernel for each
+//! group. In f32 it does so too, but the larger products cost more than is saved.
 
 use tch::{Device, Kind, Tensor};
 
@@ -83,9 +83,9 @@ impl Geometry {
         Ok(self.run_as_given(&input, &weight, bias.as_ref(), moves)?.to_kind(kind))
     }
 
-    /// The same convolution in fewer groups of at most [`FULL`] input channels, with zero weights between
-    /// the channels of different groups. Unchanged if it is transposed, if groups have one channel, for
-    /// which libtorch has kernels, or if no number of groups fits.
+    /// The same convolution in fewer groups of at most [`FULL`] input channels, with zero weights
+    /// between the channels of different groups. Unchanged if it is transposed, if groups have one
+    /// channel, for which libtorch has kernels, or if no number of groups fits.
     fn merged(self, weight: &Tensor) -> Result<(Geometry, Tensor), TorchError> {
         let size = weight.size();
         let [outputs, inputs, lengths @ ..] = size.as_slice() else {
@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn merged_groups_compute_the_same() {
         let options = (Kind::Float, Device::Cpu);
-        // 64 groups of 4 channels, as in the discriminator of VITS; groups that are merged whole; none.
+        // 64 groups of 4 channels, as in the discriminator of VITS; groups that are merged whole;
+        // none.
         for (groups, inputs, outputs, expected) in
             [(64, 4, 256, 4), (4, 4, 8, 1), (3, 40, 6, 3), (8, 1, 8, 8), (1, 4, 8, 1)]
         {

@@ -184,8 +184,8 @@ impl RmsNorm {
     }
 
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        // One kernel in place of seven, and two in place of fifteen for the gradients. It rounds once
-        // in half precision, not twice.
+        // One kernel in place of seven, and two in place of fifteen for the gradients. It rounds
+        // once in half precision, not twice.
         if x.device().is_cuda() {
             return x.rms_norm(self.weight.size(), Some(&self.weight), self.eps);
         }
@@ -233,7 +233,8 @@ impl LayerScale {
     }
 }
 
-/// Repeats each head, so that key or value heads serve more query heads: `axis` has `times` as many.
+/// Repeats each head, so that key or value heads serve more query heads: `axis` has `times` as
+/// many.
 pub fn repeat_heads(x: &Tensor, axis: usize, times: i64) -> Tensor {
     if times == 1 {
         return x.shallow_clone();

@@ -180,8 +180,8 @@ pub fn to_gpu_aside(tensor: &Tensor, gpu: usize) -> Result<Tensor, TorchError> {
     made(|to| unsafe { throstle_to_gpu_aside(tensor.as_ptr(), gpu as c_int, to) })
 }
 
-/// A dropout mask. The number of an entry is mixed from those of its row and its column, which are the
-/// scrambled sums of a seed and an index.
+/// A dropout mask. The number of an entry is mixed from those of its row and its column, which are
+/// the scrambled sums of a seed and an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Mask {
     /// The seed of the rows.
@@ -194,8 +194,8 @@ pub struct Mask {
     pub rest: f64,
 }
 
-/// Zeroes entries and divides the others. The backward pass computes the mask again instead of keeping
-/// it. The last axis has the columns.
+/// Zeroes entries and divides the others. The backward pass computes the mask again instead of
+/// keeping it. The last axis has the columns.
 pub fn dropped(x: &Tensor, mask: Mask) -> Result<Tensor, TorchError> {
     let Mask { rows, columns, threshold, rest } = mask;
     // SAFETY: the pointer is to a tensor that outlives the call, which catches all exceptions.
@@ -250,8 +250,8 @@ pub fn norms(tensors: &[&Tensor]) -> Result<Tensor, TorchError> {
     made(|to| unsafe { throstle_norms(tensors.len(), tensors.as_ptr(), to) })
 }
 
-/// Operations that wait for a GPU, because the host needs their numbers, or a size that follows from
-/// them. Copies count in [`crate::copies`].
+/// Operations that wait for a GPU, because the host needs their numbers, or a size that follows
+/// from them. Copies count in [`crate::copies`].
 const WAITING: [&CStr; 8] = [
     c"aten::_local_scalar_dense",
     c"aten::nonzero",

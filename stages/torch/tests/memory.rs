@@ -1,5 +1,5 @@
-//! The memory of training steps against the formulas of a plan. One test in a program of its own: it
-//! measures the peak memory of the process.
+//! The memory of training steps against the formulas of a plan. One test in a program of its own:
+//! it measures the peak memory of the process.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use nix::libc;

@@ -11,9 +11,9 @@ const PIECE: f64 = 1024.0;
 /// Tensors as large as the logits at the same time, in f32: their log-softmax, its gradient, and
 /// that of the logits.
 const LOGITS: f64 = 3.0;
-/// The share of the activations that the C library keeps as freed memory on a CPU while adapters are
-/// trained. All live blocks of a step at the published size were 5.5 GB, and the process had 6.9 to 7.2 GB;
-/// masks of dropout were among them then.
+/// The share of the activations that the C library keeps as freed memory on a CPU while adapters
+/// are trained. All live blocks of a step at the published size were 5.5 GB, and the process had
+/// 6.9 to 7.2 GB; masks of dropout were among them then.
 const KEPT: f64 = 0.5;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
@@ -113,8 +113,8 @@ impl Stack {
 
     /// The activations that a block keeps for the backward pass: the inputs of both norms, in f32;
     /// those of the norms of queries and keys; rotated queries, and keys and values repeated for
-    /// each of their heads; the output of attention; and the states of the gated feed-forward layer.
-    /// A trained weight also keeps what it is multiplied by.
+    /// each of their heads; the output of attention; and the states of the gated feed-forward
+    /// layer. A trained weight also keeps what it is multiplied by.
     fn bytes_per_token(&self, setting: &Setting) -> f64 {
         let (dim, inner) = (self.dim as f64, self.intermediate_size as f64);
         let queries = (self.heads * self.head_dim) as f64;

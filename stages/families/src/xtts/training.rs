@@ -21,8 +21,8 @@ const LOGITS: f64 = 3.0;
 /// Values per position that a block keeps, in channels: the inputs of both norms; queries, keys and
 /// values; and the wide layer before its activation.
 const BLOCK: f64 = 2.0 + 3.0 + 4.0;
-/// The same for the weights of a block that are trained: both normed inputs, the output of attention,
-/// and the wide layer after its activation.
+/// The same for the weights of a block that are trained: both normed inputs, the output of
+/// attention, and the wide layer after its activation.
 const MULTIPLIED: f64 = 2.0 + 1.0 + 4.0;
 /// Attention weights: the softmax, in f32, and the weights after dropout.
 const ATTENTION: f64 = 2.0;
@@ -33,8 +33,8 @@ const ATTENTION_GRADIENTS: f64 = 2.0;
 /// in f32; queries, keys and values, and the first two scaled; and the output of attention.
 const CONDITIONING: f64 = 3.0 + 3.0 + 2.0 + 2.0;
 const CONDITIONING_ATTENTION: f64 = 2.0;
-/// Of these, values that exist at a time without gradients: the output, queries, keys and values, and two
-/// of them scaled.
+/// Of these, values that exist at a time without gradients: the output, queries, keys and values,
+/// and two of them scaled.
 const CONDITIONING_ALONE: f64 = 1.0 + 3.0 + 2.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;

@@ -60,8 +60,9 @@ impl Heads {
         attended.transpose(1, 2)
     }
 
-    /// True if the memory-efficient kernel can be used in place of the flash kernel, and the rows fill only
-    /// a small part of the latter's tiles of 64 or 128 columns, as in the fast layers of Fish Speech.
+    /// True if the memory-efficient kernel can be used in place of the flash kernel, and the rows
+    /// fill only a small part of the latter's tiles of 64 or 128 columns, as in the fast layers of
+    /// Fish Speech.
     fn are_short(&self) -> bool {
         const SHORT: i64 = 32;
         let (size, kernels) = (self.queries.size(), shim::attention());

@@ -36,7 +36,8 @@ pub fn compute_capability(device: Device) -> Option<(u32, u32)> {
     }
 }
 
-/// The peak of the memory that libtorch has reserved on a GPU for this process, since the last reset.
+/// The peak of the memory that libtorch has reserved on a GPU for this process, since the last
+/// reset.
 pub fn peak_memory(number: usize) -> Option<u64> {
     Cudart.peak(number)
 }

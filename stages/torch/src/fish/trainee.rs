@@ -29,8 +29,8 @@ pub struct Memory {
     /// Keep only the input of each block, and recompute the block for its gradient. On a CPU no bit
     /// depends on it.
     pub recompute: bool,
-    /// The number of positions with logits over the vocabulary at a time. Losses and gradients depend on
-    /// it by rounding, as on the next one.
+    /// The number of positions with logits over the vocabulary at a time. Losses and gradients
+    /// depend on it by rounding, as on the next one.
     pub positions: i64,
     /// The number of frames in the fast layers at a time.
     pub frames: i64,

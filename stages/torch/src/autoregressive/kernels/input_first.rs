@@ -34,8 +34,8 @@ fn product_by(
 ) {
     let inputs = weight.len() / outputs;
     let rows = x.len() / inputs;
-    // One piece for each thread: the longer the run along a line, the more of it the processor reads
-    // ahead.
+    // One piece for each thread: the longer the run along a line, the more of it the processor
+    // reads ahead.
     let piece = outputs.div_ceil(threads.max(1)).next_multiple_of(WIDTH);
     out.fill(0.0);
     let out = Shared::new(out);
@@ -132,8 +132,8 @@ mod wide {
 
     use super::{Lines, WIDTH};
 
-    /// Defines `add` for vectors of `$lanes` numbers. It adds to the first `width` sums of each row, a
-    /// multiple of `WIDTH`.
+    /// Defines `add` for vectors of `$lanes` numbers. It adds to the first `width` sums of each
+    /// row, a multiple of `WIDTH`.
     macro_rules! add {
         ($name:ident, $features:literal, $lanes:literal, $zero:ident, $load:ident, $set:ident,
          $fmadd:ident, $store:ident) => {
@@ -150,7 +150,8 @@ mod wide {
                 assert!(x.iter().all(|x| x.len() == depth));
                 assert!(sums.iter().all(|sums| sums.len() >= width));
                 assert!(width == 0 || weight.numbers.len() >= (depth - 1) * weight.apart + width);
-                // Plain loops: closures within other functions lack the features, so they would be calls.
+                // Plain loops: closures within other functions lack the features, so they would be
+                // calls.
                 let mut column = 0;
                 while column < width {
                     let mut totals = [[$zero(); VECTORS]; R];
