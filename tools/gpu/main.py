@@ -46,9 +46,20 @@ def arguments():
                         help="of the models that are measured (default: published, tiny with --cpu)")
     options = parser.parse_args()
     options.size = options.size or ("tiny" if options.cpu else "published")
-    unknown = [name for name in (options.only or "").split(",") if name and name not in PARTS]
-    if unknown:
-        parser.error(f"no part `{unknown[0]}`")
+    if options.only is not None:
+        options.only = [name.strip() for name in options.only.split(",")]
+        unknown = [name for name in options.only if name not in PARTS]
+        if unknown:
+            parser.error(f"no part `{unknown[0]}`; there are {', '.join(PARTS)}")
+    if not 0 <= options.minutes < float("inf"):
+        parser.error("--minutes: expected a number from 0 on")
+    try:
+        out = pathlib.Path(options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        write(out / "writable", {})
+        (out / "writable").unlink()
+    except OSError as error:
+        parser.error(f"--out: {error}")
     return options
 
 
@@ -89,7 +100,7 @@ def main():
     options = arguments()
     lab = Lab(options)
     # The other parts ask which devices there are.
-    wanted = ["machine", *options.only.split(",")] if options.only else list(PARTS)
+    wanted = ["machine", *options.only] if options.only else list(PARTS)
     # What the figures of a part are for.
     place, results = {"device": lab.device, "size": lab.size}, {}
     for name in PARTS:

@@ -170,7 +170,7 @@ mod tests {
             let merged = derive(merged, &whole);
             for (one, other) in [(plain.0, merged.0), (plain.1, merged.1)] {
                 let far = (&one - other).abs().max() / one.abs().max();
-                assert!(far.double_value(&[]) < 1e-5, "{groups} groups: {far}");
+                assert!(far.double_value(&[]) < 1e-4, "{groups} groups: {far}");
             }
         }
     }

@@ -297,7 +297,7 @@ mod tests {
         let usual = total(&setting());
         assert!(total(&Setting { rows: 2, ..setting() }) < usual);
         assert!(total(&Setting { length: 245, ..setting() }) < usual);
-        assert!(total(&Setting { checkpointing: false, ..setting() }) > usual + 5e9);
+        assert!(total(&Setting { checkpointing: false, ..setting() }) > usual + 4e9);
         assert!(
             total(&Setting { checkpointing: false, keeps_attention: false, ..setting() })
                 < total(&Setting { checkpointing: false, ..setting() }) - 1e9

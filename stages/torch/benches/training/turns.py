@@ -2,10 +2,12 @@
 other load on the machine slows all alike. Each switch alone, then all together, on the same weights
 and data. Prints a table in Markdown.
 
-    turns.py PROGRAM [--families dual_ar,vits,xtts] [--size small|published] [--rounds 5]
-             [--threads 2] [--gpu 0] [--one-at-a-time] [--ahead 3] [--alone] [--json FILE]
+    turns.py PROGRAM [--families dual_ar,vits,xtts] [--size tiny|small|published] [--rounds 5]
+             [--threads 2] [--gpu 0] [--one-at-a-time] [--ahead 3] [--alone] [--only plain,bf16]
+             [--json FILE]
 
 `--alone` leaves the original code out: then this needs Python only, and our program draws the weights.
+Exit code 1 if no row was measured.
 """
 
 import argparse
@@ -72,10 +74,10 @@ class Runner:
         # Freed blocks go back to the system, so that a peak is that of a step. Kernels are compiled in
         # each process, as in a worker.
         environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144",
-                                    "USE_PYTORCH_KERNEL_CACHE": "0"}
+                                    "USE_PYTORCH_KERNEL_CACHE": "0", "RUST_BACKTRACE": "0"}
         self.errors = tempfile.TemporaryFile("w+", errors="replace")
         self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=self.errors, text=True,
-                                        bufsize=1, env=environment)
+                                        errors="replace", bufsize=1, env=environment)
 
     def ask(self, work):
         before = self.processor_seconds()
@@ -86,7 +88,10 @@ class Runner:
             answer = ""
         if not answer:
             raise ChildProcessError(self.reason(work))
-        return json.loads(answer) | {"processor": self.processor_seconds() - before}
+        try:
+            return json.loads(answer) | {"processor": self.processor_seconds() - before}
+        except ValueError:
+            raise ChildProcessError(f"`{work}` was answered with {answer[:80]!r}") from None
 
     def reason(self, work):
         """Why the process has ended; all that it printed goes to our own errors."""
@@ -95,7 +100,12 @@ class Runner:
         sys.stderr.write(text)
         if "out of memory" in text.lower():
             return OUT_OF_MEMORY
-        return f"`{work}` ended the process: {text.strip()[-200:]}".replace("\n", " ")
+        try:
+            code = self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            code = "none yet"
+        text = f": {text.strip()[-400:]}" if text.strip() else ""
+        return f"`{work}` ended the process, exit status {code}{text}".replace("\n", " ")
 
     def processor_seconds(self):
         # The name of the program may hold spaces.
@@ -234,16 +244,27 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--size", choices=["tiny", "small", "published"])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--gpu", type=int)
-    parser.add_argument("--one-at-a-time", action="store_true")
-    parser.add_argument("--ahead", type=int, default=0,
+    parser.add_argument("--one-at-a-time", action="store_true",
+                        help="each row is measured alone, as always at the published size")
+    parser.add_argument("--ahead", type=lambda text: count(text, least=0), default=0,
                         help="load as many further models before the first of them is measured")
     parser.add_argument("--alone", action="store_true")
-    parser.add_argument("--only", help="part of the labels of the rows that are measured")
+    parser.add_argument("--only", help="rows whose label contains one of these texts")
     parser.add_argument("--json", type=pathlib.Path)
     a = parser.parse_args()
+    if not os.access(a.program, os.X_OK) or os.path.isdir(a.program):
+        parser.error(f"`{a.program}` is no program")
+    if unknown := [family for family in a.families.split(",") if family not in FAMILIES]:
+        parser.error(f"no family `{unknown[0]}`; there are {', '.join(FAMILIES)}")
+    if a.json:
+        # Before the measurement, which may take long.
+        try:
+            a.json.open("a").close()
+        except OSError as error:
+            parser.error(f"--json: {error}")
     size = a.size or ("small" if a.gpu is None else "published")
     # Processes of the published size do not fit beside each other.
     one_at_a_time = a.one_at_a_time or size == "published"
@@ -268,6 +289,8 @@ def main():
                            else [a.program])
                 words = [*program, family, str(folder), json.dumps(options)]
                 rows.append(Row(family, side, label, words))
+            if not rows:
+                parser.error(f"no row of {family} has a label with `{a.only}`")
             measure(rows, a.rounds, one_at_a_time, a.ahead)
             report(family, size, rows)
             results += [dict(family=family, size=size, side=row.side, label=row.label,
@@ -276,7 +299,15 @@ def main():
                              planned=getattr(row, "planned", None)) for row in rows]
     if a.json:
         a.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0 if any(row["seconds"] for row in results) else 1
+
+
+def count(text, least=1):
+    number = int(text)
+    if number < least:
+        raise argparse.ArgumentTypeError(f"expected at least {least}")
+    return number
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
