@@ -84,7 +84,8 @@ pub struct Setting {
     pub adapters: Option<Adapters>,
     /// Patterns of the tensors that are not trained; `*` stands for anything.
     pub frozen: Vec<String>,
-    /// The weights of attention are kept for the backward pass: no fused kernel has dropout.
+    /// The weights of attention are kept for the backward pass: no fused kernel has dropout. Only
+    /// models with dropout of attention use this.
     pub keeps_attention: bool,
 }
 

@@ -123,8 +123,7 @@ class Runner:
 class Row:
     def __init__(self, family, side, label, words):
         self.family, self.side, self.label, self.words = family, side, label, words
-        self.seconds, self.processor, self.losses = [], [], []
-        self.runner, self.failure = None, None
+        self.forget()
 
     def load(self):
         """Starts the process, which loads the model and waits for its first work."""
@@ -136,6 +135,7 @@ class Row:
         self.guarded(lambda: self.runner.ask("peak"))
 
     def forget(self):
+        """As before the first step, with no process."""
         self.seconds, self.processor, self.losses = [], [], []
         self.runner, self.failure = None, None
 
