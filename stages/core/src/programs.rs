@@ -55,6 +55,7 @@ fn register() -> MutexGuard<'static, Register> {
 /// Those of starting a program.
 pub fn start(command: &mut Command) -> io::Result<Program> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+    watcher::begin(&mut register().watched);
     let child = command.process_group(0).spawn()?;
     let handle = Handle(Arc::new(Leader { id: child.id(), is_reaped: Mutex::new(false) }));
     let mut register = register();

@@ -13,6 +13,8 @@ const SECOND: &str = "2222222222222222222222222222222222222222";
 /// and with a file `slow` it downloads for ever, with a child of its own.
 const FAKE: &str = r#"#!/bin/sh
 echo "$@" >> "$FAKE_HUB/calls"
+cat /proc/[0-9]*/stat 2>/dev/null | grep ") [A-Z] $PPID " | cut -d ' ' -f 1 > "$FAKE_HUB/siblings"
+echo $$ > "$FAKE_HUB/own"
 test ! -e "$FAKE_HUB/broken" || { echo "the network is down" >&2; exit 1; }
 if test -e "$FAKE_HUB/slow"; then
     sleep 600 &
@@ -202,6 +204,17 @@ fn a_download_does_not_outlive_a_killed_run() {
     running.send(Signal::SIGKILL);
     assert_eq!(running.ended().code, None);
     assert_ended(&project);
+}
+
+#[test]
+fn the_watcher_starts_before_the_first_program() {
+    let project = project("hf://some/model");
+    assert_eq!(run(&project).code, Some(0));
+    let own: u32 = project.text("hub/own").trim().parse().unwrap();
+    let siblings: Vec<u32> =
+        project.text("hub/siblings").lines().map(|id| id.parse().unwrap()).collect();
+    assert_eq!(siblings.len(), 2, "the watcher and `hf`");
+    assert!(siblings.iter().all(|id| *id <= own), "{own} is not the last of {siblings:?}");
 }
 
 #[test]

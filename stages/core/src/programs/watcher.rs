@@ -44,11 +44,16 @@ pub(super) struct Watched {
 /// An entry of the table.
 pub(super) struct Slot(u64);
 
-/// Adds a group. Programs also run without a watcher.
-pub(super) fn enter(watched: &mut Option<Watched>, group: u32) -> Option<Slot> {
+/// Starts the watcher, if it is enabled and does not run. This takes milliseconds, in which the engine
+/// may be killed, so no program runs yet. Programs also run without a watcher.
+pub(super) fn begin(watched: &mut Option<Watched>) {
     if watched.is_none() {
-        *watched = ARGUMENT.get().and_then(|argument| begin(argument).ok());
+        *watched = ARGUMENT.get().and_then(|argument| spawn(argument).ok());
     }
+}
+
+/// Adds a group, if there is a watcher.
+pub(super) fn enter(watched: &mut Option<Watched>, group: u32) -> Option<Slot> {
     let watched = watched.as_mut()?;
     let slot = watched.free.pop().unwrap_or(watched.entries);
     watched.entries = watched.entries.max(slot + 1);
@@ -75,7 +80,7 @@ fn table() -> io::Result<File> {
     Ok(File::from(memfd_create("programs", MemfdFlags::CLOEXEC)?))
 }
 
-fn begin(argument: &str) -> io::Result<Watched> {
+fn spawn(argument: &str) -> io::Result<Watched> {
     let table = table()?;
     let (ours, pipe) = io::pipe()?;
     let watcher = Command::new(SELF)
