@@ -263,10 +263,10 @@ impl Estimator<'_> {
                 });
                 operations / speed
             }
-            Effort::Seconds { seconds, told } => {
+            Effort::Seconds { seconds, on_core, told } => {
                 self.assumed.add(told);
                 let threads = if plan.model.is_small() { 1 } else { self.threads };
-                seconds * if is_cpu { 100.0 / threads as f64 } else { 1.0 }
+                if is_cpu { on_core / threads as f64 } else { seconds }
             }
         };
         if let Rows::Tokens(rows) = plan.rows {

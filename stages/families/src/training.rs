@@ -63,8 +63,8 @@ pub struct TokenRows {
 pub enum Effort {
     /// Floating-point operations.
     Operations(f64),
-    /// Seconds on a GPU of speed 1, and the assumption behind them.
-    Seconds { seconds: f64, told: &'static str },
+    /// Seconds on a GPU of speed 1 and on a CPU core, and the assumption behind them.
+    Seconds { seconds: f64, on_core: f64, told: &'static str },
 }
 
 /// The settings of a training that affect its memory and its arithmetic.
