@@ -87,17 +87,13 @@ fn entries(shared: &Shared, sequence: &mut u64, batch: &Batch) -> Result<Vec<Ent
     Ok(batch.steps.iter().filter_map(entry).collect())
 }
 
-/// The small objects of a batch that the index has. They are sorted, so that neighbours in the
-/// index are looked up one after the other.
+/// The small objects of a batch that the index has.
 fn stored(shared: &Shared, batch: &Batch) -> Result<HashSet<Digest>, CacheError> {
     let small = |step: &Step| match step {
         Step::Object(digest, Waiting::Bytes(_)) => Some(*digest),
         _ => None,
     };
-    let mut digests: Vec<Digest> = batch.steps.iter().filter_map(small).collect();
-    digests.sort_unstable();
-    let there = shared.stored(&digests)?;
-    Ok(digests.into_iter().zip(there).filter(|(_, there)| *there).map(|(d, _)| d).collect())
+    shared.stored(batch.steps.iter().filter_map(small))
 }
 
 /// Moves large objects to their final paths, durably.

@@ -112,6 +112,10 @@ impl View {
         }
     }
 
+    pub fn has_no_objects(&self) -> IndexResult<bool> {
+        self.objects.is_empty().map_err(broken)
+    }
+
     /// All objects, by digest.
     pub fn objects(
         &self,

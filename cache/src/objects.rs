@@ -1,6 +1,7 @@
 //! Objects: bytes under their own digest. Puts, finds and reads them, and always checks the bytes
 //! that it reads.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 
 use bytes::Bytes;
@@ -175,13 +176,23 @@ impl Shared {
         Ok(places)
     }
 
-    /// Tests which of these the index has, regardless of pending ones.
-    pub fn stored(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
-        let found = self.ledger().read(|view| {
-            digests.iter().map(|digest| view.object(digest)).collect::<Result<Vec<_>, _>>()
+    /// Those of these objects that the index has, regardless of pending ones. They are sorted, so that
+    /// neighbours in the index are looked up one after the other; in an empty index nothing is.
+    pub fn stored(
+        &self,
+        objects: impl Iterator<Item = Digest> + Clone,
+    ) -> Result<HashSet<Digest>, CacheError> {
+        let mut there = self.ledger().read(|view| {
+            if view.has_no_objects()? {
+                return Ok(Vec::new());
+            }
+            let mut digests: Vec<Digest> = objects.clone().collect();
+            digests.sort_unstable();
+            let found = digests.iter().map(|digest| Ok((*digest, view.object(digest)?)));
+            found.collect::<Result<Vec<_>, _>>()
         })?;
-        let there = digests.iter().zip(found);
-        Ok(there.map(|(digest, found)| self.if_readable(digest, found).is_some()).collect())
+        there.retain(|(digest, found)| self.if_readable(digest, *found).is_some());
+        Ok(there.into_iter().map(|(digest, _)| digest).collect())
     }
 
     fn if_readable(&self, digest: &Digest, found: Option<Location>) -> Option<Location> {

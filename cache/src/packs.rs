@@ -15,6 +15,8 @@ pub(crate) const ROLL: u64 = 256 << 20;
 /// The number of bytes written at a time: they fit the caches of a core when the system copies
 /// them.
 const CHUNK: usize = 256 << 10;
+/// The system is asked to write this many bytes to the disk while the next ones are appended.
+const WRITE_BACK: u64 = 2 << 20;
 /// Some machines allow a process only 64 open files.
 const MOST_OPEN: usize = 16;
 
@@ -139,7 +141,7 @@ impl OpenPack {
 
     fn append_all(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
         let mut buffer = Vec::with_capacity(2 * CHUNK);
-        let (mut written, mut position) = (self.end, self.end);
+        let (mut written, mut position, mut on_its_way) = (self.end, self.end, self.end);
         if position == 0 {
             buffer.extend_from_slice(PACK_MARK);
             position = PACK_MARK.len() as u64;
@@ -157,6 +159,10 @@ impl OpenPack {
                 self.file.write_all_at(&buffer, written)?;
                 written = position;
                 buffer.clear();
+                if written - on_its_way >= WRITE_BACK {
+                    self.file.write_back(on_its_way, written - on_its_way);
+                    on_its_way = written;
+                }
             }
         }
         self.file.write_all_at(&buffer, written)?;

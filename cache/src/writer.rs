@@ -67,7 +67,7 @@ impl Writer {
         }
         // Of two records with one key, the index keeps that with the higher number.
         let mut rows: Vec<&Placed> = placed.iter().collect();
-        rows.sort_by_key(|(_, _, entry)| entry.key());
+        rows.sort_by_cached_key(|(_, _, entry)| entry.key());
         ledger.write_soon(|tables| {
             tables.take_in_sorted(&rows)?;
             ends.iter().try_for_each(|(number, end)| tables.set_pack(*number, *end))

@@ -43,6 +43,25 @@ fn many_objects_are_read_with_one_look_into_the_index() {
 }
 
 #[test]
+fn many_megabytes_of_small_objects_are_read_from_a_disk_as_they_were_put() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = Utf8Path::from_path(folder.path()).unwrap().join("cache");
+    let open = || Cache::open(&dir, Arc::new(RealFs), Access::ReadWrite).unwrap();
+    let contents: Vec<Vec<u8>> =
+        (0..9_000u32).map(|n| n.to_le_bytes().repeat(100 + n as usize % 400)).collect();
+    let cache = open();
+    let digests: Vec<Digest> = contents.iter().map(|bytes| cache.put(bytes).unwrap()).collect();
+    assert_eq!(cache.commit().unwrap().objects, 9_000);
+    drop(cache);
+    let cache = open();
+    for (digest, bytes) in digests.iter().zip(&contents) {
+        assert_eq!(cache.read(digest).unwrap(), bytes);
+        assert_eq!(cache.put(bytes).unwrap(), *digest);
+    }
+    assert_eq!(cache.commit().unwrap().objects, 0, "the index is searched for what it has");
+}
+
+#[test]
 fn large_objects_lie_in_read_only_files_of_their_own() {
     let fs = MemoryFs::new();
     let cache = open(&fs);

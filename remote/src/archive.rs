@@ -16,7 +16,7 @@ pub const PIECE: u64 = 8 << 20;
 /// Shorter requests would cost more than they gain.
 const SHORTEST: u64 = 4 << 20;
 /// One thread commits once this many bytes are pending, while the others go on.
-const MUCH: u64 = 16 << 20;
+const MUCH: u64 = 32 << 20;
 /// Every thread waits for a commit once this many bytes are pending.
 const LARGE: u64 = 64 << 20;
 

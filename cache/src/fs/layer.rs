@@ -256,6 +256,12 @@ impl<I: Interceptor> FsFile for LayerFile<I> {
         self.around(Call::SyncData, |below| below.sync_data())
     }
 
+    fn write_back(&self, offset: u64, length: u64) {
+        if let Ok(below) = self.below() {
+            below.write_back(offset, length);
+        }
+    }
+
     fn lock(&self, kind: LockKind) -> FsResult<()> {
         self.locking(Call::Lock, |below| below.lock(kind))
     }

@@ -329,6 +329,12 @@ impl FsFile for RealFile {
         self.named(Call::SyncData, self.file.sync_data())
     }
 
+    fn write_back(&self, offset: u64, length: u64) {
+        // Linux starts to write bytes that are not on the disk yet, returns, and keeps them in memory.
+        let length = std::num::NonZeroU64::new(length);
+        let _ = rustix::fs::fadvise(&self.file, offset, length, rustix::fs::Advice::DontNeed);
+    }
+
     fn lock(&self, kind: LockKind) -> FsResult<()> {
         let result = match kind {
             LockKind::Shared => self.file.lock_shared(),
