@@ -176,8 +176,9 @@ impl Shared {
         Ok(places)
     }
 
-    /// Those of these objects that the index has, regardless of pending ones. They are sorted, so that
-    /// neighbours in the index are looked up one after the other; in an empty index nothing is.
+    /// Those of these objects that are in the index; pending ones do not count. They are looked up
+    /// in the order of the index, so that neighbours follow each other. An empty index is not
+    /// searched.
     pub fn stored(
         &self,
         objects: impl Iterator<Item = Digest> + Clone,

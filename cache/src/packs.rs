@@ -15,7 +15,8 @@ pub(crate) const ROLL: u64 = 256 << 20;
 /// The number of bytes written at a time: they fit the caches of a core when the system copies
 /// them.
 const CHUNK: usize = 256 << 10;
-/// The system is asked to write this many bytes to the disk while the next ones are appended.
+/// Whenever this many bytes have been appended, the system is asked to start writing them to the
+/// disk.
 const WRITE_BACK: u64 = 2 << 20;
 /// Some machines allow a process only 64 open files.
 const MOST_OPEN: usize = 16;
@@ -141,7 +142,7 @@ impl OpenPack {
 
     fn append_all(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
         let mut buffer = Vec::with_capacity(2 * CHUNK);
-        let (mut written, mut position, mut on_its_way) = (self.end, self.end, self.end);
+        let (mut written, mut position, mut write_back_start) = (self.end, self.end, self.end);
         if position == 0 {
             buffer.extend_from_slice(PACK_MARK);
             position = PACK_MARK.len() as u64;
@@ -159,9 +160,9 @@ impl OpenPack {
                 self.file.write_all_at(&buffer, written)?;
                 written = position;
                 buffer.clear();
-                if written - on_its_way >= WRITE_BACK {
-                    self.file.write_back(on_its_way, written - on_its_way);
-                    on_its_way = written;
+                if written - write_back_start >= WRITE_BACK {
+                    self.file.write_back(write_back_start, written - write_back_start);
+                    write_back_start = written;
                 }
             }
         }

@@ -43,7 +43,7 @@ fn many_objects_are_read_with_one_look_into_the_index() {
 }
 
 #[test]
-fn many_megabytes_of_small_objects_are_read_from_a_disk_as_they_were_put() {
+fn many_megabytes_of_small_objects_are_on_a_disk_as_they_were_put_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let dir = Utf8Path::from_path(folder.path()).unwrap().join("cache");
     let open = || Cache::open(&dir, Arc::new(RealFs), Access::ReadWrite).unwrap();
@@ -58,7 +58,7 @@ fn many_megabytes_of_small_objects_are_read_from_a_disk_as_they_were_put() {
         assert_eq!(cache.read(digest).unwrap(), bytes);
         assert_eq!(cache.put(bytes).unwrap(), *digest);
     }
-    assert_eq!(cache.commit().unwrap().objects, 0, "the index is searched for what it has");
+    assert_eq!(cache.commit().unwrap().objects, 0, "stored objects are not written again");
 }
 
 #[test]

@@ -389,8 +389,8 @@ pub trait FsFile: Debug + Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize>;
     fn set_len(&self, length: u64) -> FsResult<()>;
     fn sync_data(&self) -> FsResult<()>;
-    /// Asks the system to start writing these bytes to the disk, so that
-    /// [`sync_data`](Self::sync_data) waits for less later. Without it everything is the same, but slower.
+    /// Asks the system to start writing these bytes to the disk, so that a later
+    /// [`sync_data`](Self::sync_data) waits less. Only a hint: it may do nothing.
     fn write_back(&self, _offset: u64, _length: u64) {}
     /// Locks the whole file against other handles; blocks.
     fn lock(&self, kind: LockKind) -> FsResult<()>;
@@ -482,7 +482,8 @@ pub fn beside(path: &Utf8Path) -> Utf8PathBuf {
     path.with_file_name(name)
 }
 
-/// Tests if a name is one of [`beside`], of this process or of one that does not run on this machine.
+/// Tests if a name is one of [`beside`], of this process or of one that does not run on this
+/// machine.
 pub fn is_left_beside(fs: &dyn Fs, name: &str) -> bool {
     let mut parts = name.strip_prefix(BESIDE).unwrap_or("").split('-');
     let (process, count, random) = (parts.next(), parts.next(), parts.next());

@@ -161,10 +161,10 @@ impl Fs for RealFs {
 
 impl RealFs {
     /// Writes the output of a command to the file that a person named for it. A regular file is
-    /// replaced as a whole, and keeps its permissions and, where possible, its owner; a process that
-    /// is killed meanwhile leaves no other file. A pipe, a
-    /// terminal or a device such as `/dev/null` stays in its place and is written to, as is an open
-    /// file that is named by its number (`/dev/stdout`).
+    /// replaced as a whole, and keeps its permissions and, where possible, its owner; a process
+    /// that is killed meanwhile leaves no other file. A pipe, a terminal or a device such as
+    /// `/dev/null` stays in its place and is written to, as is an open file that is named by its
+    /// number (`/dev/stdout`).
     pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         match named(Call::Open, path, named::target(path))? {
             Target::File(path) => {
@@ -179,8 +179,8 @@ impl RealFs {
         }
     }
 
-    /// Removes an entry with a name that is not UTF-8, by the name that [`Fs::read_dir`] gives it: a
-    /// file, or an empty folder.
+    /// Removes an entry with a name that is not UTF-8, by the name that [`Fs::read_dir`] gives it:
+    /// a file, or an empty folder.
     pub fn remove_unnameable(&self, folder: &Utf8Path, shown: &str) -> FsResult<()> {
         for entry in named(Call::ReadDir, folder, fs::read_dir(folder))? {
             let entry = named(Call::ReadDir, folder, entry)?;
@@ -330,7 +330,8 @@ impl FsFile for RealFile {
     }
 
     fn write_back(&self, offset: u64, length: u64) {
-        // Linux starts to write bytes that are not on the disk yet, returns, and keeps them in memory.
+        // For this advice Linux starts to write bytes that are not on the disk yet, without
+        // waiting, and keeps them in memory meanwhile. It is only a hint, so errors do not matter.
         let length = std::num::NonZeroU64::new(length);
         let _ = rustix::fs::fadvise(&self.file, offset, length, rustix::fs::Advice::DontNeed);
     }

@@ -111,7 +111,7 @@ mod tests {
             saves: 2.0,
             rows: 4.0,
             held_out: 10.0,
-            state_bytes: 6e8,
+            state_bytes: 4e8,
             spoken: 0.0,
         }
     }

@@ -206,14 +206,16 @@ impl Estimator<'_> {
         device: &Device,
     ) -> StageEstimate {
         self.assumed.add(rates.origin);
+        let is_gpu = matches!(device, Device::Gpu(_));
+        let working = self.working(spec, &todo.flow, is_gpu);
+        let spoken = self.used_model(spec).map(|model| model.spoken_seconds(&working));
         let Flow { items, seconds, .. } = todo.flow;
+        let seconds = spoken.map_or(seconds, |spoken| seconds.min(items * spoken));
         let linear = |each: f64, second: f64| each * items + second * seconds;
         // Passing an item to a worker costs the same on every device.
         let slowness = if rates.on_processor { 1.0 } else { self.slowness(device) };
         let second = rates.seconds_per_second * self.model_share(spec) * slowness;
         let work = linear(rates.seconds_per_item, second) + rates.start;
-        let is_gpu = matches!(device, Device::Gpu(_));
-        let working = self.working(spec, &todo.flow, is_gpu);
         let held = self.held_weights(spec, &working);
         let working = self.working_bytes(spec, &working);
         let vram = GPU_CONTEXT + held + BATCH_SECONDS * rates.vram_per_second + working;
@@ -318,7 +320,9 @@ impl Estimator<'_> {
         match device {
             Device::Here | Device::Gpu(_) => 1.0,
             Device::Cpu => {
-                self.assumed.add("a CPU core is 100 times slower than an A100");
+                self.assumed.add(
+                    "on a CPU core, stages other than trainings take 100 times as long as on an A100",
+                );
                 CORE_SLOWNESS / self.threads as f64
             }
         }

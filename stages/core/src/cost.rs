@@ -79,8 +79,9 @@ pub struct Weights {
     pub streams: bool,
 }
 
-/// The speed of weights between disk, checksum and memory, in bytes per second: at published sizes,
-/// imports, exports and merges ran at 0.7e8 to 3e8 on a core.
+/// The speed of weights between disk, checksum and memory, in bytes per second; also for
+/// checkpoints. At published sizes, imports, exports and merges had 0.7e8 to 3e8 on a core: this is
+/// in the middle.
 pub const WEIGHT_BYTES_PER_SECOND: f64 = 2e8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,5 @@
-//! The cost of a model and its number of speakers, from its sizes alone: no weights are needed, and nothing is computed.
+//! The cost of a model and its number of speakers, from its sizes alone: no weights are needed, and
+//! nothing is computed.
 
 use stage_core::Parameters;
 use stage_formats::shapes::Expected;
@@ -25,6 +26,11 @@ pub trait Model {
     /// Bytes of the weights that a stage holds in memory while it works with the model.
     fn held_bytes(&self, working: &Working<'_>) -> f64 {
         self.bytes(working.parameters)
+    }
+
+    /// Seconds of speech that an item gets on average: those of its text, or up to a limit.
+    fn spoken_seconds(&self, working: &Working<'_>) -> f64 {
+        working.seconds
     }
 
     /// Time relative to the published model, which the rates are for.

@@ -63,7 +63,7 @@ pub struct TokenRows {
 pub enum Effort {
     /// Floating-point operations.
     Operations(f64),
-    /// Seconds on a GPU of speed 1 and on a CPU core, and the assumption behind them.
+    /// Seconds on a GPU of speed 1, those on a CPU core, and the assumption behind both.
     Seconds { seconds: f64, on_core: f64, told: &'static str },
 }
 

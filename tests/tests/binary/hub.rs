@@ -9,8 +9,8 @@ use throstle_tests::{Project, RanProgram, Running, command, voice};
 const FIRST: &str = "1111111111111111111111111111111111111111";
 const SECOND: &str = "2222222222222222222222222222222222222222";
 
-/// Takes the place of `hf`: the commit of `main` is in the file `main`, a file `broken` makes it fail,
-/// and with a file `slow` it downloads for ever, with a child of its own.
+/// Takes the place of `hf`: the commit of `main` is in the file `main`, a file `broken` makes it
+/// fail, and with a file `slow` it downloads for ever, with a child of its own.
 const FAKE: &str = r#"#!/bin/sh
 echo "$@" >> "$FAKE_HUB/calls"
 cat /proc/[0-9]*/stat 2>/dev/null | grep ") [A-Z] $PPID " | cut -d ' ' -f 1 > "$FAKE_HUB/siblings"
@@ -214,6 +214,7 @@ fn the_watcher_starts_before_the_first_program() {
     let siblings: Vec<u32> =
         project.text("hub/siblings").lines().map(|id| id.parse().unwrap()).collect();
     assert_eq!(siblings.len(), 2, "the watcher and `hf`");
+    // Process ids grow.
     assert!(siblings.iter().all(|id| *id <= own), "{own} is not the last of {siblings:?}");
 }
 

@@ -1,9 +1,9 @@
 //! The watcher: a process beside the engine that ends the programs of a killed engine.
 //!
-//! There is one per engine, started with its first program. Its standard input is a pipe that the
-//! engine holds and nobody writes to, so that it closes when the engine ends for any reason. Its
-//! standard output is a table in memory with the groups of running programs: a program costs the
-//! engine two writes into it, and the watcher nothing.
+//! There is one per engine, started just before its first program. Its standard input is a pipe
+//! that the engine holds and nobody writes to, so that it closes when the engine ends for any
+//! reason. Its standard output is a table in memory with the groups of running programs: a program
+//! costs the engine two writes into it, and the watcher nothing.
 
 use std::fs::File;
 use std::io::{self, PipeWriter};
@@ -44,8 +44,9 @@ pub(super) struct Watched {
 /// An entry of the table.
 pub(super) struct Slot(u64);
 
-/// Starts the watcher, if it is enabled and does not run. This takes milliseconds, in which the engine
-/// may be killed, so no program runs yet. Programs also run without a watcher.
+/// Starts the watcher if it is enabled and not running. Has to come before the start of a program:
+/// the engine may be killed meanwhile, and nothing would end that program. Programs also run
+/// without a watcher.
 pub(super) fn begin(watched: &mut Option<Watched>) {
     if watched.is_none() {
         *watched = ARGUMENT.get().and_then(|argument| spawn(argument).ok());

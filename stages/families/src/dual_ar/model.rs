@@ -44,8 +44,8 @@ impl Model for Config {
         sizes(&self.tensors())
     }
 
-    /// In the type that is computed in. While its largest tensor is loaded it is also in memory as it
-    /// is stored.
+    /// In the type that is computed in. While its largest tensor is loaded it is also in memory as
+    /// it is stored.
     fn held_bytes(&self, working: &Working<'_>) -> f64 {
         let width = working.width(WEIGHT_BYTES);
         self.parameters() as f64 * width + self.largest_tensor() as f64 * WEIGHT_BYTES
@@ -72,6 +72,13 @@ impl Model for Config {
         let cached = |stack: &Stack| keys_and_values(stack.layers, stack.kv_heads, stack.head_dim);
         let row = cached(&self.slow) * columns + cached(&self.fast) * self.num_codebooks as f64;
         working.at_once(working.items) * row * working.width(WEIGHT_BYTES)
+    }
+
+    fn spoken_seconds(&self, working: &Working<'_>) -> f64 {
+        match working.parameters.integer("max_frames") {
+            Ok(most) if most > 0 => working.seconds.min(most as f64 / FRAMES_PER_SECOND),
+            _ => working.seconds,
+        }
     }
 
     fn trainable(&self) -> Option<&dyn Trainable> {
@@ -141,16 +148,34 @@ mod tests {
     use super::*;
     use crate::working::tests::written_over_usual;
 
+    /// A figure of the published model that speaks sentences of 10 s.
+    fn with(
+        written: &[(&str, ParameterValue)],
+        items: f64,
+        figure: fn(&Config, &Working<'_>) -> f64,
+    ) -> f64 {
+        let parameters = written_over_usual(written);
+        let (kind, seconds, is_gpu) = (&kinds::SYNTHESIZE, 10.0, true);
+        let working =
+            Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
+        figure(&Config::s1_mini().unwrap(), &working)
+    }
+
+    #[test]
+    fn a_limit_on_frames_shortens_a_sentence() {
+        let seconds = |most| {
+            let written = [("max_frames", ParameterValue::Integer(most))];
+            with(&written, 1.0, |model, working| model.spoken_seconds(working))
+        };
+        assert_eq!((seconds(0), seconds(43), seconds(430)), (10.0, 2.0, 10.0));
+    }
+
     /// 28 layers keep 8 heads of 128 keys and of values for each column; the fast ones are 4 layers
     /// with heads of 64, for 10 columns.
     #[test]
     fn sentences_that_are_spoken_at_once_keep_keys_and_values_each() {
         let bytes = |written: &[(&str, ParameterValue)], items: f64| {
-            let parameters = written_over_usual(written);
-            let (kind, seconds, is_gpu) = (&kinds::SYNTHESIZE, 10.0, true);
-            let working =
-                Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
-            Config::s1_mini().unwrap().working_bytes(&working)
+            with(written, items, |model, working| model.working_bytes(working))
         };
         let column = 2.0 * 8.0 * 128.0 * 2.0;
         let row = |frames: f64| column * (28.0 * (255.0 + frames) + 4.0 * 10.0 / 2.0);

@@ -12,17 +12,18 @@ use crate::working::Working;
 const WEIGHT_BYTES: f64 = 4.0;
 /// Steps in f32: 1.13 per second for 2 x 16 clips on two T4; an A100 is as fast as six T4.
 const SECONDS_PER_CLIP: f64 = 1.0 / 1.13 / 16.0 / 6.0;
-/// On a CPU core, three steps of three clips took 350 times as long, beside other work.
-const CORE_SLOWER: f64 = 300.0;
+/// The time of a step on a CPU core, as a multiple of that on an A100: three steps of three clips
+/// took 350 times as long beside other work, and 310 times as much processor time.
+const CORE_SLOWNESS: f64 = 300.0;
 /// A sample makes the sound of a whole clip and learns nothing: of clips of 3 s it took 0.1 to 0.2
 /// rows.
 const ROWS_PER_SECOND: f64 = 0.05;
-/// Activations of the decoder's widest level that are in memory at once, including the copies of its
-/// convolutions and freed ones that the C library keeps: a sentence of 7.7 s took 0.30 GB.
+/// Activations of the decoder's widest level that are in memory at once, including the copies of
+/// its convolutions and freed ones that the C library keeps: a sentence of 7.7 s took 0.30 GB.
 const DECODED_AT_ONCE: f64 = 18.0;
 const SPEED: &str = "VITS trains at 1.13 steps per second with 16 clips of up to 6 s on a T4 \
-                     (reported by users), an A100 is six times as fast, and a CPU core 300 times \
-                     slower than an A100";
+                     (reported by users), an A100 is six times as fast, and a CPU core takes 300 times as \
+                     long as an A100";
 
 impl Model for Config {
     fn parameters(&self) -> i64 {
@@ -42,8 +43,8 @@ impl Model for Config {
         sizes(&[self.generator(), self.discriminator()].concat())
     }
 
-    /// One sentence is decoded at a time. Before the first one the weights are there twice for a moment:
-    /// with their norms, and folded.
+    /// One sentence is decoded at a time. Before the first one the weights are there twice for a
+    /// moment: with their norms, and folded.
     fn working_bytes(&self, working: &Working<'_>) -> f64 {
         if working.kind.name != kinds::SYNTHESIZE.name {
             return 0.0;
@@ -90,7 +91,7 @@ impl Trainable for Config {
 
     fn effort(&self, setting: &Setting) -> Effort {
         let seconds = setting.rows as f64 * SECONDS_PER_CLIP * training_share(self);
-        Effort::Seconds { seconds, on_core: seconds * CORE_SLOWER, told: SPEED }
+        Effort::Seconds { seconds, on_core: seconds * CORE_SLOWNESS, told: SPEED }
     }
 
     fn clip(&self, _: &Parameters, fields: &Fields) -> Option<Digest> {

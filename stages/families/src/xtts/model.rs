@@ -20,6 +20,8 @@ const WEIGHT_BYTES: f64 = 4.0;
 /// Texts are spoken in pieces of about 250 characters at most, which are 100 tokens and 18 s.
 const PIECE_TOKENS: i64 = 100;
 const PIECE_SECONDS: f64 = 18.0;
+/// Codes of 1,024 samples at 22,050 Hz.
+const CODES_PER_SECOND: f64 = 22_050.0 / 1_024.0;
 /// START and STOP of the text, START of the codes.
 const MARKS: i64 = 3;
 
@@ -66,14 +68,25 @@ impl Model for Config {
         let (gpt, most) = (&self.gpt, self.gpt.max_generated_tokens());
         let codes = working.parameters.integer("max_codes").unwrap_or(most).clamp(1, most.max(1));
         let columns = gpt.latents + PIECE_TOKENS.min(gpt.max_text_tokens) + MARKS + codes;
-        let pieces = working.items * (working.seconds / PIECE_SECONDS).ceil().max(1.0);
         let column = keys_and_values(gpt.layers, 1, gpt.width) * working.width(WEIGHT_BYTES);
-        working.at_once(pieces) * columns as f64 * column
+        working.at_once(working.items * pieces(working)) * columns as f64 * column
+    }
+
+    fn spoken_seconds(&self, working: &Working<'_>) -> f64 {
+        match working.parameters.integer("max_codes") {
+            Ok(most) => working.seconds.min(pieces(working) * most as f64 / CODES_PER_SECOND),
+            Err(_) => working.seconds,
+        }
     }
 
     fn trainable(&self) -> Option<&dyn Trainable> {
         Some(self)
     }
+}
+
+/// The pieces that a text is split into, on average.
+fn pieces(working: &Working<'_>) -> f64 {
+    (working.seconds / PIECE_SECONDS).ceil().max(1.0)
 }
 
 /// From our own stored format, or from a published file without its tensors.
@@ -138,6 +151,22 @@ mod tests {
         assert_eq!(bytes(&[half], 100.0, 5.0), 4.0 * row);
         let short = ("max_codes", ParameterValue::Integer(135));
         assert_eq!(bytes(&[short], 1.0, 5.0), row * 270.0 / 737.0);
+    }
+
+    #[test]
+    fn a_limit_on_codes_shortens_each_piece() {
+        let seconds = |written: &[(&str, ParameterValue)], seconds: f64| {
+            let parameters = written_over_usual(written);
+            let (kind, items, is_gpu) = (&speech::SYNTHESIZE, 1.0, false);
+            let working =
+                Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
+            Config::published().spoken_seconds(&working)
+        };
+        let short = [("max_codes", ParameterValue::Integer(43))];
+        assert_eq!((seconds(&[], 60.0), seconds(&short, 1.5)), (60.0, 1.5));
+        // 43 codes are 2 s, and a minute is four pieces.
+        assert!((seconds(&short, 15.0) - 2.0).abs() < 0.01);
+        assert!((seconds(&short, 60.0) - 8.0).abs() < 0.02);
     }
 
     #[test]
