@@ -216,8 +216,8 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         }
     }
     match lacking.is_empty() {
-        // The ignored files have been named, and may have had the results of these stages.
-        true if has_ignored && !open.is_empty() => Ok(Exit::Failed),
+        // The ignored files have been named. They may have had results of stages or of single items.
+        true if has_ignored => Ok(Exit::Failed),
         true => Ok(Exit::Done),
         false => Err(CliError::failed(
             format!("the remote lacks a part of the results of {}", lacking.join(", ")),

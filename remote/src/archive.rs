@@ -54,7 +54,7 @@ impl Remote {
         let mut records = Vec::new();
         for (volume, offset, length) in index.record_parts() {
             let Some(part) = self.whole_part(id, volume, offset, length)? else { return Ok(None) };
-            for entry in self.entries(id, volume, offset, &part) {
+            for entry in self.entries(id, volume, offset, &part).0 {
                 if let ArchiveEntry::Record { table, key, written } = entry
                     && (self.rules.takes)(table)
                 {
@@ -65,19 +65,19 @@ impl Remote {
         Ok(Some((index, records)))
     }
 
-    /// The valid entries of a part; damage is reported.
+    /// The valid entries of a part up to a damaged one, which is reported; true if all are valid.
     pub(crate) fn entries(
         &self,
         pack: &Digest,
         volume: u32,
         offset: u64,
         part: &Bytes,
-    ) -> Vec<ArchiveEntry> {
+    ) -> (Vec<ArchiveEntry>, bool) {
         let (entries, is_whole) = archive_entries(volume, offset, part);
         if !is_whole {
             self.tell_wrong(&layout::volume(pack, volume), "an entry in it is damaged");
         }
-        entries
+        (entries, is_whole)
     }
 
     /// A part of a volume, in several requests if it is long; none if the remote has less.
@@ -155,12 +155,20 @@ impl Remote {
         let total: u64 = spans.iter().map(|span| span.length).sum();
         let done = std::sync::atomic::AtomicU64::new(0);
         let taken = self.each(&spans, |span| {
-            self.take_span(span)?;
+            let is_whole = self.take_span(span)?;
             let before = done.fetch_add(span.length, std::sync::atomic::Ordering::Relaxed);
             progress(before + span.length, total);
-            Ok::<_, Trouble>(())
+            Ok(is_whole)
         });
-        taken.into_iter().collect::<Result<Vec<()>, Trouble>>()?;
+        let taken = taken.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
+        if taken.contains(&false) {
+            // What comes after a damaged entry is found by its own place.
+            for (digest, is_here) in wanted.iter().zip(self.cache.contains_all(wanted)?) {
+                if !is_here {
+                    self.bring(digest)?;
+                }
+            }
+        }
         for digest in large {
             self.bring(&digest)?;
         }
@@ -168,20 +176,23 @@ impl Remote {
         Ok(())
     }
 
-    fn take_span(&self, span: &Span) -> Result<(), Trouble> {
+    /// False if an entry is damaged, so that those after it were not found.
+    fn take_span(&self, span: &Span) -> Result<bool, Trouble> {
         if !self.is_usable() {
-            return Ok(());
+            return Ok(true);
         }
         let part = self.whole_part(&span.pack, span.volume, span.offset, span.length)?;
-        let Some(part) = part else { return Ok(()) };
+        let Some(part) = part else { return Ok(true) };
         let mut objects = Vec::new();
-        for entry in self.entries(&span.pack, span.volume, span.offset, &part) {
+        let (entries, is_whole) = self.entries(&span.pack, span.volume, span.offset, &part);
+        for entry in entries {
             if let ArchiveEntry::Object { digest, bytes } = entry {
                 objects.push((digest, bytes));
             }
         }
         self.keep(objects)?;
-        self.commit_if_much()
+        self.commit_if_much()?;
+        Ok(is_whole)
     }
 
     /// The places of small objects in volumes, and the large objects.

@@ -81,7 +81,7 @@ impl Remote {
             return Ok(false);
         }
         let mut objects = Vec::new();
-        for entry in self.entries(pack, place.volume, offset, &part) {
+        for entry in self.entries(pack, place.volume, offset, &part).0 {
             if let ArchiveEntry::Object { digest, bytes } = entry {
                 // Copied, so that the whole part can be freed.
                 objects.push((digest, Bytes::copy_from_slice(&bytes)));

@@ -55,14 +55,21 @@ fn register() -> MutexGuard<'static, Register> {
 /// Those of starting a program.
 pub fn start(command: &mut Command) -> io::Result<Program> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
-    watcher::begin(&mut register().watched);
-    let child = command.process_group(0).spawn()?;
-    let handle = Handle(Arc::new(Leader { id: child.id(), is_reaped: Mutex::new(false) }));
+    let slot = watcher::enter(&mut register().watched);
+    let started = command.process_group(0).spawn();
     let mut register = register();
+    let child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            watcher::leave(&mut register.watched, slot);
+            return Err(error);
+        }
+    };
+    watcher::name(&register.watched, slot.as_ref(), child.id());
+    let handle = Handle(Arc::new(Leader { id: child.id(), is_reaped: Mutex::new(false) }));
     register.last += 1;
     let number = register.last;
     register.programs.insert(number, handle.clone());
-    let slot = watcher::enter(&mut register.watched, child.id());
     let ending = ending(child.id());
     Ok(Program { child, handle, number, slot, ending, has_left: false })
 }

@@ -16,6 +16,7 @@ struct Process {
     id: i32,
     parent: i32,
     group: i32,
+    session: i32,
     /// Ticks since the machine started.
     started: u64,
 }
@@ -41,6 +42,28 @@ pub fn kill(groups: &[i32], started: Option<u64>) {
         found.extend(new.into_iter().map(|process| (process.id, process)));
     }
     found.values().for_each(|process| signal(process, Signal::KILL));
+}
+
+/// The groups that are not among the known ones, and whose leaders were probably started by the engine
+/// of this watcher: they are younger, have lost their parent as well, and are in the same session. At
+/// most this number, the youngest.
+pub fn orphans(known: &[i32], most: usize) -> Vec<i32> {
+    youngest_orphans(&list(), std::process::id() as i32, known, most)
+}
+
+fn youngest_orphans(all: &[Process], own: i32, known: &[i32], most: usize) -> Vec<i32> {
+    let Some(own) = all.iter().find(|process| process.id == own) else { return Vec::new() };
+    let is_orphan = |process: &&Process| {
+        process.id == process.group
+            && process.id != own.id
+            && process.parent == own.parent
+            && process.session == own.session
+            && process.started >= own.started
+            && !known.contains(&process.group)
+    };
+    let mut found: Vec<&Process> = all.iter().filter(is_orphan).collect();
+    found.sort_by_key(|process| std::cmp::Reverse((process.started, process.id)));
+    found.iter().take(most).map(|process| process.group).collect()
 }
 
 /// The processes of these groups and their descendants, except this process.
@@ -112,6 +135,7 @@ fn parse(id: i32, stat: &str) -> Option<Process> {
         id,
         parent: number(1)? as i32,
         group: number(2)? as i32,
+        session: number(3)? as i32,
         started: number(19)? as u64,
     })
 }
@@ -137,7 +161,24 @@ mod tests {
     use super::*;
 
     fn process(id: i32, parent: i32, group: i32, started: u64) -> Process {
-        Process { id, parent, group, started }
+        Process { id, parent, group, session: 4, started }
+    }
+
+    #[test]
+    fn an_orphan_of_the_same_session_is_of_the_engine_if_it_is_younger_than_the_watcher() {
+        let all = [
+            process(10, 1, 10, 50),
+            process(11, 1, 11, 49),
+            process(12, 1, 12, 51),
+            process(13, 1, 13, 52),
+            process(14, 13, 14, 53),
+            process(15, 1, 13, 54),
+            Process { session: 5, ..process(16, 1, 16, 55) },
+            process(17, 1, 17, 56),
+        ];
+        assert_eq!(youngest_orphans(&all, 10, &[17], 9), [13, 12]);
+        assert_eq!(youngest_orphans(&all, 10, &[17], 1), [13]);
+        assert_eq!(youngest_orphans(&all, 99, &[], 9), [0; 0]);
     }
 
     #[test]
@@ -160,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_program_may_hold_anything() {
-        let rest = "S 4 3 2 0 -1 0 0 0 0 0 7 8 0 0 20 0 1 0 99 0";
+        let rest = "S 4 3 4 0 -1 0 0 0 0 0 7 8 0 0 20 0 1 0 99 0";
         let seen = parse(5, &format!("5 (a) Z) {rest}"));
         assert_eq!(seen, Some(process(5, 4, 3, 99)));
         assert_eq!(parse(5, "5 (x) Z 4 3 2 0 -1 0 0 0 0 0 7 8 0 0 20 0 1 0 99 0"), None);

@@ -12,6 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
 
 use super::tree;
 
@@ -23,6 +26,10 @@ static ARGUMENT: OnceLock<&'static str> = OnceLock::new();
 
 /// The size of an entry of the table in bytes; 0 means empty.
 const ENTRY: usize = size_of::<u32>();
+/// The entry of a program that is starting: its group is not known yet.
+const STARTING: u32 = u32::MAX;
+/// The time within which the children of a killed engine get another parent.
+const ORPHANED: Duration = Duration::from_millis(500);
 
 /// From now on, the first program that is started has a watcher: this binary with that one
 /// argument, which must call [`watch`].
@@ -44,22 +51,24 @@ pub(super) struct Watched {
 /// An entry of the table.
 pub(super) struct Slot(u64);
 
-/// Starts the watcher if it is enabled and not running. Has to come before the start of a program:
-/// the engine may be killed meanwhile, and nothing would end that program. Programs also run
-/// without a watcher.
-pub(super) fn begin(watched: &mut Option<Watched>) {
+/// Enters a program that is about to start, and first starts the watcher if it is enabled and not
+/// running: the engine may be killed at any moment. Programs also run without a watcher.
+pub(super) fn enter(watched: &mut Option<Watched>) -> Option<Slot> {
     if watched.is_none() {
         *watched = ARGUMENT.get().and_then(|argument| spawn(argument).ok());
     }
-}
-
-/// Adds a group, if there is a watcher.
-pub(super) fn enter(watched: &mut Option<Watched>, group: u32) -> Option<Slot> {
     let watched = watched.as_mut()?;
     let slot = watched.free.pop().unwrap_or(watched.entries);
     watched.entries = watched.entries.max(slot + 1);
-    watched.write(slot, group);
+    watched.write(slot, STARTING);
     Some(Slot(slot))
+}
+
+/// Enters the group of a program that has started.
+pub(super) fn name(watched: &Option<Watched>, slot: Option<&Slot>, group: u32) {
+    if let (Some(watched), Some(Slot(slot))) = (watched, slot) {
+        watched.write(*slot, group);
+    }
 }
 
 pub(super) fn leave(watched: &mut Option<Watched>, slot: Option<Slot>) {
@@ -103,15 +112,33 @@ fn spawn(argument: &str) -> io::Result<Watched> {
 ///
 /// If standard input or the table cannot be read.
 pub fn watch() -> io::Result<()> {
-    // Nothing is ever written to it.
+    let engine = parent();
+    // Nothing is ever written to it. A program that is being started holds the pipe until it is in its
+    // group.
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     let now = tree::now();
     let table = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    tree::kill(&groups(&table)?, now);
+    let entries = entries(&table)?;
+    let is_named = |entry: &u32| *entry != 0 && *entry != STARTING;
+    let mut groups: Vec<i32> =
+        entries.iter().filter(|entry| is_named(entry)).map(|entry| *entry as i32).collect();
+    let starting = entries.iter().filter(|entry| **entry == STARTING).count();
+    if starting > 0 {
+        let begun = Instant::now();
+        while parent() == engine && begun.elapsed() < ORPHANED {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        groups.extend(tree::orphans(&groups, starting));
+    }
+    tree::kill(&groups, now);
     Ok(())
 }
 
-fn groups(table: &File) -> io::Result<Vec<i32>> {
+fn parent() -> Option<Pid> {
+    rustix::process::getppid()
+}
+
+fn entries(table: &File) -> io::Result<Vec<u32>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -121,6 +148,5 @@ fn groups(table: &File) -> io::Result<Vec<i32>> {
         }
     }
     let entries = bytes.chunks_exact(ENTRY).filter_map(|entry| entry.try_into().ok());
-    let groups = entries.map(i32::from_le_bytes);
-    Ok(groups.filter(|group| *group > 0).collect())
+    Ok(entries.map(u32::from_le_bytes).collect())
 }
