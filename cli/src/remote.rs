@@ -201,7 +201,7 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         let more = remote.brought();
         (objects, bytes) = (objects + more.0, bytes + more.1);
     }
-    let Pulled { open, lacking, has_ignored, notes } = pulled;
+    let Pulled { open, lacking, has_ignored, has_damaged, notes } = pulled;
     notes.iter().for_each(|note| program.warn(note));
     if arguments.json {
         let open: BTreeSet<&String> = open.iter().chain(&lacking).collect();
@@ -216,8 +216,8 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         }
     }
     match lacking.is_empty() {
-        // The ignored files have been named. They may have had results of stages or of single items.
-        true if has_ignored => Ok(Exit::Failed),
+        // The files have been named. They may have had results of these stages, or records of items.
+        true if has_damaged || has_ignored && !open.is_empty() => Ok(Exit::Failed),
         true => Ok(Exit::Done),
         false => Err(CliError::failed(
             format!("the remote lacks a part of the results of {}", lacking.join(", ")),
@@ -234,6 +234,8 @@ struct Pulled {
     lacking: Vec<String>,
     /// Damaged files were ignored.
     has_ignored: bool,
+    /// Some entries of packs are damaged.
+    has_damaged: bool,
     notes: Vec<String>,
 }
 
@@ -295,6 +297,7 @@ fn pull_from(
         open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),
         lacking,
         has_ignored: remote.has_ignored(),
+        has_damaged: remote.has_damaged(),
         notes: remote.take_notes(),
     })
 }

@@ -75,7 +75,7 @@ impl Remote {
     ) -> (Vec<ArchiveEntry>, bool) {
         let (entries, is_whole) = archive_entries(volume, offset, part);
         if !is_whole {
-            self.tell_wrong(&layout::volume(pack, volume), "an entry in it is damaged");
+            self.tell_damaged(&layout::volume(pack, volume));
         }
         (entries, is_whole)
     }

@@ -106,6 +106,7 @@ pub(crate) struct State {
     notes: Vec<String>,
     /// Files were ignored.
     has_ignored: bool,
+    has_damaged: bool,
 }
 
 impl Remote {
@@ -175,6 +176,11 @@ impl Remote {
     /// The number of requests so far.
     pub fn requests(&self) -> u64 {
         self.place.requests.all()
+    }
+
+    /// Tests if entries of packs were damaged. Notes have named the packs.
+    pub fn has_damaged(&self) -> bool {
+        self.state().has_damaged
     }
 
     /// Tests if files were ignored, such as damaged ones. Notes have named them.
@@ -249,6 +255,11 @@ impl Remote {
         if !state.notes.contains(&told) {
             state.notes.push(told);
         }
+    }
+
+    pub(crate) fn tell_damaged(&self, name: &str) {
+        self.state().has_damaged = true;
+        self.tell_wrong(name, "an entry in it is damaged");
     }
 
     /// The next push compares the outcome in the remote with that of this machine.

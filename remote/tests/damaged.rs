@@ -69,7 +69,7 @@ fn pulled(shared: &Path) -> (u64, bool) {
             assert_eq!(cache.read(digest).unwrap(), bytes);
         }
     }
-    (remote.brought().0, remote.has_ignored())
+    (remote.brought().0, remote.has_damaged())
 }
 
 #[test]
