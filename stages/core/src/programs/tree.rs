@@ -44,9 +44,9 @@ pub fn kill(groups: &[i32], started: Option<u64>) {
     found.values().for_each(|process| signal(process, Signal::KILL));
 }
 
-/// The groups that are not among the known ones, and whose leaders were probably started by the engine
-/// of this watcher: they are younger, have lost their parent as well, and are in the same session. At
-/// most this number, the youngest.
+/// The groups that are not among the known ones, and whose leaders were probably started by the
+/// engine of this watcher: they are younger, have lost their parent as well, and are in the same
+/// session. At most this number, the youngest.
 pub fn orphans(known: &[i32], most: usize) -> Vec<i32> {
     youngest_orphans(&list(), std::process::id() as i32, known, most)
 }

@@ -3,7 +3,7 @@
 //! There is one per engine, started just before its first program. Its standard input is a pipe
 //! that the engine holds and nobody writes to, so that it closes when the engine ends for any
 //! reason. Its standard output is a table in memory with the groups of running programs: a program
-//! costs the engine two writes into it, and the watcher nothing.
+//! costs the engine three writes into it, and the watcher nothing.
 
 use std::fs::File;
 use std::io::{self, PipeWriter};
@@ -113,8 +113,8 @@ fn spawn(argument: &str) -> io::Result<Watched> {
 /// If standard input or the table cannot be read.
 pub fn watch() -> io::Result<()> {
     let engine = parent();
-    // Nothing is ever written to it. A program that is being started holds the pipe until it is in its
-    // group.
+    // Nothing is ever written to it. A program that is being started holds the pipe until it is in
+    // its group.
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     let now = tree::now();
     let table = File::from(io::stdout().as_fd().try_clone_to_owned()?);
