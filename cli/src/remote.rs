@@ -216,7 +216,8 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         }
     }
     match lacking.is_empty() {
-        // The files have been named. They may have had results of these stages, or records of items.
+        // These files have been named. They may have had results of the open stages, or records of
+        // items.
         true if has_damaged || has_ignored && !open.is_empty() => Ok(Exit::Failed),
         true => Ok(Exit::Done),
         false => Err(CliError::failed(

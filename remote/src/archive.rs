@@ -162,7 +162,7 @@ impl Remote {
         });
         let taken = taken.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
         if taken.contains(&false) {
-            // What comes after a damaged entry is found by its own place.
+            // The index of the pack has the positions of the objects after a damaged entry.
             for (digest, is_here) in wanted.iter().zip(self.cache.contains_all(wanted)?) {
                 if !is_here {
                     self.bring(digest)?;

@@ -1,4 +1,4 @@
-//! What a pull gets from a damaged pack in a folder.
+//! Pulls from a damaged pack in a folder.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

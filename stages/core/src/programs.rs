@@ -65,7 +65,7 @@ pub fn start(command: &mut Command) -> io::Result<Program> {
             return Err(error);
         }
     };
-    watcher::name(&register.watched, slot.as_ref(), child.id());
+    watcher::set_group(&register.watched, slot.as_ref(), child.id());
     let handle = Handle(Arc::new(Leader { id: child.id(), is_reaped: Mutex::new(false) }));
     register.last += 1;
     let number = register.last;

@@ -65,7 +65,7 @@ pub(super) fn enter(watched: &mut Option<Watched>) -> Option<Slot> {
 }
 
 /// Enters the group of a program that has started.
-pub(super) fn name(watched: &Option<Watched>, slot: Option<&Slot>, group: u32) {
+pub(super) fn set_group(watched: &Option<Watched>, slot: Option<&Slot>, group: u32) {
     if let (Some(watched), Some(Slot(slot))) = (watched, slot) {
         watched.write(*slot, group);
     }
@@ -118,17 +118,15 @@ pub fn watch() -> io::Result<()> {
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     let now = tree::now();
     let table = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let entries = entries(&table)?;
-    let is_named = |entry: &u32| *entry != 0 && *entry != STARTING;
-    let mut groups: Vec<i32> =
-        entries.iter().filter(|entry| is_named(entry)).map(|entry| *entry as i32).collect();
-    let starting = entries.iter().filter(|entry| **entry == STARTING).count();
-    if starting > 0 {
+    let (starting, started): (Vec<u32>, Vec<u32>) =
+        entries(&table)?.into_iter().partition(|entry| *entry == STARTING);
+    let mut groups: Vec<i32> = started.into_iter().map(|group| group as i32).collect();
+    if !starting.is_empty() {
         let begun = Instant::now();
         while parent() == engine && begun.elapsed() < ORPHANED {
             std::thread::sleep(Duration::from_millis(1));
         }
-        groups.extend(tree::orphans(&groups, starting));
+        groups.extend(tree::orphans(&groups, starting.len()));
     }
     tree::kill(&groups, now);
     Ok(())
@@ -138,6 +136,7 @@ fn parent() -> Option<Pid> {
     rustix::process::getppid()
 }
 
+/// The entries that are not empty.
 fn entries(table: &File) -> io::Result<Vec<u32>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
@@ -148,5 +147,5 @@ fn entries(table: &File) -> io::Result<Vec<u32>> {
         }
     }
     let entries = bytes.chunks_exact(ENTRY).filter_map(|entry| entry.try_into().ok());
-    Ok(entries.map(u32::from_le_bytes).collect())
+    Ok(entries.map(u32::from_le_bytes).filter(|entry| *entry != 0).collect())
 }

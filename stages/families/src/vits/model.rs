@@ -22,8 +22,8 @@ const ROWS_PER_SECOND: f64 = 0.05;
 /// its convolutions and freed ones that the C library keeps: a sentence of 7.7 s took 0.30 GB.
 const DECODED_AT_ONCE: f64 = 18.0;
 const SPEED: &str = "VITS trains at 1.13 steps per second with 16 clips of up to 6 s on a T4 \
-                     (reported by users), an A100 is six times as fast, and a CPU core takes 300 times as \
-                     long as an A100";
+                     (reported by users), an A100 is six times as fast, and a CPU core takes 300 \
+                     times as long as an A100";
 
 impl Model for Config {
     fn parameters(&self) -> i64 {
