@@ -19,7 +19,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::{Damage, Digest, Table};
 
 pub use places::{
-    ArchiveEntry, ArchivePlaces, ENTRY_HEADER, FIRST_ENTRY, MOST_ARCHIVE_BYTES, ObjectPlace,
+    ArchiveEntry, ArchivePlaces, ENTRY_HEADER, FIRST_ENTRY, MOST_ARCHIVE_BYTES, ObjectPlace, VOLUME_MARK,
     archive_entries, archive_places, archive_volumes, record_parts, volume_name,
 };
 

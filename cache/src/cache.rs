@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub short: ShortPacks,
     /// Damaged objects that the index does not know about yet.
     forgotten: Mutex<HashSet<Digest>>,
+    /// All damaged objects that this process has found.
+    damaged: Mutex<HashSet<Digest>>,
     claims: Arc<Claims>,
     /// The folder in which large objects wait for the next commit.
     waiting_room: Mutex<Option<StagingDir>>,
@@ -141,6 +143,7 @@ impl Shared {
             packs: PackFiles::default(),
             short: ShortPacks::default(),
             forgotten: Mutex::default(),
+            damaged: Mutex::default(),
             claims: Arc::new(claims),
             waiting_room: Mutex::default(),
         }
@@ -169,6 +172,10 @@ impl Shared {
 
     pub fn forgotten(&self) -> MutexGuard<'_, HashSet<Digest>> {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn damaged(&self) -> MutexGuard<'_, HashSet<Digest>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn require_writable(&self) -> Result<(), CacheError> {

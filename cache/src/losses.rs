@@ -1,7 +1,7 @@
 //! The mark for lost objects that records may refer to. While it exists, planning checks every
 //! object before trusting a record; a complete run removes it.
 
-use crate::CacheError;
+use crate::{CacheError, Digest};
 use crate::cache::{Cache, Shared};
 use crate::fs::Open;
 
@@ -12,6 +12,16 @@ impl Cache {
         !shared.short.is_empty()
             || !shared.forgotten().is_empty()
             || shared.fs.exists(&shared.layout.losses).unwrap_or(true)
+    }
+
+    /// Sets the mark before objects are stored whose records are there already.
+    pub fn note_losses(&self) {
+        self.0.note_losses();
+    }
+
+    /// Tests if this process has found the object damaged, or its file gone.
+    pub fn was_damaged(&self, digest: &Digest) -> bool {
+        self.0.damaged().contains(digest)
     }
 
     /// Records that everything lost has been made again or is not wanted.

@@ -284,6 +284,7 @@ impl Shared {
         let (path, place) = self.describe(digest, location);
         let there = self.fs.exists(&path).unwrap_or(true);
         self.forgotten().insert(*digest);
+        self.damaged().insert(*digest);
         self.note_losses();
         if self.require_writable().is_ok() {
             if there {

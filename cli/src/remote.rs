@@ -118,7 +118,7 @@ fn pausing(
 ) -> Result<Exit, CliError> {
     ended.or_else(|error| match error.machine_fault() {
         Some(why) => {
-            program.warn(&format!("{why}; make room, and run `throstle {command}` again"));
+            program.warn(&format!("{why}; `throstle {command}` then continues"));
             Ok(Exit::Paused)
         }
         None => Err(error),
@@ -273,6 +273,11 @@ fn pull_from(
         trainings.clone().filter_map(key),
     );
     let wanted = wanted.map_err(failed)?;
+    // A pull that is stopped leaves records without their objects.
+    let had_losses = cache.has_losses();
+    if !wanted.is_empty() {
+        cache.note_losses();
+    }
     let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
     let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
     meter.end();
@@ -293,6 +298,9 @@ fn pull_from(
                 lacking.push(spec.name.clone());
             }
         }
+    }
+    if lacking.is_empty() && !had_losses {
+        cache.clear_losses()?;
     }
     Ok(Pulled {
         open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),

@@ -89,7 +89,7 @@ pub fn export(
             unsaved = unsaved.or(done.unsaved);
             let stage = spec.name.clone();
             for digest in &done.lost {
-                sink(store.lost(&stage, digest));
+                store.lost(&stage, digest).into_iter().for_each(&mut *sink);
             }
             if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());

@@ -30,6 +30,8 @@ struct Inner {
     base: Utf8PathBuf,
     /// Objects of a plan on a read-only cache.
     memory: Mutex<HashMap<Digest, Bytes>>,
+    /// The stages with a message about missing objects.
+    told: Mutex<BTreeSet<String>>,
     /// The locations of unchanged sources by content; filled once, when the cache has lacked
     /// several blobs.
     sources: OnceLock<Vec<Place>>,
@@ -110,6 +112,7 @@ impl Store {
             cache,
             base: base.to_owned(),
             memory: Mutex::default(),
+            told: Mutex::default(),
             sources: OnceLock::new(),
             searches: AtomicUsize::new(0),
             index,
@@ -187,11 +190,9 @@ impl Store {
     ) -> Result<Bytes, ReadError> {
         match found {
             Ok(bytes) => Ok(bytes),
-            Err(CacheError::Missing { .. }) => self.read_elsewhere(digest),
-            Err(CacheError::Damaged { .. }) => match self.read_elsewhere(digest) {
-                Err(ReadError::Lost(_)) => Err(ReadError::Lost(*digest)),
-                other => other,
-            },
+            Err(CacheError::Missing { .. } | CacheError::Damaged { .. }) => {
+                self.read_elsewhere(digest)
+            }
             Err(error) => Err(ReadError::Cache(error)),
         }
     }
@@ -231,17 +232,25 @@ impl Store {
         })
     }
 
-    /// The message about an object that is made again: it was damaged, or could not be fetched.
-    pub fn lost(&self, stage: &str, digest: &Digest) -> Event {
+    /// The message about an object that has to be made again: it is damaged, could not be fetched, or
+    /// is missing. Of missing objects only the first of each stage is named, since a pull that was
+    /// stopped leaves out thousands.
+    pub fn lost(&self, stage: &str, digest: &Digest) -> Option<Event> {
         let is_elsewhere = |remote: &Arc<Remote>| remote.lists(digest).unwrap_or(false);
-        if !self.0.remote.as_ref().is_some_and(is_elsewhere) {
-            return Event::Damaged { stage: stage.to_owned(), digest: digest.to_string() };
-        }
+        let short = digest.short();
+        let message = if self.0.remote.as_ref().is_some_and(is_elsewhere) {
+            format!("object {short} could not be fetched from the remote and is made again")
+        } else if self.0.cache.was_damaged(digest) {
+            return Some(Event::Damaged { stage: stage.to_owned(), digest: digest.to_string() });
+        } else {
+            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if !told.insert(stage.to_owned()) {
+                return None;
+            }
+            format!("object {short} is not in the cache; a run makes it again, and others like it")
+        };
         let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
-        let digest = digest.short();
-        let message =
-            format!("object {digest} could not be fetched from the remote and is made again");
-        Event::Note { stage, message }
+        Some(Event::Note { stage, message })
     }
 
     /// The outcome of a stage in the remote.

@@ -96,7 +96,10 @@ impl Remote {
             let Some(found) = self.answer(self.place.part(&name, from, most))? else {
                 return Ok(None);
             };
-            let part = found.unwrap_or_default();
+            let Some(part) = found else {
+                self.tell_wrong(&name, "it is missing");
+                return Ok(None);
+            };
             if part.is_empty() || part.len() as u64 > most {
                 self.tell_wrong(&name, "its length differs from its index");
                 return Ok(None);

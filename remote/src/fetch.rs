@@ -75,7 +75,10 @@ impl Remote {
         let Some(part) = self.answer(self.place.part(&name, offset, length))? else {
             return Ok(false);
         };
-        let part = part.unwrap_or_default();
+        let Some(part) = part else {
+            self.tell_wrong(&name, "it is missing");
+            return Ok(false);
+        };
         if (part.len() as u64) < needed || part.len() as u64 > length {
             self.tell_wrong(&name, "its length differs from its index");
             return Ok(false);

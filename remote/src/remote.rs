@@ -249,17 +249,24 @@ impl Remote {
     /// Reports a damaged file, which is not used.
     pub(crate) fn tell_wrong(&self, name: &str, why: &str) {
         let (url, name, why) = (self.address.to_string(), name.to_owned(), why.to_owned());
-        let told = format!("{}; the file is ignored", Trouble::Wrong { url, name, why });
+        self.tell_ignored(format!("{}; the file is ignored", Trouble::Wrong { url, name, why }));
+    }
+
+    /// Reports a pack with a damaged entry, whose other entries are used.
+    pub(crate) fn tell_damaged(&self, name: &str) {
+        self.state().has_damaged = true;
+        let url = &self.address;
+        self.tell_ignored(format!(
+            "the remote `{url}` has a damaged file `{name}`: what is damaged in it is ignored"
+        ));
+    }
+
+    fn tell_ignored(&self, told: String) {
         let mut state = self.state();
         state.has_ignored = true;
         if !state.notes.contains(&told) {
             state.notes.push(told);
         }
-    }
-
-    pub(crate) fn tell_damaged(&self, name: &str) {
-        self.state().has_damaged = true;
-        self.tell_wrong(name, "an entry in it is damaged");
     }
 
     /// The next push compares the outcome in the remote with that of this machine.

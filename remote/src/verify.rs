@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use cache::{Digest, FIRST_ENTRY, Hasher, MOST_ARCHIVE_BYTES, archive_entries, archive_volumes};
+use cache::{
+    Digest, FIRST_ENTRY, Hasher, MOST_ARCHIVE_BYTES, VOLUME_MARK, archive_entries, archive_volumes,
+};
 
 use crate::archive::PIECE;
 use crate::error::Trouble;
@@ -160,12 +162,14 @@ impl Remote {
         if size != expected {
             return Ok(Some(format!("it has {size} bytes instead of the {expected} in its index")));
         }
-        let Some(bytes) =
-            self.whole_part(&index.id, number, FIRST_ENTRY, expected.saturating_sub(FIRST_ENTRY))?
-        else {
+        let Some(bytes) = self.whole_part(&index.id, number, 0, expected)? else {
             return Ok(Some("it cannot be read".to_owned()));
         };
-        let (entries, is_whole) = archive_entries(number, FIRST_ENTRY, &bytes);
+        if !bytes.starts_with(VOLUME_MARK) {
+            return Ok(Some("its first bytes are damaged".to_owned()));
+        }
+        let entries = bytes.slice(VOLUME_MARK.len()..);
+        let (entries, is_whole) = archive_entries(number, FIRST_ENTRY, &entries);
         let objects: HashSet<Digest> = entries
             .iter()
             .filter_map(|entry| match entry {

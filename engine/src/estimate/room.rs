@@ -23,6 +23,8 @@ pub struct Room {
 pub struct Fitted {
     pub room: Room,
     pub fits: Vec<String>,
+    /// Of these, the ones that do not finish in it by the upper bounds.
+    pub may_not_fit: Vec<String>,
     pub left_out: Vec<String>,
     /// The time of the stages that do not fit.
     pub left_out_seconds: Figure,
@@ -47,27 +49,32 @@ impl Room {
         let mut fitted = Fitted {
             room: self,
             fits: Vec::new(),
+            may_not_fit: Vec::new(),
             left_out: Vec::new(),
             left_out_seconds: Figure::default(),
             left_out_gpu_seconds: Figure::default(),
             left_out_money: self.price_per_hour.map(|_| Figure::default()),
         };
-        let (mut seconds, mut gpu_seconds) = (0.0, 0.0);
+        let (mut seconds, mut gpu_seconds) = (Figure::default(), Figure::default());
         let mut undone: BTreeSet<StageId> = BTreeSet::new();
         for id in thriftily(pipeline, estimate) {
             let spec = pipeline.stage(id);
             let Some(stage) = estimate.stages.get(&spec.name) else { continue };
-            let likely = |figure: Option<Figure>| figure.unwrap_or_default().likely;
-            let (takes, gpu) = (likely(stage.seconds), likely(stage.gpu_seconds));
+            let all = seconds + stage.seconds.unwrap_or_default();
+            let gpu = stage.gpu_seconds.unwrap_or_default();
+            let all_gpu = gpu_seconds + gpu;
+            let limits = (self.seconds, self.gpu_seconds.filter(|_| gpu.high > 0.0));
             let within = |used: f64, limit: Option<f64>| limit.is_none_or(|limit| used <= limit);
+            let fits = |bound: fn(Figure) -> f64| {
+                within(bound(all), limits.0) && within(bound(all_gpu), limits.1)
+            };
             let has_inputs = spec.upstream().all(|above| !undone.contains(&above));
-            if has_inputs
-                && within(seconds + takes, self.seconds)
-                && within(gpu_seconds + gpu, self.gpu_seconds.filter(|_| gpu > 0.0))
-            {
-                seconds += takes;
-                gpu_seconds += gpu;
+            if has_inputs && fits(|figure| figure.likely) {
+                (seconds, gpu_seconds) = (all, all_gpu);
                 fitted.fits.push(spec.name.clone());
+                if !fits(|figure| figure.high) {
+                    fitted.may_not_fit.push(spec.name.clone());
+                }
                 continue;
             }
             undone.insert(id);
@@ -137,10 +144,14 @@ mod tests {
         input = "tokens"
     "#;
 
-    /// A minute for each stage.
     fn fitted(room: Room) -> Fitted {
+        fitted_within(room, 1.0)
+    }
+
+    /// A minute for each stage, or this many times as long.
+    fn fitted_within(room: Room, factor: f64) -> Fitted {
         let pipeline = pipeline(MANIFEST);
-        let minute = Some(Figure::exact(60.0));
+        let minute = Some(Figure::within(60.0, factor));
         let devices: Vec<Device> = pipeline
             .stages
             .iter()
@@ -185,6 +196,17 @@ mod tests {
         assert_eq!(fitted.left_out, ["tokens", "packed"]);
         assert_eq!(fitted.left_out_seconds.likely, 120.0);
         assert_eq!(fitted.left_out_money.map(|money| money.likely), Some(2.0));
+    }
+
+    #[test]
+    fn what_fits_only_by_the_expected_time_may_not_fit() {
+        let room = |seconds| Room { seconds: Some(seconds), ..Room::default() };
+        assert_eq!(fitted_within(room(300.0), 1.0).may_not_fit, [""; 0]);
+        let fitted = fitted_within(room(400.0), 2.0);
+        assert_eq!(fitted.left_out, [""; 0]);
+        assert_eq!(fitted.may_not_fit, ["tokens", "packed"]);
+        let hours = Room { gpu_seconds: Some(90.0), ..Room::default() };
+        assert_eq!(fitted_within(hours, 2.0).may_not_fit, ["tokens"]);
     }
 
     #[test]

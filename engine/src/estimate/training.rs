@@ -46,6 +46,8 @@ struct Plan<'a> {
     setting: Setting,
     rows: Rows,
     accumulation: i64,
+    /// Devices that share the rows of each step.
+    devices: f64,
     clips: f64,
     expected: ExpectedCourse,
 }
@@ -244,7 +246,9 @@ impl Estimator<'_> {
         };
         let accumulation = parameters.integer("accumulation").unwrap_or(1);
         let expected = clips.expected(parameters, rows, &setting)?;
-        Ok(Plan { model, setting, rows, accumulation, clips: clips.all.items, expected })
+        let devices = parameters.texts("devices").map_or(1, |names| names.len().max(1)) as f64;
+        let clips = clips.all.items;
+        Ok(Plan { model, setting, rows, accumulation, devices, clips, expected })
     }
 
     fn step_seconds(&self, plan: &Plan<'_>, device: &Device) -> f64 {
@@ -272,7 +276,10 @@ impl Estimator<'_> {
         if let Rows::Tokens(rows) = plan.rows {
             self.assumed.add(rows.told);
         }
-        step + plan.accumulation as f64 * BATCH_START
+        // GPUs work at the same time; devices of a CPU share its cores.
+        let at_once = if is_cpu { 1.0 } else { plan.devices };
+        let batches = (plan.accumulation as f64 / at_once).ceil();
+        step / at_once + batches * BATCH_START
     }
 
     fn state_bytes(&self, spec: &StageSpec, plan: &Plan<'_>, seconds: Option<Figure>) -> Figure {
@@ -297,7 +304,7 @@ impl Estimator<'_> {
         let of = |price: &crate::pipeline::Price| {
             if let Some(precision) = spec.newer_precision().filter(|_| !price.may_have_bf16()) {
                 return format!(
-                    "{} does not support {precision}: use `precision = \"auto\"`",
+                    "{}: {precision} is not supported; use `precision = \"auto\"`",
                     price.name
                 );
             }

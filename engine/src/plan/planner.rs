@@ -110,7 +110,7 @@ impl<'a> Planner<'a> {
             }
             match self.attempt(targets, sink) {
                 Err((_, PlanError::Read(ReadError::Lost(digest)))) => {
-                    sink(self.store.lost("", &digest));
+                    self.store.lost("", &digest).into_iter().for_each(&mut *sink);
                     self.deep = true;
                 }
                 other => return other.map_err(|(stage, error)| error.at(stage)),

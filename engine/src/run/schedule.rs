@@ -405,7 +405,9 @@ impl Schedule<'_> {
     pub fn note_lost(&mut self, id: StageId, lost: &[Digest]) {
         self.lost = true;
         for digest in lost {
-            self.tell(self.store.lost(&self.name(id), digest));
+            if let Some(event) = self.store.lost(&self.name(id), digest) {
+                self.tell(event);
+            }
         }
     }
 }
