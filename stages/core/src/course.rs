@@ -71,10 +71,7 @@ pub fn length_mistake(parameters: &Parameters) -> Option<(&'static str, &'static
 
 /// Rows, or clips, per step.
 pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
-    let whole = |name: &str| match parameters.is_set(name) {
-        true => parameters.integer(name).map(|number| number.max(1) as u64),
-        false => Ok(1),
-    };
+    let whole = |name: &str| parameters.integer_or(name, 1).map(|number| number.max(1) as u64);
     Ok(whole("batch")? * whole("accumulation")?)
 }
 

@@ -273,6 +273,12 @@ pub struct Mistake {
     pub help: Option<String>,
 }
 
+impl Mistake {
+    pub fn new(parameter: &'static str, message: impl Into<String>, help: &str) -> Mistake {
+        Mistake { parameter, message: message.into(), help: Some(help.to_owned()) }
+    }
+}
+
 /// A stage kind of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {

@@ -239,6 +239,11 @@ impl Parameters {
         }
     }
 
+    /// The integer, or another one if it is absent.
+    pub fn integer_or(&self, name: &str, preset: i64) -> Result<i64, StageError> {
+        Ok(self.if_set(name, Parameters::integer)?.unwrap_or(preset))
+    }
+
     pub fn number(&self, name: &str) -> Result<f64, StageError> {
         match self.get(name) {
             ParameterValue::Number(number) => Ok(*number),

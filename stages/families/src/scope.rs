@@ -1,10 +1,8 @@
 //! Lists of the tensors of a model: their names, below prefixes, and shapes.
 
 use stage_formats::shapes::Expected;
-
 /// Magnitude and direction of a weight under weight norm.
-pub const LENGTH: &str = "parametrizations.weight.original0";
-pub const DIRECTION: &str = "parametrizations.weight.original1";
+pub use stage_formats::weight_norm::{NEWER_DIRECTION as DIRECTION, NEWER_LENGTH as LENGTH};
 
 /// Collects names below a prefix.
 pub struct Scope<'a> {

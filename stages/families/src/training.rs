@@ -4,6 +4,9 @@
 use cache::Digest;
 use stage_core::{Fields, Parameters, StageError};
 use stage_formats::pattern::is_match;
+use stage_formats::shapes::Expected;
+
+use crate::scope::parameters;
 
 /// Models with fewer parameters run on one thread of the CPU: sharing such small products among
 /// threads costs more than it saves, and many times more on busy cores.
@@ -137,6 +140,20 @@ impl Setting {
         }
     }
 
+    /// The sum over all matrices below a prefix that have an adapter.
+    pub(crate) fn sum_of_adapted(
+        &self,
+        tensors: &[Expected],
+        prefix: &str,
+        of: impl Fn(&[i64]) -> i64,
+    ) -> f64 {
+        let is_adapted = |(name, shape): &&Expected| {
+            let is_matrix = self.adapters.is_some() && shape.len() == 2;
+            is_matrix && name.starts_with(prefix) && self.is_trained(name)
+        };
+        tensors.iter().filter(is_adapted).map(|(_, shape)| of(shape) as f64).sum()
+    }
+
     /// Bytes of a value in the compute type.
     pub fn width(&self) -> f64 {
         if self.is_half { 2.0 } else { F32 }
@@ -200,6 +217,22 @@ impl Memory {
 
     fn states(&self) -> f64 {
         self.weights + self.optimizer
+    }
+
+    /// For a model with these tensors.
+    pub(crate) fn of(tensors: &[Expected], setting: &Setting) -> Memory {
+        let all = parameters(tensors) as f64;
+        match &setting.adapters {
+            None => {
+                let trained = tensors.iter().filter(|(name, _)| setting.is_trained(name));
+                let trained = parameters(trained) as f64;
+                Memory::of_values(all - trained, trained, setting)
+            }
+            Some(Adapters { rank, .. }) => {
+                let values = |shape: &[i64]| rank * (shape[0] + shape[1]);
+                Memory::of_values(all, setting.sum_of_adapted(tensors, "", values), setting)
+            }
+        }
     }
 
     /// For a model with these numbers of frozen and trained values.

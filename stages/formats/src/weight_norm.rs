@@ -11,6 +11,9 @@ use crate::tensor::Tensor;
 pub const LENGTH: &str = "weight_g";
 /// The last part of the name of a direction, with the shape of the weight.
 pub const DIRECTION: &str = "weight_v";
+/// The same two parts in the newer spelling.
+pub const NEWER_LENGTH: &str = "parametrizations.weight.original0";
+pub const NEWER_DIRECTION: &str = "parametrizations.weight.original1";
 /// The last part of the name of a weight without weight norm.
 pub const WHOLE: &str = "weight";
 
@@ -101,10 +104,7 @@ pub fn newer(name: &str) -> String {
     spelt.unwrap_or_else(|| name.to_owned())
 }
 
-const SPELLINGS: [(&str, &str); 2] = [
-    ("parametrizations.weight.original0", LENGTH),
-    ("parametrizations.weight.original1", DIRECTION),
-];
+const SPELLINGS: [(&str, &str); 2] = [(NEWER_LENGTH, LENGTH), (NEWER_DIRECTION, DIRECTION)];
 
 #[cfg(test)]
 mod tests {

@@ -196,7 +196,7 @@ impl Fixture {
                 xtts::gpt_fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
             }
             Model::XttsSound => {
-                xtts::sound_fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
+                xtts::sound_fixture::outputs(settings, weights, inputs(tensors)?, setup)?
             }
         };
         flat(outputs)

@@ -42,12 +42,6 @@ pub struct Embedding {
     pub adapter: Option<Adapter>,
 }
 
-/// A module that can have an [`Adapter`].
-pub enum Adaptable<'a> {
-    Linear(&'a mut Linear),
-    Embedding(&'a mut Embedding),
-}
-
 /// A low-rank update: `scaling * B A`, with dropout before A if it adapts a [`Linear`] or a
 /// [`Conv1D`].
 #[derive(Debug)]

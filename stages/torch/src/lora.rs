@@ -61,6 +61,11 @@ pub enum Layer<'a> {
 pub trait Adaptable {
     /// Its layers by the names of their modules, such as `layers.0.attention.wqkv`.
     fn layers(&mut self) -> Vec<(String, Layer<'_>)>;
+
+    /// The record of its tensors by name, with those of its adapters, if it keeps one.
+    fn listed(&mut self) -> Option<&mut Weights> {
+        None
+    }
 }
 
 impl Layer<'_> {
@@ -104,7 +109,7 @@ impl Layer<'_> {
                 ((0..rank * inputs).map(|_| draw()).collect(), vec![0.0; (outputs * rank) as usize])
             }
             Layer::Embedding(_) => {
-                let b = (0..outputs * rank).map(|_| normal(&mut random) as f32).collect();
+                let b = (0..outputs * rank).map(|_| random.gauss() as f32).collect();
                 (vec![0.0; (rank * inputs) as usize], b)
             }
         };
@@ -174,7 +179,16 @@ pub fn attach(
             stream,
         });
     }
+    let attached = adapters(model);
+    if let Some(listed) = model.listed() {
+        listed.extend(attached);
+    }
     Ok(matches)
+}
+
+/// Tests if a name is that of an adapter's tensor.
+pub fn is_adapter(name: &str) -> bool {
+    name.ends_with(".lora_A") || name.ends_with(".lora_B")
 }
 
 /// The tensors of all adapters, sorted by name.
@@ -208,41 +222,16 @@ pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError
     for (_, mut layer) in model.layers() {
         let weight = layer.weight().shallow_clone();
         if let Some(merged) = layer.merged(&weight, kind)? {
-            *layer.weight() = merged;
+            // The same tensor with another value: a model may list it.
+            layer.weight().f_set_data(&merged)?;
             *layer.adapter() = None;
             count += 1;
         }
     }
+    if let Some(listed) = model.listed() {
+        *listed = std::mem::take(listed).filtered(|name| !is_adapter(name));
+    }
     Ok(count)
-}
-
-/// A normally distributed number with mean 0 and variance 1, by the Box-Muller method.
-fn normal(random: &mut Random) -> f64 {
-    let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.fraction()).cos()
-}
-
-/// The lineage of adapters: stored beside them, and in everything derived from them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Lineage {
-    /// The digest of the model that the first adapters were trained on.
-    pub base: String,
-    /// The digests of the adapters that were merged into it since, oldest first.
-    #[serde(default)]
-    pub parents: Vec<String>,
-}
-
-impl Lineage {
-    pub fn new(base: impl Into<String>) -> Lineage {
-        Lineage { base: base.into(), parents: Vec::new() }
-    }
-
-    /// The lineage of a model after merging adapters of this lineage.
-    pub fn merged(mut self, adapters: impl Into<String>) -> Lineage {
-        self.parents.push(adapters.into());
-        self
-    }
 }
 
 #[cfg(test)]
@@ -458,12 +447,5 @@ mod tests {
         attach(&mut model, &settings(&["*linear"]), 1).unwrap();
         let error = attach(&mut model, &settings(&["*linear"]), 1).unwrap_err();
         assert_eq!(error.to_string(), "`block.0.linear` already has an adapter: merge it first");
-    }
-
-    #[test]
-    fn lineage_lists_what_was_merged_oldest_first() {
-        let lineage = Lineage::new("base").merged("first").merged("second");
-        let text = serde_json::to_string(&lineage).unwrap();
-        assert_eq!(text, r#"{"base":"base","parents":["first","second"]}"#);
     }
 }

@@ -216,11 +216,7 @@ impl Encoder {
             left = left.f_sub(&lookup.entries(&nearest)?)?;
             numbers.push(nearest);
         }
-        let numbers = Tensor::f_cat(&numbers, 0)?;
-        let mut values = vec![0i64; numbers.numel()];
-        let count = values.len();
-        numbers.f_copy_data(&mut values, count)?;
-        Ok(values)
+        Ok(Vec::try_from(Tensor::f_cat(&numbers, 0)?)?)
     }
 }
 

@@ -34,6 +34,12 @@ impl Random {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// Normally distributed with mean 0 and variance 1, by the Box-Muller method.
+    pub fn gauss(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.fraction()).ln()).sqrt();
+        radius * (TAU * self.fraction()).cos()
+    }
+
     /// A tensor of normally distributed numbers with mean zero, by the Box-Muller method.
     pub fn normal(&mut self, shape: &[i64], deviation: f64) -> Result<Tensor, TorchError> {
         let count = shape.iter().product::<i64>() as usize;

@@ -44,6 +44,12 @@ impl Weights {
         self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
+    /// The tensors that `keep` accepts; they share their memory with these.
+    pub fn shared(&self, keep: impl Fn(&str, &Tensor) -> bool) -> Vec<(String, Tensor)> {
+        let kept = self.iter().filter(|(name, tensor)| keep(name, tensor));
+        kept.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
+    }
+
     pub fn remove(&mut self, name: &str) -> Option<Tensor> {
         self.0.remove(name)
     }
@@ -99,6 +105,21 @@ impl Weights {
         }
     }
 
+    /// Those with a name that is kept.
+    pub fn filtered(mut self, keep: impl Fn(&str) -> bool) -> Weights {
+        self.0.retain(|name, _| keep(name));
+        self
+    }
+
+    /// The tensors for computing: floats of 32 bits on the device, all finite.
+    pub fn usable(self, device: Device) -> Result<Weights, TorchError> {
+        let usable = |(name, tensor): (String, Tensor)| {
+            let tensor = usable(&name, tensor, device)?;
+            Ok((name, tensor))
+        };
+        self.into_iter().map(usable).collect()
+    }
+
     /// The same on a device; floating-point tensors also in another precision if one is given.
     pub fn moved(self, device: Device, kind: Option<Kind>) -> Result<Weights, TorchError> {
         let mut moved = Weights::default();
@@ -107,6 +128,12 @@ impl Weights {
             moved.insert(name, tensor.f_to_device(device)?.f_to_kind(kind)?);
         }
         Ok(moved)
+    }
+}
+
+impl Extend<(String, Tensor)> for Weights {
+    fn extend<I: IntoIterator<Item = (String, Tensor)>>(&mut self, tensors: I) {
+        self.0.extend(tensors);
     }
 }
 

@@ -7,10 +7,12 @@ use stage_torch::dual_ar::{
     Batch, Clip, Config, Drawn, DualAr, Parity, Sampling, Seeded, Sentence, Speech, Stop, Tokens,
 };
 use stage_torch::fish::{DualArTrainee, Memory};
-use stage_torch::layers::{Adaptable, Adapter, Pass};
+use stage_torch::layers::Pass;
+use stage_torch::lora::{Adaptable, LoraSettings, adapters, attach};
 use stage_torch::random::Random;
 use stage_torch::train::{Phase, Totals, Trainee};
 use stage_torch::weights::Weights;
+use stage_torch::{BaseNetwork, NetworkTrainee};
 use stage_torch::{copies, waits};
 use tch::{Device, Kind, Tensor};
 
@@ -89,25 +91,12 @@ fn batch() -> Batch {
 
 /// Adapters with dropout on every module that accepts one; the rest is frozen.
 fn adapt(model: &mut DualAr) {
+    let patterns = vec!["*".to_owned()];
+    attach(model, &LoraSettings { rank: 2, alpha: 4.0, dropout: 0.3, patterns }, 1).unwrap();
     let mut random = Random::new(3);
-    for (stream, (_, module)) in model.adaptable().into_iter().enumerate() {
-        let mut adapter = |inputs: i64, outputs: i64| Adapter {
-            a: random.normal(&[2, inputs], 0.1).unwrap().set_requires_grad(true),
-            b: random.normal(&[outputs, 2], 0.1).unwrap().set_requires_grad(true),
-            scaling: 2.0,
-            dropout: 0.3,
-            stream: stream as u64,
-        };
-        match module {
-            Adaptable::Linear(linear) => {
-                let size = linear.weight.size();
-                linear.adapter = Some(adapter(size[1], size[0]));
-            }
-            Adaptable::Embedding(table) => {
-                let size = table.weight.size();
-                table.adapter = Some(adapter(size[0], size[1]));
-            }
-        }
+    let _guard = tch::no_grad_guard();
+    for (_, tensor) in &mut adapters(model) {
+        tensor.copy_(&random.normal(&tensor.size(), 0.1).unwrap());
     }
 }
 
@@ -175,7 +164,7 @@ fn running_blocks_again_drops_what_was_dropped_before() {
 fn only_adapters_are_trained_where_the_rest_is_frozen() {
     let mut model = model();
     adapt(&mut model);
-    let modules = model.adaptable().len();
+    let modules = Adaptable::layers(&mut model).len();
     let trainee = DualArTrainee::new(model, Memory::default()).unwrap();
     let names: Vec<String> = trainee.parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), 2 * modules);

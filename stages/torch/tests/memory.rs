@@ -5,6 +5,7 @@
 use nix::libc;
 use stage_families::training::{Adapters, Memory, Setting};
 use stage_families::xtts::training_memory;
+use stage_torch::NetworkTrainee;
 use stage_torch::dual_ar;
 use stage_torch::fish as text_model;
 use stage_torch::lora::{LoraSettings, attach};
@@ -152,7 +153,7 @@ fn xtts(setting: Setting) -> (f64, Memory) {
         parity: xtts::Parity::Correct,
         layout: xtts::Layout::Packed,
     };
-    let batch = packer.pack(&[&clip; 2], xtts::Purpose::Training).unwrap();
+    let batch = packer.pack(&[&clip; 2], xtts::Purpose::Step { seed: 0 }).unwrap();
     let before = of_process("VmRSS:");
     let tensors = config.tensors().into_iter();
     let weights: Weights = tensors

@@ -3,6 +3,7 @@
 use super::change::ON_CHANGE;
 use crate::artifact::WEIGHTS;
 use crate::course::{self, SAVE_EVERY, VALIDATE_EVERY};
+use crate::error::StageError;
 use crate::kind::{FieldType, Mistake, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Parameters, Role, Unit};
 
@@ -46,6 +47,11 @@ pub const fn number(name: &'static str, max: f64, default: f64, doc: &'static st
     }
 }
 
+pub const fn duration(name: &'static str, seconds: f64, doc: &'static str) -> Parameter {
+    let (parameter_type, default) = (ParameterType::Duration, Default::Seconds(seconds));
+    Parameter { name, parameter_type, default, doc, ..Parameter::BASE }
+}
+
 pub const fn choice(
     name: &'static str,
     words: &'static [&'static str],
@@ -82,11 +88,20 @@ pub fn given(parameters: &Parameters, unknown: &[&str], name: &str) -> bool {
     parameters.is_set(name) && !unknown.contains(&name)
 }
 
+/// The value of a parameter that is set and known.
+pub fn known<'a, T>(
+    parameters: &'a Parameters,
+    unknown: &[&str],
+    name: &str,
+    read: impl FnOnce(&'a Parameters, &str) -> Result<T, StageError>,
+) -> Option<T> {
+    given(parameters, unknown, name).then(|| read(parameters, name).ok()).flatten()
+}
+
 /// A number that must be more than 0, for the `check` of a kind.
 pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -> Vec<Mistake> {
-    let value = given(parameters, unknown, name).then(|| parameters.number(name));
-    match value {
-        Some(Ok(0.0)) => vec![Mistake {
+    match known(parameters, unknown, name, Parameters::number) {
+        Some(0.0) => vec![Mistake {
             parameter: name,
             message: format!("`{name}` is 0, expected more than 0"),
             help: None,
@@ -99,10 +114,7 @@ pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -
 /// named twice, devices without work, moments that never move, and a division by zero where a
 /// gradient is 0.
 pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
-    let names = match given(parameters, unknown, "devices") {
-        true => parameters.texts("devices").unwrap_or_default(),
-        false => Vec::new(),
-    };
+    let names = known(parameters, unknown, "devices", Parameters::texts).unwrap_or_default();
     let wrong = names.iter().find(|name| !is_device(name));
     let device = wrong.map(|name| Mistake {
         parameter: "devices",
@@ -121,7 +133,7 @@ pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mista
         help: Some("name each GPU once; `cuda` is `cuda:0`".to_owned()),
     });
     let still = ["beta_1", "beta_2"].into_iter().filter(|name| {
-        given(parameters, unknown, name) && parameters.number(name).is_ok_and(|beta| beta >= 1.0)
+        known(parameters, unknown, name, Parameters::number).is_some_and(|beta| beta >= 1.0)
     });
     let still = still.map(|parameter| Mistake {
         parameter,
@@ -174,14 +186,33 @@ const CHECKPOINTS: OutputPort = OutputPort {
 
 /// The parameter of [`TRAINING`] with this name, for families that do not have all of them.
 pub const fn shared(name: &str) -> Parameter {
+    from::<1>(name)[0]
+}
+
+/// The parameters of [`TRAINING`] from this name on.
+pub const fn from<const N: usize>(name: &str) -> [Parameter; N] {
+    let mut first = 0;
+    while !is_same(TRAINING[first].name, name) {
+        first += 1;
+        assert!(first < COUNT, "no training stage has a parameter of this name");
+    }
+    let mut all = [Parameter::BASE; N];
     let mut at = 0;
-    while at < COUNT {
-        if is_same(TRAINING[at].name, name) {
-            return TRAINING[at];
-        }
+    while at < N {
+        all[at] = TRAINING[first + at];
         at += 1;
     }
-    panic!("no training stage has a parameter of this name")
+    all
+}
+
+/// A shared parameter with another default.
+pub const fn with_number(name: &str, default: f64) -> Parameter {
+    Parameter { default: Default::Number(default), ..shared(name) }
+}
+
+/// The same for a count.
+pub const fn with_count(name: &str, default: i64) -> Parameter {
+    Parameter { default: Default::Integer(default), ..shared(name) }
 }
 
 const fn is_same(one: &str, other: &str) -> bool {
@@ -358,13 +389,7 @@ pub const TRAINING: [Parameter; COUNT] = [
         "Steps between checkpoints, or a share of all steps. A stopped run resumes from its last \
             checkpoint. 0: by time alone. A request to stop always saves one.",
     ))),
-    execution(Parameter {
-        name: "save_interval",
-        parameter_type: ParameterType::Duration,
-        default: Default::Seconds(600.0),
-        doc: "The longest time between checkpoints.",
-        ..Parameter::BASE
-    }),
+    execution(duration("save_interval", 600.0, "The longest time between checkpoints.")),
     SEED,
     choice(
         "parity",

@@ -82,40 +82,13 @@ struct Published {
 }
 
 /// All fields of the original.
-pub(super) const FIELDS: &[&str] = &[
-    "model_type",
-    "vocab_size",
-    "n_layer",
-    "n_head",
-    "dim",
-    "intermediate_size",
-    "n_local_heads",
-    "head_dim",
-    "rope_base",
-    "norm_eps",
-    "max_seq_len",
-    "dropout",
-    "tie_word_embeddings",
-    "attention_qkv_bias",
-    "attention_o_bias",
-    "attention_qk_norm",
-    "codebook_size",
-    "num_codebooks",
-    "use_gradient_checkpointing",
-    "initializer_range",
-    "is_reward_model",
-    "scale_codebook_embeddings",
-    "n_fast_layer",
-    "fast_dim",
-    "fast_n_head",
-    "fast_n_local_heads",
-    "fast_head_dim",
-    "fast_intermediate_size",
-    "fast_attention_qkv_bias",
-    "fast_attention_qk_norm",
-    "fast_attention_o_bias",
-    "norm_fastlayer_input",
-];
+pub(super) const FIELDS: &str = "\
+    model_type vocab_size n_layer n_head dim intermediate_size n_local_heads head_dim rope_base \
+    norm_eps max_seq_len dropout tie_word_embeddings attention_qkv_bias attention_o_bias \
+    attention_qk_norm codebook_size num_codebooks use_gradient_checkpointing initializer_range \
+    is_reward_model scale_codebook_embeddings n_fast_layer fast_dim fast_n_head \
+    fast_n_local_heads fast_head_dim fast_intermediate_size fast_attention_qkv_bias \
+    fast_attention_qk_norm fast_attention_o_bias norm_fastlayer_input";
 
 /// The default of an absent field; if it is null, the width is divided among the heads.
 fn default_head_dim() -> Option<i64> {

@@ -27,33 +27,29 @@ pub fn published(
 ) -> Result<Value, StageError> {
     let is_s1_mini = is_s1_mini(parameters)?;
     let preset = |small: i64, large: i64| if is_s1_mini { large } else { small };
-    let figure = |name: &str, default: i64| match parameters.is_set(name) {
-        true => parameters.integer(name),
-        false => Ok(default),
-    };
-    let dim = figure("dim", preset(128, 1024))?;
-    let heads = figure("heads", preset(4, 16))?;
+    let dim = parameters.integer_or("dim", preset(128, 1024))?;
+    let heads = parameters.integer_or("heads", preset(4, 16))?;
     let own_width = rounded_up(dim / heads.max(1), 2);
     Ok(json!({
         "model_type": "dual_ar",
         "vocab_size": rounded_up(words + codes.1, ROWS).max(preset(0, PUBLISHED_WORDS)),
-        "n_layer": figure("layers", preset(3, 28))?,
+        "n_layer": parameters.integer_or("layers", preset(3, 28))?,
         "dim": dim,
         "n_head": heads,
-        "n_local_heads": figure("key_heads", preset(2, 8))?,
-        "head_dim": figure("head_dim", preset(own_width, 128))?,
-        "intermediate_size": figure("intermediate", 3 * dim)?,
+        "n_local_heads": parameters.integer_or("key_heads", preset(2, 8))?,
+        "head_dim": parameters.integer_or("head_dim", preset(own_width, 128))?,
+        "intermediate_size": parameters.integer_or("intermediate", 3 * dim)?,
         "attention_qk_norm": true,
         "attention_qkv_bias": false,
         "attention_o_bias": false,
         "rope_base": 1_000_000,
         "norm_eps": 1e-6,
-        "max_seq_len": figure("max_length", preset(1024, 8192))?,
+        "max_seq_len": parameters.integer_or("max_length", preset(1024, 8192))?,
         "dropout": 0.0,
         "tie_word_embeddings": false,
         "codebook_size": codes.1,
         "num_codebooks": codes.0,
-        "n_fast_layer": figure("fast_layers", preset(1, 4))?,
+        "n_fast_layer": parameters.integer_or("fast_layers", preset(1, 4))?,
         "fast_head_dim": preset(own_width, 64),
         "fast_attention_qk_norm": false,
         "scale_codebook_embeddings": true,

@@ -4,7 +4,6 @@
 
 use super::{Config, Stack};
 use crate::training::{F32, Memory, Setting};
-use stage_formats::pattern::is_match;
 
 /// The size of a chunk: positions with logits, and frames in the fast layers.
 const PIECE: f64 = 1024.0;
@@ -21,11 +20,7 @@ const OPERATIONS: f64 = 2.0;
 impl Config {
     /// The peak memory of a step.
     pub fn training_memory(&self, setting: &Setting) -> Memory {
-        let parameters = self.parameters() as f64;
-        let memory = match &setting.adapters {
-            None => Memory::of_values(0.0, parameters, setting),
-            Some(_) => Memory::of_values(parameters, self.adapter_values(setting), setting),
-        };
+        let tensors = self.tensors();
         let tokens = (setting.rows * setting.length) as f64;
         let piece = tokens.min(PIECE);
         let is_whole = setting.adapters.is_none();
@@ -33,7 +28,7 @@ impl Config {
         // The gradient of the output layer exists from then on.
         let output = if is_whole { (self.vocab_size * self.slow.dim) as f64 * F32 } else { 0.0 };
         let codes = piece * self.num_codebooks as f64;
-        let inputs = |block: &str| self.adapted_inputs(block, setting);
+        let inputs = |block: &str| setting.sum_of_adapted(&tensors, block, |shape| shape[1]);
         let (slow_kept, slow_block) = self.slow.activations(tokens, inputs("layers.0."), setting);
         let (fast_kept, fast_block) =
             self.fast.activations(codes, inputs("fast_layers.0."), setting);
@@ -47,7 +42,7 @@ impl Config {
             false => (slow_kept + waits, 0.0),
         };
         let kept = if is_whole { 0.0 } else { KEPT * activations };
-        Memory { activations, logits, block: slow_block, kept, ..memory }
+        Memory { activations, logits, block: slow_block, kept, ..Memory::of(&tensors, setting) }
     }
 
     /// Floating-point operations of one batch, forward and backward.
@@ -60,34 +55,6 @@ impl Config {
         let passes = if setting.adapters.is_some() { 2.0 } else { 3.0 };
         let again = if setting.checkpointing { 1.0 } else { 0.0 };
         OPERATIONS * ((slow + fast) * (passes + again) + words * passes)
-    }
-
-    /// The number of values in the adapters.
-    fn adapter_values(&self, setting: &Setting) -> f64 {
-        let rank = setting.adapters.as_ref().map_or(0, |adapters| adapters.rank);
-        self.sum_of_adapted("", setting, |shape| rank * (shape[0] + shape[1]))
-    }
-
-    /// The number of values per token that go into the adapters of a block.
-    fn adapted_inputs(&self, block: &str, setting: &Setting) -> f64 {
-        self.sum_of_adapted(block, setting, |shape| shape[1])
-    }
-
-    fn sum_of_adapted(&self, block: &str, setting: &Setting, of: impl Fn(&[i64]) -> i64) -> f64 {
-        let is_adapted = |name: &str, shape: &[i64]| {
-            let module = name.strip_suffix(".weight").unwrap_or(name);
-            shape.len() == 2 && name.starts_with(block) && setting.is_adapted(module)
-        };
-        let tensors = self.tensors();
-        let adapted = tensors.iter().filter(|(name, shape)| is_adapted(name, shape));
-        adapted.map(|(_, shape)| of(shape) as f64).sum()
-    }
-}
-
-impl Setting {
-    fn is_adapted(&self, module: &str) -> bool {
-        let patterns = self.adapters.iter().flat_map(|adapters| &adapters.patterns);
-        patterns.into_iter().any(|pattern| is_match(pattern, module))
     }
 }
 
@@ -243,8 +210,10 @@ mod tests {
         let (config, all) = (Config::s1_mini().unwrap(), reported());
         // Attention reads 1,024 and 2,048 values of a token, the gated feed-forward layer 1,024
         // twice and 3,072.
-        assert_eq!(config.adapted_inputs("layers.0.", &all), 8192.0);
-        assert_eq!(config.adapted_inputs("layers.0.", &full()), 0.0);
+        let inputs = |setting: &Setting| {
+            setting.sum_of_adapted(&config.tensors(), "layers.0.", |shape| shape[1])
+        };
+        assert_eq!((inputs(&all), inputs(&full())), (8192.0, 0.0));
         let few = Adapters { rank: 8, patterns: vec!["layers.*.attention.wo".to_owned()] };
         let few = Setting { adapters: Some(few), ..all.clone() };
         assert!(memory(&all).activations > memory(&few).activations);
@@ -265,7 +234,8 @@ mod tests {
         let config = Config::s1_mini().unwrap();
         let values = |pattern: &str| {
             let one = Adapters { rank: 8, patterns: vec![pattern.to_owned()] };
-            config.adapter_values(&Setting { adapters: Some(one), ..full() })
+            let one = Setting { adapters: Some(one), ..full() };
+            Memory::of(&config.tensors(), &one).gradients / F32
         };
         assert_eq!(values("layers.0.attention.wo"), 8.0 * (1024.0 + 2048.0));
         assert_eq!(values("layers.*.attention.wo"), 28.0 * values("layers.0.attention.wo"));

@@ -2,6 +2,7 @@
 
 use crate::artifact;
 use stage_core::artifact::{FILES, WEIGHTS};
+use stage_core::catalogue::train::known;
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter, ParameterType,
@@ -228,37 +229,29 @@ const VOICES: &[&str] =
     &[artifact::DUAL_AR, artifact::LORA, artifact::VITS, artifact::XTTS, artifact::XTTS_LORA];
 
 fn graph_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
-    let text = |name: &str| match unknown.contains(&name) {
-        true => None,
-        false => parameters.text(name).ok(),
-    };
+    let text = |name: &str| known(parameters, unknown, name, Parameters::text);
     let Some(format) = text("format") else { return Vec::new() };
     let is_graph = format == "onnx";
-    let mistake = |parameter: &'static str, message: &str, help: &str| Mistake {
-        parameter,
-        message: message.to_owned(),
-        help: Some(help.to_owned()),
-    };
     let mut mistakes = Vec::new();
     if !is_graph && text("target").is_some() {
         let message = "only a graph has a target";
-        mistakes.push(mistake("target", message, "give `format = \"onnx\"`, or leave it out"));
+        mistakes.push(Mistake::new("target", message, "give `format = \"onnx\"`, or leave it out"));
     }
     match text("dtype") {
         Some("int8") if !is_graph => {
             let message = "only a graph is written in int8";
-            mistakes.push(mistake("dtype", message, "give `format = \"onnx\"`"));
+            mistakes.push(Mistake::new("dtype", message, "give `format = \"onnx\"`"));
         }
         Some("bf16") if is_graph => {
             let message = "a graph is not written in bf16";
-            mistakes.push(mistake("dtype", message, "give `fp16`, `int8` or `f32`"));
+            mistakes.push(Mistake::new("dtype", message, "give `fp16`, `int8` or `f32`"));
         }
         _ => {}
     }
-    let judge = !unknown.contains(&"discriminator") && parameters.flag("discriminator") == Ok(true);
+    let judge = known(parameters, unknown, "discriminator", Parameters::flag) == Some(true);
     if is_graph && judge {
         let message = "a graph has no discriminator";
-        mistakes.push(mistake("discriminator", message, "leave it out"));
+        mistakes.push(Mistake::new("discriminator", message, "leave it out"));
     }
     mistakes
 }

@@ -1,7 +1,7 @@
 //! The ports and parameters that trainings and syntheses of several families have.
 
 use stage_core::artifact::LOG as LOG_WORD;
-use stage_core::catalogue::train::{at_least_one, choice, count, number};
+use stage_core::catalogue::train::{absent, at_least_one, choice, count, number};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, OutputPort, Parameter, ParameterType, Role,
 };
@@ -52,6 +52,11 @@ pub const fn adapters(gives: &'static [&'static str]) -> OutputPort {
 
 pub const fn patterns(name: &'static str, default: Default, doc: &'static str) -> Parameter {
     Parameter { name, parameter_type: TEXTS, default, doc, ..Parameter::BASE }
+}
+
+/// A size of a new model; if not given, the stage has its own.
+pub const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Parameter {
+    absent(at_least_one(count(name, 0, doc), largest))
 }
 
 /// The parameters of adapters; the dropout has another name where the model has one of its own.

@@ -1,6 +1,7 @@
 //! The kinds of the family `vq`: audio to tokens and back.
 
 use crate::artifact;
+use stage_core::catalogue::train::{SEED, at_least_one, count};
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
@@ -48,14 +49,6 @@ const CODEC: InputPort = InputPort {
     ..InputPort::ARTIFACT
 };
 
-const SEED: Parameter = Parameter {
-    name: "seed",
-    parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
-    default: Default::PipelineSeed,
-    doc: "The seed of random numbers.",
-    ..Parameter::BASE
-};
-
 const BATCH: Parameter = Parameter {
     name: "batch",
     parameter_type: ParameterType::Size,
@@ -90,38 +83,23 @@ All drawn clips must have the same sample rate, which becomes that of the codec.
         ..OutputPort::ARTIFACT
     }],
     parameters: &[
+        at_least_one(
+            count(
+                "codebooks",
+                8,
+                "Tokens per frame. Each codebook encodes the residual of the ones before it.",
+            ),
+            64,
+        ),
         Parameter {
-            name: "codebooks",
-            parameter_type: ParameterType::Integer { min: 1, max: 64 },
-            default: Default::Integer(8),
-            unit: Unit::Count,
-            doc: "Tokens per frame. Each codebook encodes the residual of the ones before it.",
-            ..Parameter::BASE
-        },
-        Parameter {
-            name: "entries",
             parameter_type: ParameterType::Integer { min: 2, max: 65_536 },
-            default: Default::Integer(256),
-            unit: Unit::Count,
-            doc: "Different tokens per codebook.",
-            ..Parameter::BASE
+            ..count("entries", 256, "Different tokens per codebook.")
         },
-        Parameter {
-            name: "clips",
-            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
-            default: Default::Integer(64),
-            unit: Unit::Count,
-            doc: "The largest number of clips to use.",
-            ..Parameter::BASE
-        },
-        Parameter {
-            name: "frames",
-            parameter_type: ParameterType::Integer { min: 1, max: 2_000_000 },
-            default: Default::Integer(20_000),
-            unit: Unit::Count,
-            doc: "The largest number of frames to use from these clips.",
-            ..Parameter::BASE
-        },
+        at_least_one(count("clips", 64, "The largest number of clips to use."), 1_000_000),
+        at_least_one(
+            count("frames", 20_000, "The largest number of frames to use from these clips."),
+            2_000_000,
+        ),
         SEED,
     ],
     ..Kind::BASE
@@ -193,14 +171,7 @@ const fn codec_size(
     unit: Unit,
     doc: &'static str,
 ) -> Parameter {
-    Parameter {
-        name,
-        parameter_type: ParameterType::Integer { min: 1, max: most },
-        default: Default::Integer(default),
-        unit,
-        doc,
-        ..Parameter::BASE
-    }
+    Parameter { unit, ..at_least_one(count(name, default, doc), most) }
 }
 
 pub static ADOPT: Kind = Kind {
@@ -295,12 +266,8 @@ as long as its frames, up to one hop longer than the original clip.",
     }],
     parameters: &[
         Parameter {
-            name: "rounds",
             parameter_type: ParameterType::Integer { min: 0, max: 1_000 },
-            default: Default::Integer(32),
-            unit: Unit::Count,
-            doc: "The number of phase iterations.",
-            ..Parameter::BASE
+            ..count("rounds", 32, "The number of phase iterations.")
         },
         SEED,
         Parameter {

@@ -126,59 +126,20 @@ impl Default for Config {
 }
 
 /// The fields of `VitsConfig` of transformers and of finetune-hf-vits.
-pub(super) const FIELDS: &[&str] = &[
-    "activation_dropout",
-    "attention_dropout",
-    "depth_separable_channels",
-    "depth_separable_num_layers",
-    "duration_predictor_dropout",
-    "duration_predictor_filter_channels",
-    "duration_predictor_flow_bins",
-    "duration_predictor_kernel_size",
-    "duration_predictor_num_flows",
-    "duration_predictor_tail_bound",
-    "ffn_dim",
-    "ffn_kernel_size",
-    "flow_size",
-    "hidden_act",
-    "hidden_dropout",
-    "hidden_size",
-    "initializer_range",
-    "layer_norm_eps",
-    "layerdrop",
-    "leaky_relu_slope",
-    "noise_scale",
-    "noise_scale_duration",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "num_speakers",
-    "posterior_encoder_num_wavenet_layers",
-    "prior_encoder_num_flows",
-    "prior_encoder_num_wavenet_layers",
-    "resblock_dilation_sizes",
-    "resblock_kernel_sizes",
-    "sampling_rate",
-    "speaker_embedding_size",
-    "speaking_rate",
-    "spectrogram_bins",
-    "upsample_initial_channel",
-    "upsample_kernel_sizes",
-    "upsample_rates",
-    "use_bias",
-    "use_stochastic_duration_prediction",
-    "vocab_size",
-    "wavenet_dilation_rate",
-    "wavenet_dropout",
-    "wavenet_kernel_size",
-    "window_size",
-    "discriminator_kernel_size",
-    "discriminator_period_channels",
-    "discriminator_periods",
-    "discriminator_scale_channels",
-    "discriminator_stride",
-    "hop_length",
-    "segment_size",
-];
+pub(super) const FIELDS: &str = "\
+    activation_dropout attention_dropout depth_separable_channels depth_separable_num_layers \
+    duration_predictor_dropout duration_predictor_filter_channels duration_predictor_flow_bins \
+    duration_predictor_kernel_size duration_predictor_num_flows duration_predictor_tail_bound \
+    ffn_dim ffn_kernel_size flow_size hidden_act hidden_dropout hidden_size initializer_range \
+    layer_norm_eps layerdrop leaky_relu_slope noise_scale noise_scale_duration \
+    num_attention_heads num_hidden_layers num_speakers posterior_encoder_num_wavenet_layers \
+    prior_encoder_num_flows prior_encoder_num_wavenet_layers resblock_dilation_sizes \
+    resblock_kernel_sizes sampling_rate speaker_embedding_size speaking_rate spectrogram_bins \
+    upsample_initial_channel upsample_kernel_sizes upsample_rates use_bias \
+    use_stochastic_duration_prediction vocab_size wavenet_dilation_rate wavenet_dropout \
+    wavenet_kernel_size window_size discriminator_kernel_size discriminator_period_channels \
+    discriminator_periods discriminator_scale_channels discriminator_stride hop_length \
+    segment_size";
 
 impl Config {
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {

@@ -10,21 +10,18 @@ pub fn config(parameters: &Parameters, symbols: i64) -> Result<Config, StageErro
         "mms" => Config::mms(),
         _ => small(),
     };
-    let figure = |name: &str, preset: i64| match parameters.is_set(name) {
-        true => parameters.integer(name),
-        false => Ok(preset),
-    };
     config.vocab_size = symbols;
     config.sampling_rate = parameters.integer("rate")?;
-    let hidden = figure("hidden", config.hidden_size)?;
+    let hidden = parameters.integer_or("hidden", config.hidden_size)?;
     if hidden != config.hidden_size {
         config.ffn_dim = 4 * hidden;
         config.flow_size = hidden;
         config.hidden_size = hidden;
     }
-    config.num_hidden_layers = figure("layers", config.num_hidden_layers)?;
-    config.upsample_initial_channel = figure("channels", config.upsample_initial_channel)?;
-    config.num_speakers = figure("speakers", 1)?;
+    config.num_hidden_layers = parameters.integer_or("layers", config.num_hidden_layers)?;
+    config.upsample_initial_channel =
+        parameters.integer_or("channels", config.upsample_initial_channel)?;
+    config.num_speakers = parameters.integer_or("speakers", 1)?;
     if config.num_speakers > 1 {
         config.speaker_embedding_size = config.hidden_size;
     }

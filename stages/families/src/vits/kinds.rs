@@ -2,8 +2,9 @@
 
 use super::tune::FINETUNE;
 use crate::artifact;
+use crate::kinds::training::{CHARACTERS_PER_SECOND, figure};
 use stage_core::artifact::WEIGHTS;
-use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count, number};
+use stage_core::catalogue::train::{SEED, absent, choice, duration, number};
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
@@ -49,10 +50,6 @@ const MODEL: InputPort = InputPort {
 };
 
 const CLIP: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
-
-const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Parameter {
-    absent(at_least_one(count(name, 0, doc), largest))
-}
 
 const fn rate(default: Default, doc: &'static str) -> Parameter {
     Parameter {
@@ -172,10 +169,6 @@ Without this stage every training computes the spectrograms again.",
     ..Kind::BASE
 };
 
-const fn left_to_the_model(parameter: Parameter) -> Parameter {
-    Parameter { default: Default::Absent, ..parameter }
-}
-
 pub static SYNTHESIZE: Kind = Kind {
     name: "vits.synthesize",
     summary: "Speaks sentences with a VITS model.",
@@ -227,19 +220,19 @@ Sentences of `model.audition` carry their checkpoint; then `model` is not needed
         ..OutputPort::DATASET
     }],
     parameters: &[
-        left_to_the_model(number(
+        absent(number(
             "noise_scale",
             10.0,
             0.0,
             "The noise scale: variation of the sound. Default: that of the model.",
         )),
-        left_to_the_model(number(
+        absent(number(
             "noise_scale_duration",
             10.0,
             0.0,
             "The duration noise scale: variation of the rhythm. Default: that of the model.",
         )),
-        left_to_the_model(Parameter {
+        absent(Parameter {
             parameter_type: ParameterType::Number { min: 0.05, max: 20.0 },
             ..number(
                 "speaking_rate",
@@ -255,17 +248,8 @@ Sentences of `model.audition` carry their checkpoint; then `model` is not needed
                 of each sentence.",
             ..Parameter::BASE
         },
-        Parameter {
-            name: "max_duration",
-            parameter_type: ParameterType::Duration,
-            default: Default::Seconds(60.0),
-            doc: "A sentence that would be longer is quarantined.",
-            ..Parameter::BASE
-        },
-        Parameter {
-            parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
-            ..number("characters_per_second", 1000.0, 14.0, "The speaking rate of the language.")
-        },
+        duration("max_duration", 60.0, "A sentence that would be longer is quarantined."),
+        CHARACTERS_PER_SECOND,
         SEED,
     ],
     ..Kind::BASE

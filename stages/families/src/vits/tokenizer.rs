@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use unicode_normalization::UnicodeNormalization;
 
+use crate::rewritten::rewritten;
 use crate::symbols::{damaged, rows};
 use stage_formats::FormatError;
 
@@ -154,23 +155,16 @@ impl Tokenizer {
 
     /// Lower case, unless the vocabulary has the upper-case symbol.
     fn lowered(&self, text: &str) -> String {
-        let mut lowered = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(first) = rest.chars().next() {
+        rewritten(text, |rest, _, lowered| {
             let symbol = self.symbols.iter().find(|symbol| rest.starts_with(symbol.as_str()));
-            let taken = match symbol {
-                Some(symbol) => {
-                    lowered.push_str(symbol);
-                    symbol.len()
-                }
-                None => {
-                    lowered.extend(first.to_lowercase());
-                    first.len_utf8()
-                }
-            };
-            rest = &rest[taken..];
-        }
-        lowered
+            if let Some(symbol) = symbol {
+                lowered.push_str(symbol);
+                return Some(symbol.len());
+            }
+            let first = rest.chars().next()?;
+            lowered.extend(first.to_lowercase());
+            Some(first.len_utf8())
+        })
     }
 
     /// With blanks around each, if the model needs them; an empty text stays empty.

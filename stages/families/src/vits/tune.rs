@@ -1,9 +1,11 @@
 //! The kind `vits.finetune`: VITS trained on clips.
 
 use crate::artifact;
+use crate::kinds::training::patterns;
 use stage_core::artifact::LOG;
 use stage_core::catalogue::train::{
-    absent, at_least_one, checkpoints, choice, count, number, shared, training_mistakes,
+    absent, at_least_one, checkpoints, choice, count, duration, number, shared, training_mistakes,
+    with_count, with_number,
 };
 use stage_core::cost::{Cost, Training};
 use stage_core::{
@@ -125,14 +127,6 @@ losses that are not finite, and speaks one short text, which must not be silent.
     ..Kind::BASE
 };
 
-const fn with_number(name: &str, default: f64) -> Parameter {
-    Parameter { default: Default::Number(default), ..shared(name) }
-}
-
-const fn with_count(name: &str, default: i64) -> Parameter {
-    Parameter { default: Default::Integer(default), ..shared(name) }
-}
-
 static PARAMETERS: [Parameter; 44] = [
     shared("steps"),
     shared("epochs"),
@@ -169,15 +163,13 @@ static PARAMETERS: [Parameter; 44] = [
         "`original` is the dropout of the paper, with the rates in the model's `config.json`; the \
             most common recipe for fine-tuning has none.",
     ),
-    Parameter {
-        name: "freeze",
-        parameter_type: ParameterType::List(&ParameterType::Text),
-        default: Default::Texts(&[]),
-        doc: "Patterns of the generator's tensors that stay as they are, such as `text_encoder.*`; \
+    patterns(
+        "freeze",
+        Default::Texts(&[]),
+        "Patterns of the generator's tensors that stay as they are, such as `text_encoder.*`; \
             `*` stands for anything. The notes have the number of matches of each; a pattern \
             without matches is an error.",
-        ..Parameter::BASE
-    },
+    ),
     choice(
         "discriminator",
         &["auto", "base", "new"],
@@ -189,21 +181,13 @@ static PARAMETERS: [Parameter; 44] = [
         &["refuse", "add"],
         "The treatment of speakers that a model with named speakers lacks. `add` adds them.",
     ),
-    Parameter {
-        name: "segment",
-        parameter_type: ParameterType::Duration,
-        default: Default::Absent,
-        doc: "The length of the part of each clip that is decoded to sound, in whole frames; if \
-              not given, that of the model, about half a second.",
-        ..Parameter::BASE
-    },
-    Parameter {
-        name: "max_seconds",
-        parameter_type: ParameterType::Duration,
-        default: Default::Seconds(20.0),
-        doc: "The longest clip.",
-        ..Parameter::BASE
-    },
+    absent(duration(
+        "segment",
+        0.0,
+        "The length of the part of each clip that is decoded to sound, in whole frames; if not \
+         given, that of the model, about half a second.",
+    )),
+    duration("max_seconds", 20.0, "The longest clip."),
     at_least_one(count("bands", 80, "Mel bands of the loss."), 1024),
     number("mel_weight", 1e6, 35.0, "The weight of the mel spectrogram loss."),
     number("kl_weight", 1e6, 1.5, "The weight of the KL divergence of posterior and prior."),
@@ -232,7 +216,7 @@ static PARAMETERS: [Parameter; 44] = [
     shared("until"),
     shared("max_skipped"),
     // A step is short and a checkpoint is large, so that time alone decides.
-    Parameter { default: Default::Integer(0), ..shared("save_every") },
+    with_count("save_every", 0),
     shared("save_interval"),
     shared("seed"),
     shared("on_change"),

@@ -79,61 +79,19 @@ impl Default for Config {
 }
 
 /// The fields of `Wav2Vec2Config` of transformers.
-pub(super) const FIELDS: &[&str] = &[
-    "activation_dropout",
-    "adapter_attn_dim",
-    "adapter_kernel_size",
-    "adapter_stride",
-    "add_adapter",
-    "apply_spec_augment",
-    "attention_dropout",
-    "classifier_proj_size",
-    "codevector_dim",
-    "contrastive_logits_temperature",
-    "conv_bias",
-    "conv_dim",
-    "conv_kernel",
-    "conv_stride",
-    "ctc_loss_reduction",
-    "ctc_zero_infinity",
-    "diversity_loss_weight",
-    "do_stable_layer_norm",
-    "feat_extract_activation",
-    "feat_extract_norm",
-    "feat_proj_dropout",
-    "feat_quantizer_dropout",
-    "final_dropout",
-    "hidden_act",
-    "hidden_dropout",
-    "hidden_size",
-    "initializer_range",
-    "intermediate_size",
-    "layer_norm_eps",
-    "layerdrop",
-    "mask_feature_length",
-    "mask_feature_min_masks",
-    "mask_feature_prob",
-    "mask_time_length",
-    "mask_time_min_masks",
-    "mask_time_prob",
-    "num_adapter_layers",
-    "num_attention_heads",
-    "num_codevector_groups",
-    "num_codevectors_per_group",
-    "num_conv_pos_embedding_groups",
-    "num_conv_pos_embeddings",
-    "num_feat_extract_layers",
-    "num_hidden_layers",
-    "num_negatives",
-    "output_hidden_size",
-    "proj_codevector_dim",
-    "tdnn_dilation",
-    "tdnn_dim",
-    "tdnn_kernel",
-    "use_weighted_layer_sum",
-    "vocab_size",
-    "xvector_output_dim",
-];
+pub(super) const FIELDS: &str = "\
+    activation_dropout adapter_attn_dim adapter_kernel_size adapter_stride add_adapter \
+    apply_spec_augment attention_dropout classifier_proj_size codevector_dim \
+    contrastive_logits_temperature conv_bias conv_dim conv_kernel conv_stride ctc_loss_reduction \
+    ctc_zero_infinity diversity_loss_weight do_stable_layer_norm feat_extract_activation \
+    feat_extract_norm feat_proj_dropout feat_quantizer_dropout final_dropout hidden_act \
+    hidden_dropout hidden_size initializer_range intermediate_size layer_norm_eps layerdrop \
+    mask_feature_length mask_feature_min_masks mask_feature_prob mask_time_length \
+    mask_time_min_masks mask_time_prob num_adapter_layers num_attention_heads \
+    num_codevector_groups num_codevectors_per_group num_conv_pos_embedding_groups \
+    num_conv_pos_embeddings num_feat_extract_layers num_hidden_layers num_negatives \
+    output_hidden_size proj_codevector_dim tdnn_dilation tdnn_dim tdnn_kernel \
+    use_weighted_layer_sum vocab_size xvector_output_dim";
 
 impl Config {
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {

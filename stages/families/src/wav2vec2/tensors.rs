@@ -1,7 +1,7 @@
 //! The names in transformers and the shapes of the tensors of a recogniser.
 
 use super::config::{Config, Norm};
-use crate::scope::parameters;
+use crate::scope::{collect, parameters};
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH};
 
@@ -29,63 +29,45 @@ impl Config {
     /// All tensors of a model. The positional convolution is in a pair, with one magnitude per
     /// position of the kernel.
     pub fn tensors(&self) -> Vec<Expected> {
-        let mut list = List(Vec::new());
         let (width, inner) = (self.hidden_size, self.intermediate_size);
-        let mut inputs = 1;
-        for (at, (outputs, kernel)) in self.conv_dim.iter().zip(&self.conv_kernel).enumerate() {
-            let layer = format!("wav2vec2.feature_extractor.conv_layers.{at}");
-            list.add(&layer, "conv.weight", &[*outputs, inputs, *kernel]);
-            if self.conv_bias {
-                list.add(&layer, "conv.bias", &[*outputs]);
-            }
-            if at == 0 || self.feat_extract_norm == Norm::Layer {
-                list.norm(&layer, "layer_norm", *outputs);
-            }
-            inputs = *outputs;
-        }
-        list.norm("wav2vec2.feature_projection", "layer_norm", inputs);
-        list.linear("wav2vec2.feature_projection", "projection", inputs, width);
         let (places, groups) = (self.num_conv_pos_embeddings, self.num_conv_pos_embedding_groups);
-        let convolution = "wav2vec2.encoder.pos_conv_embed.conv";
-        list.add(convolution, LENGTH, &[1, 1, places]);
-        list.add(convolution, DIRECTION, &[width, width / groups, places]);
-        list.add(convolution, "bias", &[width]);
-        list.norm("wav2vec2.encoder", "layer_norm", width);
-        for at in 0..self.num_hidden_layers {
-            let layer = format!("wav2vec2.encoder.layers.{at}");
-            for name in ["q_proj", "k_proj", "v_proj", "out_proj"] {
-                list.linear(&layer, &format!("attention.{name}"), width, width);
+        collect("", |scope| {
+            let mut model = scope.under("wav2vec2");
+            let mut inputs = 1;
+            for (at, (outputs, kernel)) in self.conv_dim.iter().zip(&self.conv_kernel).enumerate() {
+                let mut layer = model.under(format!("feature_extractor.conv_layers.{at}"));
+                layer.add("conv.weight", &[*outputs, inputs, *kernel]);
+                if self.conv_bias {
+                    layer.add("conv.bias", &[*outputs]);
+                }
+                if at == 0 || self.feat_extract_norm == Norm::Layer {
+                    layer.norm("layer_norm", *outputs);
+                }
+                inputs = *outputs;
             }
-            list.norm(&layer, "layer_norm", width);
-            list.linear(&layer, "feed_forward.intermediate_dense", width, inner);
-            list.linear(&layer, "feed_forward.output_dense", inner, width);
-            list.norm(&layer, "final_layer_norm", width);
-        }
-        list.add("lm_head", "weight", &[self.vocab_size, width]);
-        list.add("lm_head", "bias", &[self.vocab_size]);
-        list.0
+            model.norm("feature_projection.layer_norm", inputs);
+            model.layer("feature_projection.projection", width, &[inputs]);
+            let mut convolution = model.under("encoder.pos_conv_embed.conv");
+            convolution.add(LENGTH, &[1, 1, places]);
+            convolution.add(DIRECTION, &[width, width / groups, places]);
+            convolution.add("bias", &[width]);
+            model.norm("encoder.layer_norm", width);
+            for at in 0..self.num_hidden_layers {
+                let mut layer = model.under(format!("encoder.layers.{at}"));
+                for name in ["q_proj", "k_proj", "v_proj", "out_proj"] {
+                    layer.layer(format!("attention.{name}"), width, &[width]);
+                }
+                layer.norm("layer_norm", width);
+                layer.layer("feed_forward.intermediate_dense", inner, &[width]);
+                layer.layer("feed_forward.output_dense", width, &[inner]);
+                layer.norm("final_layer_norm", width);
+            }
+            scope.layer("lm_head", self.vocab_size, &[width]);
+        })
     }
 
     pub fn parameters(&self) -> i64 {
         parameters(&self.tensors())
-    }
-}
-
-struct List(Vec<Expected>);
-
-impl List {
-    fn add(&mut self, module: &str, name: &str, shape: &[i64]) {
-        self.0.push((format!("{module}.{name}"), shape.to_vec()));
-    }
-
-    fn norm(&mut self, module: &str, name: &str, width: i64) {
-        self.add(module, &format!("{name}.weight"), &[width]);
-        self.add(module, &format!("{name}.bias"), &[width]);
-    }
-
-    fn linear(&mut self, module: &str, name: &str, inputs: i64, outputs: i64) {
-        self.add(module, &format!("{name}.weight"), &[outputs, inputs]);
-        self.add(module, &format!("{name}.bias"), &[outputs]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use stage_formats::{FormatError, Tensor};
 
-use super::cleaners;
+use super::cleaners::{self, Uncleanable};
 use super::language::Language;
 use super::vocabulary::{Vocabulary, refused};
 use super::vocabulary_check::caught;
@@ -50,7 +50,7 @@ impl Vocabulary {
         let mut words: BTreeMap<String, u64> = BTreeMap::new();
         for text in texts {
             let text = cleaners::clean(text, language);
-            let text = text.map_err(|error| refused(format!("{error}; {}", error.help())))?;
+            let text = text.map_err(|error| refused(format!("{error}; {}", Uncleanable::HELP)))?;
             for word in text.split_whitespace() {
                 *words.entry(word.to_owned()).or_default() += 1;
             }
@@ -80,7 +80,8 @@ impl Vocabulary {
         }
         let tag = language.tag();
         if known.insert(tag.clone()) {
-            longer.push_tag(tag)?;
+            let id = longer.push(tag.clone())?;
+            longer.vocabulary.add_special(&tag, id)?;
         } else if !self.separate().contains(&tag) {
             // Without this the merges would take the tag apart.
             let id = self.ids()?.get(&tag).copied().unwrap_or_default();
@@ -96,16 +97,11 @@ impl Vocabulary {
         let mut segments = Segments::default();
         for (word, count) in words {
             let encoding = caught(|| bpe.encode(word.as_str(), false))?;
-            let tokens = encoding.get_tokens().iter().zip(encoding.get_word_ids());
-            let mut part: (Option<u32>, Vec<String>) = (None, Vec::new());
-            for (token, own) in tokens {
-                if part.0 != *own {
-                    segments.add(std::mem::take(&mut part.1), *count);
-                    part.0 = *own;
-                }
-                part.1.push(token.clone());
+            let tokens: Vec<(&String, &Option<u32>)> =
+                encoding.get_tokens().iter().zip(encoding.get_word_ids()).collect();
+            for part in tokens.chunk_by(|(_, one), (_, other)| one == other) {
+                segments.add(part.iter().map(|(token, _)| (*token).clone()).collect(), *count);
             }
-            segments.add(part.1, *count);
         }
         Ok(segments)
     }
@@ -118,12 +114,6 @@ impl Extended {
         self.tokens.push(token);
         self.next += 1;
         Ok(id)
-    }
-
-    /// A token that is matched before all merges.
-    fn push_tag(&mut self, tag: String) -> Result<(), FormatError> {
-        let id = self.push(tag.clone())?;
-        self.vocabulary.add_special(&tag, id)
     }
 
     /// In the format of the other merges: a text, or a pair of texts in newer files.
@@ -277,7 +267,7 @@ mod tests {
         let encoded = tokenizer.encode("ሰላም ሰላም", &language).unwrap();
         let expected: Vec<i64> =
             ["[am]", "ሰላም", "[SPACE]", "ሰላም"].iter().map(|token| ids[*token]).collect();
-        assert_eq!(encoded.ids, expected);
+        assert_eq!(encoded, expected);
         let before = Tokenizer::read(&base().to_json().unwrap()).unwrap();
         assert!(before.encode("ሰላም", &language).is_err());
     }
@@ -290,7 +280,7 @@ mod tests {
         let pieces = Pieces { most: 0, least_count: 2 };
         let longer = broken.extended(TEXTS.into_iter(), &Language::of("am"), pieces).unwrap();
         let tokenizer = Tokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
-        assert_eq!(tokenizer.encode("ሰላም", &Language::of("am")).unwrap().ids[0], 290);
+        assert_eq!(tokenizer.encode("ሰላም", &Language::of("am")).unwrap()[0], 290);
     }
 
     #[test]

@@ -2,19 +2,11 @@
 
 use stage_core::{Parameters, StageError};
 
-use super::config::{
-    Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
-};
+use super::config::{Config, DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig};
 use super::vocabulary::Vocabulary;
 
-/// A model without weights.
-pub struct Fresh {
-    pub config: Config,
-    pub vocabulary: Vocabulary,
-}
-
 /// From the parameters of `xtts.init`.
-pub fn config(parameters: &Parameters) -> Result<Fresh, StageError> {
+pub fn config(parameters: &Parameters) -> Result<(Config, Vocabulary), StageError> {
     let is_published = parameters.text("shape")? == "published";
     let languages: Vec<String> = match parameters.is_set("languages") {
         true => parameters.text("languages")?.split_whitespace().map(str::to_owned).collect(),
@@ -28,21 +20,17 @@ pub fn config(parameters: &Parameters) -> Result<Fresh, StageError> {
     let gpt = &mut config.gpt;
     (gpt.text_tokens, gpt.start_text_token, gpt.stop_text_token) =
         (tokens.rows, tokens.start, tokens.stop);
-    let figure = |name: &str, preset: i64| match parameters.is_set(name) {
-        true => parameters.integer(name),
-        false => Ok(preset),
-    };
-    gpt.layers = figure("layers", gpt.layers)?;
-    gpt.width = figure("width", gpt.width)?;
-    gpt.heads = figure("heads", gpt.heads)?;
+    gpt.layers = parameters.integer_or("layers", gpt.layers)?;
+    gpt.width = parameters.integer_or("width", gpt.width)?;
+    gpt.heads = parameters.integer_or("heads", gpt.heads)?;
     gpt.conditioning_heads = gpt.heads;
     config.decoder.input_width = gpt.width;
-    config.dvae.codes = figure("audio_codes", config.dvae.codes)?;
+    config.dvae.codes = parameters.integer_or("audio_codes", config.dvae.codes)?;
     gpt.audio_tokens = config.dvae.codes + 2;
     gpt.start_audio_token = config.dvae.codes;
     gpt.stop_audio_token = config.dvae.codes + 1;
     config.check()?;
-    Ok(Fresh { config, vocabulary })
+    Ok((config, vocabulary))
 }
 
 impl Config {
@@ -86,8 +74,7 @@ impl Config {
                 width: 32,
                 ..published.speaker_encoder
             },
-            sampling: SamplingConfig { ..published.sampling },
-            languages: published.languages,
+            ..published
         }
     }
 }
@@ -99,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    fn made(values: &[(&str, ParameterValue)]) -> Result<Fresh, StageError> {
+    fn made(values: &[(&str, ParameterValue)]) -> Result<(Config, Vocabulary), StageError> {
         let text = |text: &str| ParameterValue::Text(text.to_owned());
         let mut all = vec![("shape", text("small")), ("characters", text("abc"))];
         all.extend_from_slice(values);
@@ -110,12 +97,12 @@ mod tests {
     #[test]
     fn the_vocabulary_decides_the_rows_of_the_text() {
         let languages = ParameterValue::Text("en fi".to_owned());
-        let Fresh { config, .. } = made(&[("languages", languages)]).unwrap();
+        let (config, _) = made(&[("languages", languages)]).unwrap();
         // Stop, unknown, space, three characters, two tags, start.
         assert_eq!((config.gpt.text_tokens, config.gpt.start_text_token), (9, 8));
         assert_eq!(config.languages, ["en", "fi"]);
         let published = ParameterValue::Text("published".to_owned());
-        let Fresh { config, .. } = made(&[("shape", published)]).unwrap();
+        let (config, _) = made(&[("shape", published)]).unwrap();
         assert_eq!(config, Config::published());
     }
 
@@ -123,7 +110,7 @@ mod tests {
     fn another_width_changes_what_depends_on_it() {
         let values =
             [("width", ParameterValue::Integer(96)), ("heads", ParameterValue::Integer(6))];
-        let Fresh { config, .. } = made(&values).unwrap();
+        let (config, _) = made(&values).unwrap();
         assert_eq!((config.decoder.input_width, config.gpt.conditioning_heads), (96, 6));
         assert!(made(&values[..1]).is_ok());
         assert!(made(&[("width", ParameterValue::Integer(66))]).is_err());

@@ -4,6 +4,7 @@
 use stage_formats::shapes::Expected;
 
 use super::config::GptConfig;
+use crate::scope::{Scope, collect};
 
 /// The prefix of the GPT's tensors.
 pub const GPT_PREFIX: &str = "gpt.";
@@ -19,16 +20,18 @@ pub fn is_duplicate(name: &str) -> bool {
 impl GptConfig {
     /// All trained tensors. Weights of [`Self::is_input_first`] are [inputs, outputs].
     pub fn tensors(&self) -> Vec<Expected> {
-        let mut list = List(Vec::new());
-        self.list_embeddings(&mut list);
-        (0..self.layers).for_each(|at| self.list_block(&mut list, &format!("gpt.h.{at}")));
-        list.pair("gpt.ln_f", &[self.width]);
-        list.pair("final_norm", &[self.width]);
-        list.pair("text_head", &[self.text_tokens, self.width]);
-        list.pair("mel_head", &[self.audio_tokens, self.width]);
-        self.list_conditioning_encoder(&mut list);
-        self.list_perceiver(&mut list);
-        list.0
+        collect(GPT_PREFIX, |scope| {
+            self.fill_embeddings(scope);
+            for at in 0..self.layers {
+                self.fill_block(&mut scope.under(format!("gpt.h.{at}")));
+            }
+            scope.norm("gpt.ln_f", self.width);
+            scope.norm("final_norm", self.width);
+            scope.layer("text_head", self.text_tokens, &[self.width]);
+            scope.layer("mel_head", self.audio_tokens, &[self.width]);
+            self.fill_conditioning_encoder(scope);
+            self.fill_perceiver(scope);
+        })
     }
 
     /// Tests if a weight is stored as [inputs, outputs] (`Conv1D` of GPT-2).
@@ -56,15 +59,15 @@ impl GptConfig {
         self.width * 4 * 2 / 3
     }
 
-    fn list_embeddings(&self, list: &mut List) {
+    fn fill_embeddings(&self, scope: &mut Scope) {
         let width = self.width;
-        list.one("text_embedding.weight", &[self.text_tokens, width]);
-        list.one("mel_embedding.weight", &[self.audio_tokens, width]);
-        list.one("text_pos_embedding.emb.weight", &[self.text_positions(), width]);
-        list.one("mel_pos_embedding.emb.weight", &[self.audio_positions(), width]);
+        scope.add("text_embedding.weight", &[self.text_tokens, width]);
+        scope.add("mel_embedding.weight", &[self.audio_tokens, width]);
+        scope.add("text_pos_embedding.emb.weight", &[self.text_positions(), width]);
+        scope.add("mel_pos_embedding.emb.weight", &[self.audio_positions(), width]);
     }
 
-    fn list_block(&self, list: &mut List, block: &str) {
+    fn fill_block(&self, block: &mut Scope) {
         let width = self.width;
         for (name, inputs, outputs) in [
             ("attn.c_attn", width, 3 * width),
@@ -72,52 +75,37 @@ impl GptConfig {
             ("mlp.c_fc", width, 4 * width),
             ("mlp.c_proj", 4 * width, width),
         ] {
-            list.one(&format!("{block}.{name}.weight"), &[inputs, outputs]);
-            list.one(&format!("{block}.{name}.bias"), &[outputs]);
+            block.add(&format!("{name}.weight"), &[inputs, outputs]);
+            block.add(&format!("{name}.bias"), &[outputs]);
         }
-        list.pair(&format!("{block}.ln_1"), &[width]);
-        list.pair(&format!("{block}.ln_2"), &[width]);
+        block.norm("ln_1", width);
+        block.norm("ln_2", width);
     }
 
-    fn list_conditioning_encoder(&self, list: &mut List) {
+    fn fill_conditioning_encoder(&self, scope: &mut Scope) {
         let width = self.width;
-        list.pair("conditioning_encoder.init", &[width, self.mels, 1]);
+        scope.layer("conditioning_encoder.init", width, &[self.mels, 1]);
         for at in 0..self.conditioning_layers {
-            let block = format!("conditioning_encoder.attn.{at}");
-            list.pair(&format!("{block}.norm"), &[width]);
-            list.pair(&format!("{block}.qkv"), &[3 * width, width, 1]);
-            list.pair(&format!("{block}.proj_out"), &[width, width, 1]);
+            let mut block = scope.under(format!("conditioning_encoder.attn.{at}"));
+            block.norm("norm", width);
+            block.layer("qkv", 3 * width, &[width, 1]);
+            block.layer("proj_out", width, &[width, 1]);
         }
     }
 
-    fn list_perceiver(&self, list: &mut List) {
+    fn fill_perceiver(&self, scope: &mut Scope) {
         let (width, inner) = (self.width, self.perceiver_inner_width());
         let heads = self.perceiver_heads * self.perceiver_head_width;
-        list.one("conditioning_perceiver.latents", &[self.latents, width]);
+        scope.add("conditioning_perceiver.latents", &[self.latents, width]);
         for at in 0..self.perceiver_layers {
-            let layer = format!("conditioning_perceiver.layers.{at}");
-            list.one(&format!("{layer}.0.to_q.weight"), &[heads, width]);
-            list.one(&format!("{layer}.0.to_kv.weight"), &[2 * heads, width]);
-            list.one(&format!("{layer}.0.to_out.weight"), &[width, heads]);
-            list.pair(&format!("{layer}.1.0"), &[2 * inner, width]);
-            list.pair(&format!("{layer}.1.2"), &[width, inner]);
+            let mut layer = scope.under(format!("conditioning_perceiver.layers.{at}"));
+            layer.add("0.to_q.weight", &[heads, width]);
+            layer.add("0.to_kv.weight", &[2 * heads, width]);
+            layer.add("0.to_out.weight", &[width, heads]);
+            layer.layer("1.0", 2 * inner, &[width]);
+            layer.layer("1.2", width, &[inner]);
         }
-        list.one("conditioning_perceiver.norm.gamma", &[width]);
-    }
-}
-
-/// Collects names with the prefix of the GPT.
-struct List(Vec<Expected>);
-
-impl List {
-    fn one(&mut self, name: &str, shape: &[i64]) {
-        self.0.push((format!("{GPT_PREFIX}{name}"), shape.to_vec()));
-    }
-
-    /// A weight, and a bias of the size of its first axis.
-    fn pair(&mut self, name: &str, shape: &[i64]) {
-        self.one(&format!("{name}.weight"), shape);
-        self.one(&format!("{name}.bias"), &shape[..1]);
+        scope.add("conditioning_perceiver.norm.gamma", &[width]);
     }
 }
 

@@ -3,13 +3,13 @@
 
 use stage_core::{Blob, Context, NewValue, StageError};
 use stage_formats::shapes::Expected;
+use stage_formats::weight_norm::newer;
 
 use super::published::{Shapes, notes_of_unknown};
 use super::tensors::{DVAE_PREFIX, MEL_STATS};
 use super::{Config, Speakers, Tokenizer, Vocabulary, Xtts, is_duplicate, published_check};
 use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
 use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request};
-use crate::scope::{DIRECTION, LENGTH};
 
 pub const DVAE_FILE: &str = "dvae.pth";
 pub const MEL_STATS_FILE: &str = "mel_stats.pth";
@@ -23,8 +23,6 @@ const REMADE: &str = "torch_mel_spectrogram_";
 /// The tensors of the DVAE for its own training.
 const DVAE_UNUSED: [&str; 3] =
     ["dvae.discrete_loss.", "dvae.codebook.cluster_size", "dvae.codebook.embed_avg"];
-/// Names of the pair of weight norm in files of older libraries.
-const OLDER: [(&str, &str); 2] = [("weight_g", LENGTH), ("weight_v", DIRECTION)];
 
 impl Importer for Xtts {
     fn prefixes(&self) -> &'static [&'static str] {
@@ -72,8 +70,7 @@ impl Importer for Xtts {
         }
         let config = Config::read_published(&file, &shapes(&parts), vocabulary.text_tokens()?)?;
         check(&mut parts, &config)?;
-        let mut notes =
-            published_check::compare(&Config::published_values(&file)?, &config, &vocabulary)?;
+        let mut notes = published_check::compare(&file, &config, &vocabulary)?;
         notes.extend(notes_of_unknown(&file));
         let mut values = vec![
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config.to_json()?)),
@@ -132,14 +129,8 @@ fn beside(
 fn own_name(name: &str) -> Option<String> {
     let name = name.strip_prefix(TRAINER).unwrap_or(name);
     let is_unused = DVAE_UNUSED.iter().any(|start| name.starts_with(start));
-    if is_unused || name.starts_with(REMADE) || is_duplicate(name) {
-        return None;
-    }
-    let newer = OLDER.iter().find_map(|(older, newer)| {
-        let module = name.strip_suffix(older)?;
-        Some(format!("{module}{newer}"))
-    });
-    Some(newer.unwrap_or_else(|| name.to_owned()))
+    let is_left_out = is_unused || name.starts_with(REMADE) || is_duplicate(name);
+    (!is_left_out).then(|| newer(name))
 }
 
 fn has(parts: &[Part], start: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The kinds of the family `xtts` without training: new models, and longer vocabularies.
 
-use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count};
+use stage_core::catalogue::train::{SEED, at_least_one, choice, count};
 use stage_core::cost::{Cost, Weights};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, Place, Work,
@@ -8,15 +8,19 @@ use stage_core::{
 
 use super::mistakes;
 use crate::artifact;
-use crate::kinds::training::MODEL_FIELDS;
+use crate::kinds::training::{MODEL_FIELDS, figure};
 
 pub const KINDS: &[&Kind] = &[&INIT, &EXTEND];
 
-const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Parameter {
-    absent(at_least_one(count(name, 0, doc), largest))
-}
+pub(super) const MODEL: InputPort = InputPort {
+    name: "model",
+    reads: FieldSet::All,
+    doc: "The model, of `model.import` for example.",
+    takes: &[artifact::XTTS],
+    ..InputPort::ARTIFACT
+};
 
-const MODEL_OUTPUT: OutputPort = OutputPort {
+pub(super) const MODEL_OUTPUT: OutputPort = OutputPort {
     name: "model",
     writes: MODEL_FIELDS,
     open: true,
@@ -91,13 +95,7 @@ languages with a script of their own.",
             doc: "Clips with the texts of the new language.",
             ..InputPort::DATASET
         },
-        InputPort {
-            name: "model",
-            reads: FieldSet::All,
-            doc: "The model, of `model.import` for example.",
-            takes: &[artifact::XTTS],
-            ..InputPort::ARTIFACT
-        },
+        MODEL,
     ],
     outputs: &[MODEL_OUTPUT],
     parameters: &[

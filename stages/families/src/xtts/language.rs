@@ -44,12 +44,6 @@ impl Language {
     }
 }
 
-impl std::fmt::Display for Language {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Mistakes in the parameters of the stages of XTTS that `check` finds.
 
-use stage_core::catalogue::train::{given, not_zero, training_mistakes};
+use stage_core::catalogue::train::{given, known, not_zero, training_mistakes};
 use stage_core::{Mistake, ParameterValue, Parameters};
 use stage_formats::pattern::is_match;
 
@@ -8,20 +8,18 @@ use super::config::Config;
 use super::extend::TEXT_TABLES;
 use super::language::Language;
 
-fn mistake(parameter: &'static str, message: String, help: &str) -> Vec<Mistake> {
-    vec![Mistake { parameter, message, help: Some(help.to_owned()) }]
-}
-
 /// The parameter `language`, in every kind that has it.
 pub fn of_language(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
-    match given(parameters, unknown, "language").then(|| parameters.text("language")) {
-        Some(Ok(code)) if !Language::is_code(code) => mistake(
-            "language",
-            format!("`{}` is not a language code", shortened(code)),
-            "a code has letters, digits and hyphens, such as `en` or `pt-br`",
-        ),
+    match known(parameters, unknown, "language", Parameters::text) {
+        Some(code) if !Language::is_code(code) => vec![not_a_code("language", code)],
         _ => Vec::new(),
     }
+}
+
+fn not_a_code(parameter: &'static str, code: &str) -> Mistake {
+    let message = format!("`{}` is not a language code", shortened(code));
+    let help = "a code has letters, digits and hyphens, such as `en` or `pt-br`";
+    Mistake::new(parameter, message, help)
 }
 
 fn shortened(text: &str) -> String {
@@ -34,16 +32,13 @@ fn shortened(text: &str) -> String {
 pub fn of_training(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let mut all = of_language(parameters, unknown);
     all.extend(training_mistakes(parameters, unknown));
-    let seconds = |name: &str| match given(parameters, unknown, name) {
-        true => parameters.seconds(name).ok(),
-        false => None,
-    };
+    let seconds = |name: &str| known(parameters, unknown, name, Parameters::seconds);
     if let (Some(least), Some(most)) = (seconds("min_seconds"), seconds("max_seconds"))
         && least > most
     {
         let message =
             format!("`min_seconds` ({least}) is above `max_seconds` ({most}): no clip fits");
-        all.extend(mistake("min_seconds", message, "set less than `max_seconds`"));
+        all.push(Mistake::new("min_seconds", message, "set less than `max_seconds`"));
     }
     all
 }
@@ -54,7 +49,7 @@ pub fn of_finetune(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
         true => parameters.get("train_first"),
         false => return all,
     };
-    let steps = parameters.integer("steps").ok().filter(|_| given(parameters, unknown, "steps"));
+    let steps = known(parameters, unknown, "steps", Parameters::integer);
     let never = match (alone, steps) {
         (ParameterValue::Share(share), _) if *share >= 1.0 => Some("all steps".to_owned()),
         (ParameterValue::Share(share), Some(steps)) => {
@@ -68,19 +63,16 @@ pub fn of_finetune(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     };
     if let Some(taken) = never {
         let message = format!("`train_first` takes {taken}: the GPT is never trained");
-        all.extend(mistake("train_first", message, "lower it, or train for more steps"));
+        all.push(Mistake::new("train_first", message, "lower it, or train for more steps"));
     }
     let is_on = !matches!(alone, ParameterValue::Integer(0) | ParameterValue::Absent)
         && *alone != ParameterValue::Share(0.0);
-    let patterns = match given(parameters, unknown, "freeze") {
-        true => parameters.texts("freeze").unwrap_or_default(),
-        false => Vec::new(),
-    };
+    let patterns = known(parameters, unknown, "freeze", Parameters::texts).unwrap_or_default();
     let is_frozen = |name: &&str| patterns.iter().any(|pattern| is_match(pattern, name));
     if is_on && TEXT_TABLES.iter().all(is_frozen) {
         let message = "`train_first` trains only the text embedding and its head, but `freeze` \
                        freezes both: these steps would train nothing";
-        all.extend(mistake("train_first", message.to_owned(), "leave out one of the two"));
+        all.push(Mistake::new("train_first", message, "leave out one of the two"));
     }
     all
 }
@@ -94,28 +86,20 @@ pub fn of_synthesize(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> 
 /// `xtts.init`.
 pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let mut all = Vec::new();
-    let languages = match given(parameters, unknown, "languages") {
-        true => parameters.text("languages").unwrap_or_default(),
-        false => "en",
-    };
+    let languages = known(parameters, unknown, "languages", Parameters::text).unwrap_or("en");
     let mut seen: Vec<String> = Vec::new();
     for code in languages.split_whitespace() {
         if !Language::is_code(code) {
-            let message = format!("`{}` is not a language code", shortened(code));
-            let help = "a code has letters, digits and hyphens, such as `en` or `pt-br`";
-            all.extend(mistake("languages", message, help));
+            all.push(not_a_code("languages", code));
         } else if seen.iter().any(|own| own.eq_ignore_ascii_case(code)) {
-            all.extend(mistake(
-                "languages",
-                format!("`{code}` is given twice"),
-                "remove the repetition",
-            ));
+            let message = format!("`{code}` is given twice");
+            all.push(Mistake::new("languages", message, "remove the repetition"));
         }
         seen.push(code.to_owned());
     }
     if seen.is_empty() {
         let help = "set a code, or leave out `languages` for those of XTTS v2";
-        all.extend(mistake("languages", "no language is given".to_owned(), help));
+        all.push(Mistake::new("languages", "no language is given", help));
     }
     if unknown.iter().any(|name| ["shape", "width", "heads"].contains(name)) {
         return all;
@@ -124,15 +108,12 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
         Ok("published") => Config::published().gpt,
         _ => Config::small(1).gpt,
     };
-    let figure = |name: &str, preset: i64| match parameters.is_set(name) {
-        true => parameters.integer(name).unwrap_or(preset),
-        false => preset,
-    };
-    let (width, heads) = (figure("width", preset.width), figure("heads", preset.heads));
+    let width = parameters.integer("width").unwrap_or(preset.width);
+    let heads = parameters.integer("heads").unwrap_or(preset.heads);
     if heads > 0 && width % heads != 0 {
         let message = format!("`width` {width} is not divisible by `heads` {heads}");
         let parameter = if parameters.is_set("width") { "width" } else { "heads" };
-        all.extend(mistake(parameter, message, "set `width` to a multiple of `heads`"));
+        all.push(Mistake::new(parameter, message, "set `width` to a multiple of `heads`"));
     }
     all
 }

@@ -34,7 +34,7 @@ pub use self::config::{
     Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
 };
 pub use self::extend::{Extended, Pieces, TEXT_TABLES, grown};
-pub use self::fresh::{Fresh, config as fresh_config};
+pub use self::fresh::config as fresh_config;
 pub use self::gpt_tensors::{GPT_PREFIX, is_duplicate};
 pub use self::import::SPEAKERS_FILE;
 pub use self::language::Language;
@@ -44,7 +44,7 @@ pub use self::speakers::{Speaker, Speakers};
 pub use self::tensors::{
     DECODER_PREFIX, DVAE_PREFIX, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer, parameters,
 };
-pub use self::tokenizer::{Encoded, TextError, Tokenizer};
+pub use self::tokenizer::{TextError, Tokenizer};
 pub use self::training::{training_memory, training_operations};
 pub use self::vocabulary::Vocabulary;
 use crate::artifact;

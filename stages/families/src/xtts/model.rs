@@ -7,7 +7,7 @@ use stage_formats::shapes::Expected;
 use super::gpt_tensors::GPT_PREFIX;
 use super::published::{Shapes, TextTokens};
 use super::tensors::{DECODER_PREFIX, SPEAKER_ENCODER_PREFIX};
-use super::{Config, Fresh, fresh_config, kinds, parameters, speech};
+use super::{Config, fresh_config, kinds, parameters, speech};
 use crate::model::{Assumed, Model, sizes};
 use crate::training::Trainable;
 use crate::working::{Working, keys_and_values};
@@ -113,7 +113,7 @@ pub fn fresh(kind: &Kind, parameters: &Parameters) -> Option<Box<dyn Model>> {
     if kind.name != kinds::INIT.name {
         return None;
     }
-    let Fresh { config, .. } = fresh_config(parameters).ok()?;
+    let (config, _) = fresh_config(parameters).ok()?;
     Some(Box::new(config))
 }
 

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
@@ -123,7 +122,7 @@ impl Field {
 }
 
 /// A value of the file; null is none.
-fn given<'a>(file: &'a Map<String, Value>, part: &str, name: &str) -> Option<&'a Value> {
+pub(super) fn given<'a>(file: &'a Map<String, Value>, part: &str, name: &str) -> Option<&'a Value> {
     let value = match part {
         "" => file.get(name),
         part => file.get(part)?.get(name),
@@ -164,22 +163,20 @@ fn finite(json: &[u8], instead: &[u8]) -> Vec<u8> {
     plain
 }
 
-fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, FormatError> {
+/// The values of a file. Numbers that are not finite are texts, so that they are refused where a
+/// number is used.
+pub(super) fn parsed(json: &[u8]) -> Result<Map<String, Value>, FormatError> {
     let json = finite(json, b"\"not finite\"");
     serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
 }
 
 /// The names of the fields that the original knows, by their part of the file.
-static KNOWN: LazyLock<BTreeMap<String, Vec<String>>> =
+static KNOWN: LazyLock<BTreeMap<String, String>> =
     LazyLock::new(|| toml::from_str(include_str!("published_fields.toml")).unwrap_or_default());
 
 /// Notes about fields that the original does not know.
 pub(super) fn notes_of_unknown(config: &[u8]) -> Vec<(String, u64)> {
-    let notes = |(part, known): (&String, &Vec<String>)| {
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        unknown_fields(config, part, &[&known])
-    };
-    KNOWN.iter().flat_map(notes).collect()
+    KNOWN.iter().flat_map(|(part, known)| unknown_fields(config, part, &[known])).collect()
 }
 
 impl Config {
@@ -196,19 +193,13 @@ impl Config {
         serde_json::to_vec_pretty(self).map_err(|error| refused(error.to_string()))
     }
 
-    /// The values of the published file. Numbers that are not finite are texts, so that they are
-    /// refused where a number is used.
-    pub fn published_values(json: &[u8]) -> Result<Value, FormatError> {
-        Ok(Value::Object(parsed(json)?))
-    }
-
     /// Reads the published file. Missing sizes follow from the shapes of the tensors, by our names.
     pub fn read_published(
         json: &[u8],
         shapes: &Shapes,
         tokens: TextTokens,
     ) -> Result<Config, FormatError> {
-        let (file, seen) = (parsed::<Map<String, Value>>(json)?, Seen(shapes));
+        let (file, seen) = (parsed(json)?, Seen(shapes));
         if let Some(part) = [MODEL, AUDIO]
             .iter()
             .find(|part| file.get(**part).is_some_and(|part| !part.is_object() && !part.is_null()))
@@ -470,7 +461,7 @@ mod tests {
     fn the_list_of_fields_has_those_that_are_read() {
         assert_eq!(KNOWN.keys().collect::<Vec<_>>(), ["", "audio", "model_args"]);
         for (part, name, _) in &FIELDS {
-            assert!(KNOWN[*part].contains(&(*name).to_owned()), "{part} {name}");
+            assert!(KNOWN[*part].split_whitespace().any(|known| known == *name), "{part} {name}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! Checks the published `config.json` against the values that are used in its place.
 
-use serde_json::Value;
 use stage_formats::FormatError;
 
 use super::config::Config;
 use super::language::Language;
+use super::published::{given, parsed};
 use super::vocabulary::Vocabulary;
 use crate::sizes::refused;
 
@@ -23,18 +23,17 @@ const RATES: [(&str, &str, i64); 5] = [
 ///
 /// For another model, and for rates that no XTTS model has.
 pub fn compare(
-    file: &Value,
+    file: &[u8],
     config: &Config,
     vocabulary: &Vocabulary,
 ) -> Result<Vec<(String, u64)>, FormatError> {
-    if let Some(model) = file.get("model").filter(|model| *model != "xtts" && !model.is_null()) {
+    let file = parsed(file)?;
+    if let Some(model) = given(&file, "", "model").filter(|model| *model != "xtts") {
         return Err(refused(format!("`model` is {model}, expected \"xtts\"")));
     }
-    let given = |part: &str, name: &str| {
-        file.get(part).and_then(|part| part.get(name)).filter(|value| !value.is_null())
-    };
     for (part, name, rate) in RATES {
-        if let Some(given) = given(part, name).filter(|given| given.as_f64() != Some(rate as f64)) {
+        let other = given(&file, part, name).filter(|given| given.as_f64() != Some(rate as f64));
+        if let Some(given) = other {
             return Err(refused(format!("`{name}` is {given}, expected {rate}")));
         }
     }
@@ -45,7 +44,8 @@ pub fn compare(
         ("gpt_start_text_token", gpt.start_text_token),
         ("gpt_stop_text_token", gpt.stop_text_token),
     ] {
-        let other = given("model_args", name).filter(|given| given.as_f64() != Some(used as f64));
+        let other =
+            given(&file, "model_args", name).filter(|given| given.as_f64() != Some(used as f64));
         if let Some(given) = other {
             let note =
                 format!("`{name}` of `config.json`, {given}, replaced by {used} of `vocab.json`");
@@ -66,7 +66,7 @@ pub fn compare(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -75,7 +75,7 @@ mod tests {
         let vocabulary = Vocabulary::fresh("ab", &languages, None).unwrap();
         let tokens = vocabulary.text_tokens().unwrap();
         let config = Config { languages: languages.to_vec(), ..Config::small(tokens.rows) };
-        compare(file, &config, &vocabulary)
+        compare(file.to_string().as_bytes(), &config, &vocabulary)
     }
 
     #[test]

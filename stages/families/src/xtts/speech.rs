@@ -1,13 +1,14 @@
 //! The synthesis kinds of the family `xtts`: voices from references, and sentences.
 
 use stage_core::artifact as words;
-use stage_core::catalogue::train::{SEED, absent, choice, count, number};
+use stage_core::catalogue::train::{SEED, absent, choice, count, known, number};
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter,
     ParameterType, Parameters, Place, Work,
 };
 
+use super::kinds::MODEL;
 use super::mistakes;
 use crate::artifact;
 use crate::kinds::training::{BATCH, CHARACTERS_PER_SECOND, PRECISION};
@@ -79,13 +80,7 @@ Latents belong to the GPT that computed them: compute the voice again with the t
             takes: &[words::ITEM],
             ..InputPort::ARTIFACT
         },
-        InputPort {
-            name: "model",
-            reads: FieldSet::All,
-            doc: "The model that will speak.",
-            takes: &[artifact::XTTS],
-            ..InputPort::ARTIFACT
-        },
+        InputPort { doc: "The model that will speak.", ..MODEL },
     ],
     outputs: &[OutputPort {
         name: "voice",
@@ -119,16 +114,12 @@ Latents belong to the GPT that computed them: compute the voice again with the t
 };
 
 fn chunks_fit(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
-    let given = |name: &str| match unknown.contains(&name) || !parameters.is_set(name) {
-        true => None,
-        false => parameters.number(name).ok(),
-    };
+    let given = |name: &str| known(parameters, unknown, name, Parameters::number);
     match (given("chunk_seconds"), given("conditioning_seconds")) {
-        (Some(chunk), Some(all)) if chunk > all => vec![Mistake {
-            parameter: "chunk_seconds",
-            message: format!("parts of {chunk} s do not fit into {all} s"),
-            help: Some("give at most `conditioning_seconds`".to_owned()),
-        }],
+        (Some(chunk), Some(all)) if chunk > all => {
+            let message = format!("parts of {chunk} s do not fit into {all} s");
+            vec![Mistake::new("chunk_seconds", message, "give at most `conditioning_seconds`")]
+        }
         _ => Vec::new(),
     }
 }
@@ -171,13 +162,10 @@ Adapters, of checkpoints or on `adapters`, need their base on `model`. The voice
             ..InputPort::DATASET
         },
         InputPort {
-            name: "model",
-            reads: FieldSet::All,
             optional: true,
             doc: "The model; not needed if each sentence carries its own.",
-            takes: &[artifact::XTTS],
             brought_by: Some(words::WEIGHTS),
-            ..InputPort::ARTIFACT
+            ..MODEL
         },
         InputPort { optional: true, ..super::tune::ADAPTERS },
         InputPort {

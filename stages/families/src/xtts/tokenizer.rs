@@ -9,7 +9,7 @@ use stage_formats::FormatError;
 use super::cleaners::{self, Uncleanable};
 use super::language::Language;
 use super::published::TextTokens;
-use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, refused};
+use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, id};
 
 pub struct Tokenizer {
     bpe: tokenizers::Tokenizer,
@@ -18,15 +18,6 @@ pub struct Tokenizer {
     separate: BTreeSet<String>,
     tokens: TextTokens,
     unknown: i64,
-}
-
-/// A tokenized text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
-    /// Without start and stop.
-    pub ids: Vec<i64>,
-    /// The cleaned text.
-    pub text: String,
 }
 
 /// The reason why a text cannot be tokenized.
@@ -57,7 +48,7 @@ fn listed(characters: &[char]) -> String {
 impl TextError {
     pub fn help(&self) -> &'static str {
         match self {
-            TextError::Uncleanable(error) => error.help(),
+            TextError::Uncleanable(_) => Uncleanable::HELP,
             TextError::NoTag(_) | TextError::Unknown(_) => {
                 "extend the vocabulary with `xtts.extend`, or rewrite texts in a `command` stage"
             }
@@ -90,8 +81,7 @@ impl Tokenizer {
     pub fn read(json: &[u8]) -> Result<Tokenizer, FormatError> {
         let vocabulary = Vocabulary::read(json)?;
         let (bpe, ids) = (vocabulary.tokenizer()?, vocabulary.ids()?);
-        let unknown = ids.get(UNKNOWN).copied();
-        let unknown = unknown.ok_or_else(|| refused(format!("it has no token `{UNKNOWN}`")))?;
+        let unknown = id(&ids, UNKNOWN)?;
         let (separate, tokens) = (vocabulary.separate(), vocabulary.text_tokens()?);
         Ok(Tokenizer { bpe, separate, tokens, ids, unknown })
     }
@@ -110,11 +100,13 @@ impl Tokenizer {
         cleaners::clean(text, language)
     }
 
+    /// The ids of a text without start and stop.
+    ///
     /// # Errors
     ///
     /// If the language has no cleaner or no tag, or if the text would reach the model with an
     /// unknown token or a stop.
-    pub fn encode(&self, text: &str, language: &Language) -> Result<Encoded, TextError> {
+    pub fn encode(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
         if !self.has_language(language) {
             return Err(TextError::NoTag(language.tag()));
         }
@@ -133,7 +125,7 @@ impl Tokenizer {
         if ids.contains(&self.tokens.stop) {
             return Err(TextError::Stop);
         }
-        Ok(Encoded { ids, text })
+        Ok(ids)
     }
 
     /// The ids of a clean text, unknown ones included.

@@ -8,9 +8,8 @@ use stage_core::{Fields, Parameters};
 use super::clip;
 use super::config::{Config, GptConfig};
 use super::gpt_tensors::GPT_PREFIX;
-use crate::training::{Effort, Memory, Rows, Setting, Trainable};
+use crate::training::{Effort, F32, Memory, Rows, Setting, Trainable};
 
-const F32: f64 = 4.0;
 /// Frames of the spectrogram of a conditioning crop.
 const CROP_FRAMES: f64 = 517.0;
 /// Positions with logits at a time.
@@ -82,14 +81,6 @@ fn columns(config: &GptConfig, seconds: f64) -> i64 {
 
 /// Peak memory of a step; `length`: columns of a row.
 pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
-    let all = values(config, |_| true);
-    let memory = match &setting.adapters {
-        None => {
-            let trained = values(config, |name| setting.is_trained(name));
-            Memory::of_values(all - trained, trained, setting)
-        }
-        Some(_) => Memory::of_values(all, adapter_values(config, setting), setting),
-    };
     let Shape { block, block_gradients, input, conditioning, conditioning_alone } =
         Shape::of(config, setting);
     let Reached { blocks, conditioning_blocks, .. } = Reached::of(config, setting);
@@ -109,7 +100,7 @@ pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
     // The backward pass of the output layers runs while the blocks wait, and that of a block after
     // them.
     let heads = (logits * LOGITS * F32 - block_gradients).max(0.0);
-    Memory { activations, logits: heads, block: at_once, ..memory }
+    Memory { activations, logits: heads, block: at_once, ..Memory::of(&config.tensors(), setting) }
 }
 
 /// Floating-point operations of one batch, forward and backward.
@@ -209,43 +200,17 @@ impl Shape {
     }
 }
 
-fn values(config: &GptConfig, is_counted: impl Fn(&str) -> bool) -> f64 {
-    let tensors = config.tensors();
-    let counted = tensors.iter().filter(|(name, _)| is_counted(name));
-    counted.map(|(_, shape)| shape.iter().product::<i64>() as f64).sum()
-}
-
-fn sum_of_adapted(
-    config: &GptConfig,
-    prefix: &str,
-    setting: &Setting,
-    of: impl Fn(&[i64]) -> i64,
-) -> f64 {
-    let tensors = config.tensors();
-    let adapted = tensors.iter().filter(|(name, shape)| {
-        shape.len() == 2 && name.starts_with(prefix) && setting.is_trained(name)
-    });
-    adapted.map(|(_, shape)| of(shape) as f64).sum()
-}
-
-fn adapter_values(config: &GptConfig, setting: &Setting) -> f64 {
-    let rank = setting.adapters.as_ref().map_or(0, |adapters| adapters.rank);
-    sum_of_adapted(config, "", setting, |shape| rank * (shape[0] + shape[1]))
-}
-
 /// Values per position that go into the adapters of a block, of the last one for all. Weights of a
 /// block are [inputs, outputs].
 fn adapted_inputs(config: &GptConfig, setting: &Setting) -> f64 {
     let last = format!("gpt.gpt.h.{}.", config.layers - 1);
-    match setting.adapters {
-        Some(_) => sum_of_adapted(config, &last, setting, |shape| shape[0]),
-        None => 0.0,
-    }
+    setting.sum_of_adapted(&config.tensors(), &last, |shape| shape[0])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scope::parameters;
     use crate::training::Adapters;
 
     fn config() -> GptConfig {
@@ -276,7 +241,7 @@ mod tests {
     /// 441,018,563 values at 4 bytes each for weight, gradient and two moments: 7.06 GB.
     #[test]
     fn weights_gradients_and_moments_are_those_of_the_published_size() {
-        assert_eq!(values(&config(), |_| true), 441_018_563.0);
+        assert_eq!(parameters(&config().tensors()), 441_018_563);
         let Memory { weights, gradients, optimizer, .. } = training_memory(&config(), &setting());
         assert_eq!(weights + gradients + optimizer, 441_018_563.0 * 16.0);
     }

@@ -1,7 +1,8 @@
 //! The training kinds of the family `xtts`: the whole GPT, adapters, and their merge.
 
 use stage_core::catalogue::train::{
-    absent, at_least_one, checkpoints, choice, count, join, number, shared,
+    absent, at_least_one, checkpoints, choice, count, duration, from, join, number, shared,
+    with_count, with_number,
 };
 use stage_core::cost::{Cost, Training, Weights};
 use stage_core::{
@@ -9,9 +10,9 @@ use stage_core::{
     ParentNeeds, Place, Work,
 };
 
-use super::mistakes;
+use super::{kinds, mistakes};
 use crate::artifact;
-use crate::kinds::training::{LOG, MODEL_FIELDS, adapters, lora, patterns, validation};
+use crate::kinds::training::{LOG, adapters, lora, patterns, validation};
 
 pub const KINDS: &[&Kind] = &[&FINETUNE, &LORA, &MERGE];
 
@@ -30,12 +31,10 @@ const CLIPS: InputPort = InputPort {
 
 const BASE: InputPort = InputPort {
     name: "base",
-    reads: FieldSet::All,
     doc: "The model to begin from.",
-    takes: &[artifact::XTTS],
     // Rows of another vocabulary stand for other tokens.
     parent_needs: ParentNeeds::Fields(&[artifact::VOCABULARY]),
-    ..InputPort::ARTIFACT
+    ..kinds::MODEL
 };
 
 /// Adapters mean nothing beside another base.
@@ -50,13 +49,9 @@ pub(super) const ADAPTERS: InputPort = InputPort {
 };
 
 const MODEL_OUTPUT: OutputPort = OutputPort {
-    name: "model",
-    writes: MODEL_FIELDS,
-    open: true,
     doc: "The whole model: the trained GPT, and DVAE, decoder and speaker encoder as they were in \
           `base`.",
-    gives: &[artifact::XTTS],
-    ..OutputPort::ARTIFACT
+    ..kinds::MODEL_OUTPUT
 };
 
 const TRAINING_DOC: &str = "\
@@ -141,23 +136,12 @@ base are refused.",
     ..Kind::BASE
 };
 
-const fn with_number(name: &str, default: f64) -> Parameter {
-    Parameter { default: Default::Number(default), ..shared(name) }
-}
-
-const fn with_count(name: &str, default: i64) -> Parameter {
-    Parameter { default: Default::Integer(default), ..shared(name) }
-}
-
-const fn duration(name: &'static str, seconds: f64, doc: &'static str) -> Parameter {
-    let (parameter_type, default) = (ParameterType::Duration, Default::Seconds(seconds));
-    Parameter { name, parameter_type, default, doc, ..Parameter::BASE }
-}
-
 const COMMON: usize = 42;
 
 /// The parameters of both trainings.
-const SHARED: [Parameter; COMMON] = [
+const SHARED: [Parameter; COMMON] = join(FIRST, from::<18>("gradient_checkpointing"));
+
+const FIRST: [Parameter; 24] = [
     shared("steps"),
     shared("epochs"),
     with_number("learning_rate", 5e-6),
@@ -206,24 +190,6 @@ const SHARED: [Parameter; COMMON] = [
     with_number("beta_2", 0.96),
     with_number("epsilon", 1e-8),
     with_number("clip", 0.0),
-    shared("gradient_checkpointing"),
-    shared("validation_fraction"),
-    shared("validate_every"),
-    shared("patience"),
-    shared("min_delta"),
-    shared("take"),
-    shared("keep"),
-    shared("keep_every"),
-    shared("until"),
-    shared("max_skipped"),
-    shared("save_every"),
-    shared("save_interval"),
-    shared("seed"),
-    shared("parity"),
-    shared("on_change"),
-    shared("devices"),
-    shared("preflight"),
-    shared("report_every"),
 ];
 
 static FINETUNE_PARAMETERS: [Parameter; COMMON + 2] = join(

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
 use super::published::TextTokens;
+pub(super) use crate::symbols::damaged as refused;
 
 pub const STOP: &str = "[STOP]";
 pub const UNKNOWN: &str = "[UNK]";
@@ -24,10 +25,6 @@ const LARGEST_ID: i64 = 1 << 22;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary {
     file: Map<String, Value>,
-}
-
-pub(super) fn refused(message: impl Into<String>) -> FormatError {
-    FormatError::Damaged { format: "vocab.json", message: message.into() }
 }
 
 impl Vocabulary {
@@ -82,23 +79,13 @@ impl Vocabulary {
             added.push(self::added("[LAST]", rows - 1));
         }
         let file = json!({
-            "version": "1.0",
-            "truncation": null,
-            "padding": null,
-            "added_tokens": added,
-            "normalizer": null,
-            "pre_tokenizer": { "type": "Whitespace" },
-            "post_processor": null,
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+            "normalizer": null, "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null,
             "decoder": null,
             "model": {
-                "type": "BPE",
-                "dropout": null,
-                "unk_token": UNKNOWN,
-                "continuing_subword_prefix": null,
-                "end_of_word_suffix": null,
-                "fuse_unk": false,
-                "vocab": vocab,
-                "merges": [],
+                "type": "BPE", "dropout": null, "unk_token": UNKNOWN,
+                "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "fuse_unk": false, "vocab": vocab, "merges": [],
             },
         });
         Vocabulary::read(file.to_string().as_bytes())
@@ -147,11 +134,8 @@ impl Vocabulary {
     /// The rows of its embedding (its largest id + 1), and the ids of `[START]` and `[STOP]`.
     pub fn text_tokens(&self) -> Result<TextTokens, FormatError> {
         let ids = self.ids()?;
-        let of = |token: &str| {
-            ids.get(token).copied().ok_or_else(|| refused(format!("it has no token `{token}`")))
-        };
         let largest = ids.values().max().copied().unwrap_or(0);
-        Ok(TextTokens { rows: largest + 1, start: of(START)?, stop: of(STOP)? })
+        Ok(TextTokens { rows: largest + 1, start: id(&ids, START)?, stop: id(&ids, STOP)? })
     }
 
     /// A part of the model, for additions.
@@ -181,16 +165,16 @@ impl Vocabulary {
     }
 }
 
+/// The id of a token that a vocabulary must have.
+pub(super) fn id(ids: &BTreeMap<String, i64>, token: &str) -> Result<i64, FormatError> {
+    ids.get(token).copied().ok_or_else(|| refused(format!("it has no token `{token}`")))
+}
+
 /// A token that is matched before all merges.
 fn added(token: &str, id: i64) -> Value {
     json!({
-        "id": id,
-        "special": true,
-        "content": token,
-        "single_word": false,
-        "lstrip": false,
-        "rstrip": false,
-        "normalized": false,
+        "id": id, "special": true, "content": token, "single_word": false, "lstrip": false,
+        "rstrip": false, "normalized": false,
     })
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
-use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, refused};
+use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, id, refused};
 
 const MODEL_SETTINGS: [&str; 5] = [
     "dropout",
@@ -28,17 +28,13 @@ impl Vocabulary {
     pub(super) fn tokenizer(&self) -> Result<tokenizers::Tokenizer, FormatError> {
         self.check_settings()?;
         let ids = self.ids()?;
-        for token in [UNKNOWN, SPACE] {
-            if !ids.contains_key(token) {
-                return Err(refused(format!("it has no token `{token}`")));
-            }
-        }
+        id(&ids, UNKNOWN)?;
+        let space = id(&ids, SPACE)?;
         let json = self.to_json()?;
         let text = String::from_utf8(json).map_err(|error| refused(error.to_string()))?;
         let bpe = caught(|| tokenizers::Tokenizer::from_str(&text))?;
         // Without a separate token, spaces become letters and brackets.
         let spaces = caught(|| bpe.encode([SPACE, SPACE].concat(), false))?;
-        let space = ids.get(SPACE).copied().unwrap_or(-1);
         match spaces.get_ids().iter().map(|id| i64::from(*id)).eq([space, space]) {
             true => Ok(bpe),
             false => Err(refused(format!("`added_tokens` lacks `{SPACE}`"))),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use stage_torch::NetworkTrainee;
 use stage_torch::dual_ar::{Batch, Clip, Config, DualAr, Tokens};
 use stage_torch::fish::{DualArTrainee, Memory as Pieces};
 use stage_torch::lora::{LoraSettings, attach};

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use stage_families::training::Setting;
 use stage_families::xtts::training_memory;
+use stage_torch::NetworkTrainee;
 use stage_torch::lora::{LoraSettings, attach};
 use stage_torch::random::Random;
 use stage_torch::weights::Weights;
@@ -97,5 +98,5 @@ fn batch(data: &Weights, config: &GptConfig, options: &Options) -> Batch {
     let clips: Vec<Clip> = (0..).map_while(clip).collect();
     let layout = if options.packing { Layout::Packed } else { Layout::Padded };
     let packer = Packer { config, parity: Parity::Correct, layout };
-    packer.pack(&clips.iter().collect::<Vec<_>>(), Purpose::Training).unwrap()
+    packer.pack(&clips.iter().collect::<Vec<_>>(), Purpose::Step { seed: 0 }).unwrap()
 }

@@ -6,7 +6,7 @@ use tch::Device;
 use super::{Config, Layout};
 use crate::error::TorchError;
 use crate::weight_norm::fold;
-use crate::weights::{Weights, usable};
+use crate::weights::Weights;
 
 /// Takes the tensors of a file: names unified, checked against the config, in 32-bit floats on the
 /// device, with weight norm removed.
@@ -14,12 +14,7 @@ pub fn prepare(config: &Config, given: Weights, device: Device) -> Result<Weight
     let _guard = tch::no_grad_guard();
     let given = canonical(given);
     given.check(&Layout::of(config).0)?;
-    let mut weights = Weights::default();
-    for (name, tensor) in given {
-        let tensor = usable(&name, tensor, device)?;
-        weights.insert(name, tensor);
-    }
-    fold(weights, |_| true)
+    fold(given.usable(device)?, |_| true)
 }
 
 /// One spelling for all files: no prefix of a training run, no buffers, the older names of weight

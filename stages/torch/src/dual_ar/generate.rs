@@ -2,8 +2,9 @@
 
 use tch::{IndexOp, Kind, Tensor};
 
+use super::Parity;
 use super::decode::Speaker;
-use super::model::{DualAr, Parity};
+use super::model::DualAr;
 use super::sampling::Sampling;
 use crate::autoregressive::{Drawn, Noise, Row, Stop, generate};
 use crate::error::TorchError;

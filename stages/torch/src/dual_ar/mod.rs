@@ -14,9 +14,10 @@ pub mod prompt;
 pub mod sampling;
 
 pub use crate::autoregressive::{Drawn, Noise, Seeded, Stop};
+pub use crate::parity::Parity;
 pub use batch::{Batch, Clip};
 pub use generate::{Sentence, Speech};
-pub use model::{DualAr, Parity, Tokens};
+pub use model::{DualAr, Tokens};
 pub use prompt::{PromptFormat, Script, Spoken, Vocabulary};
 pub use sampling::Sampling;
 pub use stage_families::dual_ar::Config;

@@ -6,8 +6,9 @@ use tch::{Device, IndexOp, Kind, Tensor};
 use super::block::Block;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
-use crate::layers::{Adaptable, Embedding, Linear, Pass, RmsNorm};
-use crate::lora;
+use crate::layers::{Embedding, Linear, Pass, RmsNorm};
+use crate::lora::{Adaptable, Layer};
+use crate::parity::Parity;
 use crate::random::Random;
 use crate::rope::{Rope, Rotary};
 use crate::weights::{Scope, Weights};
@@ -22,17 +23,6 @@ pub struct Tokens {
     pub im_end: i64,
 }
 
-/// Selects the original's behaviour where it has defects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Parity {
-    #[default]
-    Correct,
-    /// Training leaves out the scaling of embeddings that generation applies; generation penalises
-    /// repetition of the wrong frames.
-    Upstream,
-}
-
 /// The embeddings of words, by their name.
 pub(crate) const WORDS: &str = "embeddings";
 
@@ -40,6 +30,8 @@ pub(crate) const WORDS: &str = "embeddings";
 #[derive(Debug)]
 pub struct DualAr {
     pub(crate) config: Config,
+    /// All of its tensors, by name.
+    pub(crate) tensors: Weights,
     pub(crate) tokens: Tokens,
     pub(crate) parity: Parity,
     pub(crate) embeddings: Embedding,
@@ -77,6 +69,7 @@ impl DualAr {
         }
         let mut weights = joined(weights)?;
         weights.check(&config.tensors())?;
+        let tensors = weights.shared(|_, _| true).into_iter().collect();
         let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
         let Config { vocab_size, codebook_size, num_codebooks, norm_eps, .. } = config;
         let (slow, fast) = (config.slow, config.fast);
@@ -110,6 +103,7 @@ impl DualAr {
             fast_project_in,
             fast_output,
             config,
+            tensors,
             tokens,
             parity: Parity::Correct,
         })
@@ -154,112 +148,6 @@ impl DualAr {
 
     pub fn kind(&self) -> Kind {
         self.embeddings.weight.kind()
-    }
-
-    /// The tensors of the model without adapters, sorted by name; they share their memory.
-    pub fn tensors(&self) -> Vec<(String, Tensor)> {
-        let mut tensors = Vec::new();
-        let mut add = |name: String, tensor: &Tensor| {
-            tensors.push((name, tensor.shallow_clone()));
-        };
-        for (name, module) in self.linears() {
-            add(format!("{name}.weight"), &module.weight);
-            if let Some(bias) = &module.bias {
-                add(format!("{name}.bias"), bias);
-            }
-        }
-        for (name, module) in self.tables() {
-            add(format!("{name}.weight"), &module.weight);
-        }
-        for (name, module) in self.norms() {
-            add(format!("{name}.weight"), &module.weight);
-        }
-        tensors.sort_by(|one, other| one.0.cmp(&other.0));
-        tensors
-    }
-
-    /// The modules that can have an adapter, by name.
-    pub fn adaptable(&mut self) -> Vec<(String, Adaptable<'_>)> {
-        let mut found = Vec::new();
-        let stacks = [("layers", &mut self.layers), ("fast_layers", &mut self.fast_layers)];
-        for (stack, blocks) in stacks {
-            for (at, block) in blocks.iter_mut().enumerate() {
-                let Block { attention, feed_forward, .. } = block;
-                for (name, linear) in [
-                    ("attention.wqkv", &mut attention.wqkv),
-                    ("attention.wo", &mut attention.wo),
-                    ("feed_forward.w1", &mut feed_forward.w1),
-                    ("feed_forward.w2", &mut feed_forward.w2),
-                    ("feed_forward.w3", &mut feed_forward.w3),
-                ] {
-                    found.push((format!("{stack}.{at}.{name}"), Adaptable::Linear(linear)));
-                }
-            }
-        }
-        for (name, table) in [
-            ("embeddings", &mut self.embeddings),
-            ("codebook_embeddings", &mut self.codebook_embeddings),
-            ("fast_embeddings", &mut self.fast_embeddings),
-        ] {
-            found.push((name.to_owned(), Adaptable::Embedding(table)));
-        }
-        let outputs =
-            [("output", self.output.as_mut()), ("fast_output", Some(&mut self.fast_output))];
-        for (name, linear) in outputs {
-            found.extend(linear.map(|linear| (name.to_owned(), Adaptable::Linear(linear))));
-        }
-        found.sort_by(|one, other| one.0.cmp(&other.0));
-        found
-    }
-
-    pub(crate) fn linears(&self) -> Vec<(String, &Linear)> {
-        let mut found = Vec::new();
-        for (prefix, block) in self.blocks() {
-            let Block { attention, feed_forward, .. } = block;
-            found.push((format!("{prefix}.attention.wqkv"), &attention.wqkv));
-            found.push((format!("{prefix}.attention.wo"), &attention.wo));
-            found.push((format!("{prefix}.feed_forward.w1"), &feed_forward.w1));
-            found.push((format!("{prefix}.feed_forward.w2"), &feed_forward.w2));
-            found.push((format!("{prefix}.feed_forward.w3"), &feed_forward.w3));
-        }
-        let single = [
-            ("output", self.output.as_ref()),
-            ("fast_project_in", self.fast_project_in.as_ref()),
-            ("fast_output", Some(&self.fast_output)),
-        ];
-        found.extend(single.into_iter().filter_map(|(name, one)| Some((name.to_owned(), one?))));
-        found
-    }
-
-    pub(crate) fn tables(&self) -> [(&'static str, &Embedding); 3] {
-        [
-            (WORDS, &self.embeddings),
-            ("codebook_embeddings", &self.codebook_embeddings),
-            ("fast_embeddings", &self.fast_embeddings),
-        ]
-    }
-
-    fn norms(&self) -> Vec<(String, &RmsNorm)> {
-        let mut found =
-            vec![("norm".to_owned(), &self.norm), ("fast_norm".to_owned(), &self.fast_norm)];
-        for (prefix, block) in self.blocks() {
-            found.push((format!("{prefix}.ffn_norm"), &block.ffn_norm));
-            found.push((format!("{prefix}.attention_norm"), &block.attention_norm));
-            for (name, norm) in
-                [("q_norm", &block.attention.q_norm), ("k_norm", &block.attention.k_norm)]
-            {
-                found.extend(norm.iter().map(|norm| (format!("{prefix}.attention.{name}"), norm)));
-            }
-        }
-        found
-    }
-
-    fn blocks(&self) -> impl Iterator<Item = (String, &Block)> {
-        let named = |stack: &'static str, blocks: &'_ [Block]| {
-            (0..blocks.len()).map(move |at| format!("{stack}.{at}")).collect::<Vec<_>>()
-        };
-        let slow = named("layers", &self.layers).into_iter().zip(&self.layers);
-        slow.chain(named("fast_layers", &self.fast_layers).into_iter().zip(&self.fast_layers))
     }
 
     /// [B, 1 + K, T] of tokens and codes to [B, T, C]. At frames the embeddings of all codes are
@@ -365,13 +253,42 @@ impl DualAr {
     }
 }
 
-impl lora::Adaptable for DualAr {
-    fn layers(&mut self) -> Vec<(String, lora::Layer<'_>)> {
-        let layer = |(name, module)| match module {
-            Adaptable::Linear(linear) => (name, lora::Layer::Linear(linear)),
-            Adaptable::Embedding(table) => (name, lora::Layer::Embedding(table)),
-        };
-        self.adaptable().into_iter().map(layer).collect()
+impl Adaptable for DualAr {
+    fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+        let mut found = Vec::new();
+        let stacks = [("layers", &mut self.layers), ("fast_layers", &mut self.fast_layers)];
+        for (stack, blocks) in stacks {
+            for (at, block) in blocks.iter_mut().enumerate() {
+                let Block { attention, feed_forward, .. } = block;
+                for (name, linear) in [
+                    ("attention.wqkv", &mut attention.wqkv),
+                    ("attention.wo", &mut attention.wo),
+                    ("feed_forward.w1", &mut feed_forward.w1),
+                    ("feed_forward.w2", &mut feed_forward.w2),
+                    ("feed_forward.w3", &mut feed_forward.w3),
+                ] {
+                    found.push((format!("{stack}.{at}.{name}"), Layer::Linear(linear)));
+                }
+            }
+        }
+        for (name, table) in [
+            ("embeddings", &mut self.embeddings),
+            ("codebook_embeddings", &mut self.codebook_embeddings),
+            ("fast_embeddings", &mut self.fast_embeddings),
+        ] {
+            found.push((name.to_owned(), Layer::Embedding(table)));
+        }
+        let outputs =
+            [("output", self.output.as_mut()), ("fast_output", Some(&mut self.fast_output))];
+        for (name, linear) in outputs {
+            found.extend(linear.map(|linear| (name.to_owned(), Layer::Linear(linear))));
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        found
+    }
+
+    fn listed(&mut self) -> Option<&mut Weights> {
+        Some(&mut self.tensors)
     }
 }
 

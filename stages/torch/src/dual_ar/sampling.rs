@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::model::Parity;
+use super::Parity;
 use crate::autoregressive::{self, Order, Scope};
 
 /// The window of the repetition penalty in frames.

@@ -7,13 +7,15 @@ use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
 use crate::autoregressive::Drawn;
 use crate::dual_ar::batch::Batch;
 use crate::dual_ar::generate::Sentence;
-use crate::dual_ar::model::{DualAr, Parity, Tokens};
+use crate::dual_ar::model::{DualAr, Tokens};
 use crate::dual_ar::sampling::Sampling;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Recorded, Steps};
 use crate::fixture::setup::Setup;
 use crate::layers::Pass;
+use crate::parity::Parity;
 use crate::train::{Losses, Means, Totals, Trainee};
+use crate::tune::NetworkTrainee;
 use crate::weights::Weights;
 use stage_families::dual_ar::Config;
 

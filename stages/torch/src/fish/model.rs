@@ -3,7 +3,6 @@
 use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
 use stage_families::dual_ar::kinds;
-use tch::Tensor;
 
 use super::vocabulary::Vocabulary;
 use crate::arrived::{Arrived, Family};
@@ -30,8 +29,8 @@ pub struct Model {
 }
 
 impl BaseNetwork for DualAr {
-    fn tensors(&self) -> Vec<(String, Tensor)> {
-        DualAr::tensors(self)
+    fn weights(&self) -> &Weights {
+        &self.tensors
     }
 }
 

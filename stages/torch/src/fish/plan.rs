@@ -33,7 +33,7 @@ impl Plan {
         Ok(Plan {
             training: TrainingPlan::read(parameters, own, facts)?,
             format: format(parameters.text("prompt_format")?),
-            parity: parity(parameters)?,
+            parity: Parity::read(parameters)?,
             recompute: parameters.flag("gradient_checkpointing")?,
             packing: parameters.flag("packing")?,
             max_length: parameters.integer("max_length")?,
@@ -69,11 +69,4 @@ fn format(name: &str) -> PromptFormat {
         "speak_out" => PromptFormat::SpeakOut,
         _ => PromptFormat::Interleave,
     }
-}
-
-pub fn parity(parameters: &Parameters) -> Result<Parity, StageError> {
-    Ok(match parameters.text("parity")? {
-        "upstream" => Parity::Upstream,
-        _ => Parity::Correct,
-    })
 }

@@ -132,8 +132,8 @@ mod tests {
     use crate::train::clips::UnusableClips;
     use crate::train::frozen::{check_frozen, frozen};
     use crate::train::notes::Notes;
-    use crate::tune::NetworkTrainee;
     use crate::tune::preflight::{check_adapters, losses};
+    use crate::tune::{BaseNetwork, NetworkTrainee};
 
     fn model() -> Model {
         let (fields, config_text) = (Fields::new(), String::new());

@@ -11,9 +11,10 @@ use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::dual_ar::batch::{Batch, Scope};
 use crate::dual_ar::block::Block;
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
-use crate::dual_ar::model::{DualAr, Layout, Parity, WORDS};
+use crate::dual_ar::model::{DualAr, Layout, WORDS};
 use crate::error::TorchError;
 use crate::layers::Pass;
+use crate::parity::Parity;
 use crate::random::scramble;
 use crate::train::{Losses, Phase, Totals, Trainee, adamw};
 use crate::tune::NetworkTrainee;
@@ -73,22 +74,6 @@ impl DualArTrainee {
         }
     }
 
-    /// Makes every tensor of the model trainable.
-    pub fn train_all(self) -> DualArTrainee {
-        for (_, tensor) in self.model.tensors() {
-            let _ = tensor.set_requires_grad(true);
-        }
-        self
-    }
-
-    pub fn model(&self) -> &DualAr {
-        &self.model
-    }
-
-    pub fn into_model(self) -> DualAr {
-        self.model
-    }
-
     pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
         let (model, device) = (&self.model, self.model.device());
         let codebooks = model.config.num_codebooks;
@@ -117,6 +102,7 @@ impl DualArTrainee {
         })
     }
 
+    /// Training of the original leaves out the scaling of embeddings that generation applies.
     fn scaled(&self) -> bool {
         self.model.parity == Parity::Correct
     }
@@ -197,18 +183,7 @@ impl Trainee for DualArTrainee {
     type Batch = Batch;
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
-        let mut tensors = self.model.tensors();
-        let linears = self.model.linears().into_iter().map(|(name, one)| (name, &one.adapter));
-        let tables = self.model.tables().into_iter();
-        let tables = tables.map(|(name, one)| (name.to_owned(), &one.adapter));
-        for (name, adapter) in linears.chain(tables) {
-            let Some(adapter) = adapter else { continue };
-            tensors.push((format!("{name}.lora_A"), adapter.a.shallow_clone()));
-            tensors.push((format!("{name}.lora_B"), adapter.b.shallow_clone()));
-        }
-        tensors.retain(|(_, tensor)| tensor.requires_grad());
-        tensors.sort_by(|one, other| one.0.cmp(&other.0));
-        tensors
+        self.model.tensors.shared(|_, tensor| tensor.requires_grad())
     }
 
     /// The embeddings of words and their adapters have no weight decay; those of codes have, as in

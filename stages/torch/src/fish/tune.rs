@@ -16,7 +16,7 @@ use crate::train::Settings;
 use crate::train::clips::Sides;
 use crate::train::losses::Means;
 use crate::train::plan::TrainingPlan;
-use crate::tune::{Base, Request, Tuning};
+use crate::tune::{Base, NetworkTrainee, Request, Tuning};
 
 pub struct FishTuning {
     plan: Plan,

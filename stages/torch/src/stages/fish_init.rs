@@ -47,13 +47,6 @@ fn draw(
     fresh::output((&fish::INIT, artifact::DUAL_AR), files, tensors, context)
 }
 
-fn figure(parameters: &Parameters, name: &str, default: i64) -> Result<i64, StageError> {
-    match parameters.is_set(name) {
-        true => parameters.integer(name),
-        false => Ok(default),
-    }
-}
-
 /// The number of codebooks, and the entries of the largest one.
 fn codes(parameters: &Parameters, format: Option<&CodecFormat>) -> Result<(i64, i64), StageError> {
     let known = format.map(|format| {
@@ -65,8 +58,10 @@ fn codes(parameters: &Parameters, format: Option<&CodecFormat>) -> Result<(i64, 
         false => None,
     };
     let (codebooks, entries) = known.or(preset).unwrap_or((0, 0));
-    let codes =
-        (figure(parameters, "codebooks", codebooks)?, figure(parameters, "entries", entries)?);
+    let codes = (
+        parameters.integer_or("codebooks", codebooks)?,
+        parameters.integer_or("entries", entries)?,
+    );
     match codes.0 > 0 && codes.1 > 0 {
         true => Ok(codes),
         false => Err(StageError::with_help(

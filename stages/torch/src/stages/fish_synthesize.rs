@@ -14,7 +14,6 @@ use crate::device::Machine;
 use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Sentence, Speech, Spoken, Stop};
 use crate::error::{TorchError, guarded};
 use crate::fish::clip::script;
-use crate::fish::plan;
 use crate::fish::voice::{Voice, Voices};
 use crate::loaded::Loaded;
 use crate::measure::{Expectation, SpeakingRate};
@@ -53,7 +52,7 @@ impl FishSynthesize {
         let how = CodecUse::new(&self.machine, &setup.device)?;
         let codec = open_codec(setup, how, context)?;
         let format = codec.format();
-        let parity = plan::parity(parameters)?;
+        let parity = Parity::read(parameters)?;
         let frames_per_second = f64::from(format.rate) / format.hop as f64;
         let reference =
             setup.artifacts.get("reference").and_then(|artifacts| artifacts.first()).cloned();

@@ -1,4 +1,5 @@
-//! The common parts of all stages that draw a model from a seed.
+//! The common parts of the stages that make a model without training it, with random numbers from
+//! a seed.
 
 use serde::Serialize;
 use stage_core::{
@@ -12,10 +13,10 @@ use crate::error::guarded;
 use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
-/// Draws a model.
+/// Makes a model.
 type Draw = fn(&Parameters, &GatherInput, &mut dyn Context) -> Result<GatherOutput, StageError>;
 
-/// A stage that draws a model from a seed.
+/// A stage that makes a model without training it.
 pub struct Init {
     pub kind: &'static Kind,
     pub draw: Draw,

@@ -59,7 +59,7 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_synthesize::VitsSynthesize { machine: machine.clone() }),
         Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
         Box::new(xtts_init::STAGE),
-        Box::new(xtts_extend::XttsExtend),
+        Box::new(xtts_extend::STAGE),
         Box::new(xtts_voice::XttsVoice { machine: machine.clone() }),
         Box::new(xtts_synthesize::XttsSynthesize { machine: machine.clone() }),
         Box::new(asr_transcribe::AsrTranscribe {

@@ -53,7 +53,7 @@ fn shape_of(
 fn shape(parameters: &Parameters) -> Result<MelShape, StageError> {
     let mut figures = [0; PUBLISHED.len()];
     for (figure, (name, published)) in figures.iter_mut().zip(PUBLISHED) {
-        *figure = if parameters.is_set(name) { parameters.integer(name)? } else { published };
+        *figure = parameters.integer_or(name, published)?;
     }
     let [rate, transform, hop] = figures;
     Ok(MelShape::linear(rate, transform, hop))

@@ -2,7 +2,7 @@
 
 use stage_core::{Context, GatherInput, GatherOutput, Parameters, StageError};
 use stage_families::artifact;
-use stage_families::xtts::{Fresh, fresh_config, kinds};
+use stage_families::xtts::{fresh_config, kinds};
 
 use super::fresh::{self, Init};
 use crate::xtts::fresh::weights;
@@ -14,7 +14,7 @@ fn draw(
     _: &GatherInput,
     context: &mut dyn Context,
 ) -> Result<GatherOutput, StageError> {
-    let Fresh { config, vocabulary } = fresh_config(parameters)?;
+    let (config, vocabulary) = fresh_config(parameters)?;
     let files =
         vec![(artifact::CONFIG, config.to_json()?), (artifact::VOCABULARY, vocabulary.to_json()?)];
     let tensors = weights(&config, parameters.integer("seed")? as u64)?;

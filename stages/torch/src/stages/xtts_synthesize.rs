@@ -6,7 +6,7 @@ use stage_core::{
     Blob, Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
-use stage_families::xtts::{Language, SamplingConfig, Tokenizer, pieces, speech};
+use stage_families::xtts::{DECODER_PREFIX, Language, SamplingConfig, Tokenizer, pieces, speech};
 use tch::Device;
 
 use crate::autoregressive::{Seeded, Stop};
@@ -127,10 +127,7 @@ impl ManifestSettings {
             repetition_penalty: number("repetition_penalty")?,
             most_codes: count("max_codes")?,
             speed: parameters.number("speed")?,
-            parity: match parameters.text("parity")? {
-                "upstream" => Parity::Upstream,
-                _ => Parity::Correct,
-            },
+            parity: Parity::read(parameters)?,
         })
     }
 
@@ -177,7 +174,12 @@ impl SynthesizeJob {
             most_text_tokens: model.config.gpt.max_text_tokens.max(0) as usize,
             most_codes: self.settings.most_codes.unwrap_or(most).clamp(1, most) as usize,
             sample_rate: model.config.decoder.sample_rate as u32,
-            decoder: model.decoder(device, context)?,
+            decoder: WaveformDecoder::load(
+                &model.config.decoder,
+                (model.config.gpt.code_stride as f64, model.config.gpt.sample_rate as f64),
+                model.part(DECODER_PREFIX, context)?,
+                device,
+            )?,
             gpt,
         })
     }
@@ -189,18 +191,15 @@ impl SynthesizeJob {
         items: &[Item],
         context: &mut dyn Context,
     ) -> Result<Vec<SentenceResult>, StageError> {
-        let mut rejects: Vec<Option<Reject>> = Vec::with_capacity(items.len());
         let mut all = Vec::new();
+        let mut results: Vec<Result<Spoken, Reject>> = Vec::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
-            match self.pieces(speaker, place, item) {
-                Ok(pieces) => {
-                    all.extend(pieces);
-                    rejects.push(None);
-                }
-                Err(reject) => rejects.push(Some(reject)),
-            }
+            let pieces = self.pieces(speaker, place, item);
+            results.push(pieces.map(|pieces| {
+                all.extend(pieces);
+                Spoken::default()
+            }));
         }
-        let mut spoken: Vec<Spoken> = items.iter().map(|_| Spoken::default()).collect();
         for pieces in all.chunks_mut(self.batch) {
             if context.stopping() {
                 return Err(StageError::Stopped);
@@ -208,16 +207,16 @@ impl SynthesizeJob {
             let places: Vec<usize> = pieces.iter().map(|piece| piece.item).collect();
             let parts = speaker.speak(pieces, &self.settings)?;
             for (place, part) in places.into_iter().zip(parts) {
-                spoken[place].add(part);
+                if let Ok(spoken) = &mut results[place] {
+                    spoken.add(part);
+                }
             }
         }
-        let results = items.iter().zip(rejects).zip(spoken);
-        results
-            .map(|((item, reject), spoken)| match reject {
-                Some(reject) => Ok(Err(reject)),
-                None => self.said(item, spoken, speaker.sample_rate),
-            })
-            .collect()
+        let said = |(item, result)| match result {
+            Ok(spoken) => self.said(item, spoken, speaker.sample_rate),
+            Err(reject) => Ok(Err(reject)),
+        };
+        items.iter().zip(results).map(said).collect()
     }
 
     /// The pieces of a text, each with its own noise.
@@ -232,7 +231,7 @@ impl SynthesizeJob {
         // Unknown characters are reported for the whole text.
         speaker.tokenizer.encode(text, &language)?;
         let fits = |piece: &str| {
-            let tokens = speaker.tokenizer.encode(piece, &language).map(|piece| piece.ids.len());
+            let tokens = speaker.tokenizer.encode(piece, &language).map(|piece| piece.len());
             piece.chars().count() <= language.character_limit()
                 && tokens.is_ok_and(|tokens| tokens <= speaker.most_text_tokens)
         };
@@ -240,9 +239,9 @@ impl SynthesizeJob {
         let mut all = Vec::new();
         for (at, piece) in pieces(text, &fits).iter().enumerate() {
             // A text of signs only may be empty after cleaning.
-            let Ok(encoded) = speaker.tokenizer.encode(piece, &language) else { continue };
+            let Ok(tokens) = speaker.tokenizer.encode(piece, &language) else { continue };
             let noise = Seeded::new(sentence_seed(seed, &at.to_string()));
-            all.push(Piece { item: place, tokens: encoded.ids, noise, speed });
+            all.push(Piece { item: place, tokens, noise, speed });
         }
         Ok(all)
     }

@@ -14,8 +14,13 @@ use crate::weights::Weights;
 
 /// A network that lists its tensors.
 pub trait BaseNetwork: Adaptable {
+    /// All tensors, those of adapters included.
+    fn weights(&self) -> &Weights;
+
     /// The tensors without those of adapters, sorted by name; they share their memory.
-    fn tensors(&self) -> Vec<(String, Tensor)>;
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        self.weights().shared(|name, _| !lora::is_adapter(name))
+    }
 }
 
 /// The stage kinds of a family, and the words that differ between families.

@@ -42,6 +42,17 @@ pub trait NetworkTrainee: Trainee {
     fn model(&self) -> &Self::Network;
 
     fn model_mut(&mut self) -> &mut Self::Network;
+
+    /// Makes every tensor of the network trainable.
+    fn train_all(self) -> Self
+    where
+        Self: Sized,
+    {
+        for (_, tensor) in self.model().tensors() {
+            let _ = tensor.set_requires_grad(true);
+        }
+        self
+    }
 }
 
 /// The inputs of a training.

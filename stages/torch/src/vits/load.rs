@@ -7,7 +7,7 @@ use tch::Device;
 use super::Config;
 use crate::error::TorchError;
 use crate::weight_norm::{fold, split};
-use crate::weights::{Weights, usable};
+use crate::weights::Weights;
 
 /// The use of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,7 @@ pub fn prepare(
         expected.extend(config.discriminator());
     }
     given.check(&paired(expected, |name| given.contains(name)))?;
-    let mut weights = Weights::default();
-    for (name, tensor) in given {
-        let tensor = usable(&name, tensor, device)?;
-        weights.insert(name, tensor);
-    }
+    let weights = given.usable(device)?;
     let weights = match form {
         Form::Whole => fold(weights, |_| true)?,
         Form::Normed => split(fold(weights, |name| !is_normed(name))?, is_normed)?,

@@ -4,7 +4,6 @@
 //! several threads of a CPU share the work, with the same bits as one thread.
 
 use std::collections::VecDeque;
-use std::f64::consts::TAU;
 
 use tch::{Device, Tensor};
 
@@ -73,16 +72,10 @@ fn drawn_here(states: &[u64], count: i64) -> Vec<f32> {
         for (at, value) in (first..).zip(part) {
             // Each number takes two draws.
             let before = GAMMA.wrapping_mul(2 * (at % count) as u64);
-            *value = normal(&mut Random::new(states[at / count].wrapping_add(before)));
+            *value = Random::new(states[at / count].wrapping_add(before)).gauss() as f32;
         }
     });
     values
-}
-
-/// The Box-Muller method.
-fn normal(random: &mut Random) -> f32 {
-    let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
-    (radius * (TAU * random.fraction()).cos()) as f32
 }
 
 /// Recorded noise, in drawing order.
@@ -141,7 +134,7 @@ mod tests {
             let drawn = drawn_here(&states, count);
             let in_turn = states.iter().flat_map(|state| {
                 let mut random = Random::new(*state);
-                (0..count).map(|_| normal(&mut random)).collect::<Vec<f32>>()
+                (0..count).map(|_| random.gauss() as f32).collect::<Vec<f32>>()
             });
             assert!(drawn.into_iter().eq(in_turn), "{count}");
         }

@@ -4,16 +4,13 @@ use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
 use stage_families::import::CONFIG_FILE;
 use stage_families::xtts::{
-    Config, DECODER_PREFIX, DVAE_PREFIX, GPT_PREFIX, MEL_STATS, SPEAKER_ENCODER_PREFIX,
-    SPEAKERS_FILE, Tokenizer, tune as kinds,
+    Config, DVAE_PREFIX, GPT_PREFIX, MEL_STATS, SPEAKERS_FILE, Tokenizer, tune as kinds,
 };
 use tch::{Device, Tensor};
 
 use super::codec::DvaeCodec;
-use super::decoder::WaveformDecoder;
 use super::gpt::Gpt;
 use super::mel::usable_stats;
-use super::speaker_encoder::SpeakerEncoder;
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::stored;
@@ -33,8 +30,8 @@ pub struct Model {
 }
 
 impl BaseNetwork for Gpt {
-    fn tensors(&self) -> Vec<(String, Tensor)> {
-        Gpt::tensors(self)
+    fn weights(&self) -> &Weights {
+        &self.tensors
     }
 }
 
@@ -121,32 +118,12 @@ impl Model {
     }
 
     /// The tensors of a part, under their names within it.
-    fn part(&self, prefix: &str, context: &mut dyn Context) -> Result<Weights, StageError> {
-        let weights = self.tensors(&[prefix], context)?;
-        let own = |(name, tensor): (String, Tensor)| (name[prefix.len()..].to_owned(), tensor);
-        Ok(weights.into_iter().map(own).collect())
+    pub fn part(&self, prefix: &str, context: &mut dyn Context) -> Result<Weights, StageError> {
+        Ok(self.tensors(&[prefix], context)?.take_module(prefix.trim_end_matches('.')))
     }
 
     pub fn has_dvae(&self) -> bool {
         artifact::tensors(&self.fields).any(|(name, _)| name.starts_with(DVAE_PREFIX))
-    }
-
-    pub fn decoder(
-        &self,
-        device: Device,
-        context: &mut dyn Context,
-    ) -> Result<WaveformDecoder, StageError> {
-        let weights = self.part(DECODER_PREFIX, context)?;
-        Ok(WaveformDecoder::load(&self.config, weights, device)?)
-    }
-
-    pub fn speaker_encoder(
-        &self,
-        device: Device,
-        context: &mut dyn Context,
-    ) -> Result<SpeakerEncoder, StageError> {
-        let weights = self.part(SPEAKER_ENCODER_PREFIX, context)?;
-        Ok(SpeakerEncoder::load(&self.config.speaker_encoder, weights, device)?)
     }
 
     /// The divisors of both mel spectrograms: `[mels]`.

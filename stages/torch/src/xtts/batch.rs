@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::TorchError;
+use crate::parity::Parity;
+use crate::train::run::Purpose;
 use stage_families::xtts::GptConfig;
 
 /// The silence after the codes of a clip: the original appends three codes of silence and labels
@@ -18,18 +18,6 @@ pub const STOPS: usize = 3;
 
 /// Samples per frame of the conditioning spectrogram.
 const FRAME: usize = 256;
-
-/// Selects the original's behaviour where it has defects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Parity {
-    #[default]
-    Correct,
-    /// The conditioning crop is left out of the loss of the last clip of a batch only, at the wrong
-    /// position, and never on held-out clips. Generation penalises the codes 1 and START from the
-    /// beginning.
-    Upstream,
-}
 
 /// The layout of a row. Losses and gradients are the same for all layouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,13 +42,6 @@ pub struct Clip {
     pub crop: Option<Range<usize>>,
 }
 
-/// The purpose of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    Training,
-    HeldOut,
-}
-
 /// Clips in rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
@@ -69,7 +50,6 @@ pub struct Batch {
     pub(super) length: usize,
     /// The spectrograms: [B, mels, frames].
     pub(super) mels: Vec<f32>,
-    pub(super) frames: usize,
     pub(super) text: Tokens,
     pub(super) audio: Tokens,
     /// The source of each column: an index into the latents of all clips, their text, their codes,
@@ -81,12 +61,12 @@ pub struct Batch {
 
 /// The tokens of all clips, concatenated, and the labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tokens {
-    pub(super) ids: Vec<i64>,
-    pub(super) positions: Vec<i64>,
+pub(super) struct Tokens<T = Vec<i64>> {
+    pub(super) ids: T,
+    pub(super) positions: T,
     /// The labelled columns of the batch, and their labels.
-    pub(super) columns: Vec<i64>,
-    pub(super) labels: Vec<i64>,
+    pub(super) columns: T,
+    pub(super) labels: T,
 }
 
 /// The settings for making batches.
@@ -110,11 +90,12 @@ impl Packer<'_> {
             return Err(TorchError::Input(text));
         }
         let mut rows = Rows::new(self.config, self.layout, clips);
-        rows.batch.frames = values / mels;
         for (row, clip) in clips.iter().enumerate() {
             rows.add(row, clip, self.ignored(clip, row + 1 == clips.len(), purpose));
         }
-        Ok(rows.batch)
+        let (mut batch, is_padded) = (rows.batch, rows.room.is_some());
+        batch.seen = is_padded.then(|| batch.live(self.config).collect());
+        Ok(batch)
     }
 
     fn check(&self, clip: &Clip) -> Result<(), TorchError> {
@@ -123,15 +104,7 @@ impl Packer<'_> {
             ("text tokens", &clip.text, config.text_tokens, config.max_text_tokens),
             ("codes", &clip.codes, config.start_audio_token, config.max_generated_tokens()),
         ] {
-            let count = ids.len();
-            if count as i64 > most {
-                let text = format!("a clip has {count} {what}, expected at most {most}");
-                return Err(TorchError::Input(text));
-            }
-            if let Some(id) = ids.iter().find(|id| !(0..end).contains(*id)) {
-                let text = format!("{what} from 0 to {}, found {id}", end - 1);
-                return Err(TorchError::Input(text));
-            }
+            check_ids("a clip has ", what, ids, end, most)?;
         }
         Ok(())
     }
@@ -142,12 +115,31 @@ impl Packer<'_> {
         let stride = self.config.code_stride as usize;
         match self.parity {
             Parity::Correct => crop.start / stride..crop.end.div_ceil(stride),
-            // The original treats frames of the spectrogram as codes.
-            Parity::Upstream if is_last && purpose == Purpose::Training => {
+            // The original treats frames of the spectrogram as codes, in the last clip of a batch
+            // only, and never in held-out clips.
+            Parity::Upstream if is_last && matches!(purpose, Purpose::Step { .. }) => {
                 crop.start / FRAME..crop.end / FRAME
             }
             Parity::Upstream => 0..0,
         }
+    }
+}
+
+/// Refuses more ids than `most`, and those outside of `0..end`; `who` begins the message.
+pub(super) fn check_ids(
+    who: &str,
+    what: &str,
+    ids: &[i64],
+    end: i64,
+    most: i64,
+) -> Result<(), TorchError> {
+    let count = ids.len();
+    if count as i64 > most {
+        return Err(TorchError::Input(format!("{who}{count} {what}, expected at most {most}")));
+    }
+    match ids.iter().find(|id| !(0..end).contains(*id)) {
+        Some(id) => Err(TorchError::Input(format!("{what} from 0 to {}, found {id}", end - 1))),
+        None => Ok(()),
     }
 }
 
@@ -167,8 +159,8 @@ struct Rows<'a> {
     batch: Batch,
     /// The number of text and code columns of a row, if all rows have the same.
     room: Option<[usize; 2]>,
-    /// The offsets of text, of codes, and of zeros in the sources of columns.
-    first: [usize; 3],
+    /// The offsets of text and of codes in the sources of columns.
+    first: [usize; 2],
 }
 
 impl<'a> Rows<'a> {
@@ -191,13 +183,12 @@ impl<'a> Rows<'a> {
             rows: clips.len(),
             length,
             mels: clips.iter().flat_map(|clip| &clip.mel).copied().collect(),
-            frames: 0,
             text: Tokens::default(),
             audio: Tokens::default(),
             sources: vec![nothing as i64; clips.len() * length],
-            seen: room.map(|_| vec![false; clips.len() * length]),
+            seen: None,
         };
-        Rows { config, batch, room, first: [text, audio, nothing] }
+        Rows { config, batch, room, first: [text, audio] }
     }
 
     fn add(&mut self, row: usize, clip: &Clip, ignored: Range<usize>) {
@@ -223,14 +214,20 @@ impl<'a> Rows<'a> {
     fn fill(&mut self, at: usize, count: usize, from: usize) {
         for (column, source) in (at..at + count).zip(from as i64..) {
             self.batch.sources[column] = source;
-            if let Some(seen) = &mut self.batch.seen {
-                seen[column] = true;
-            }
         }
     }
 }
 
 impl Tokens {
+    /// The same with each list converted.
+    pub(super) fn each<T>(
+        &self,
+        to: impl Fn(&[i64]) -> Result<T, TorchError>,
+    ) -> Result<Tokens<T>, TorchError> {
+        let (ids, positions) = (to(&self.ids)?, to(&self.positions)?);
+        Ok(Tokens { ids, positions, columns: to(&self.columns)?, labels: to(&self.labels)? })
+    }
+
     /// Each token of a clip except the last is an input, and the next one is its label.
     fn add(&mut self, tokens: &[i64], at: usize, ignored: Range<usize>) {
         for (place, pair) in tokens.windows(2).enumerate() {
@@ -254,6 +251,13 @@ impl Batch {
         self.rows * self.length
     }
 
+    /// True for each column that is no padding.
+    pub(super) fn live(&self, config: &GptConfig) -> impl Iterator<Item = bool> {
+        let latents = self.rows * config.latents as usize;
+        let nothing = (latents + self.text.ids.len() + self.audio.ids.len()) as i64;
+        self.sources.iter().map(move |source| *source != nothing)
+    }
+
     /// The number of labels of the text and of the codes.
     pub fn labels(&self) -> [usize; 2] {
         [self.text.labels.len(), self.audio.labels.len()]
@@ -266,6 +270,8 @@ mod tests {
     use stage_families::xtts::Config;
 
     use super::*;
+
+    const STEP: Purpose = Purpose::Step { seed: 0 };
 
     fn config() -> GptConfig {
         GptConfig {
@@ -298,8 +304,8 @@ mod tests {
     #[test]
     fn a_row_is_latents_text_and_codes_with_padding_on_the_right() {
         let clips = [clip(&[5, 6], &[7]), clip(&[8], &[])];
-        let batch = packed(Parity::Correct, &clips, Purpose::Training);
-        assert_eq!((batch.rows, batch.length, batch.frames, batch.seen), (2, 10, 3, None));
+        let batch = packed(Parity::Correct, &clips, STEP);
+        assert_eq!((batch.rows, batch.length, batch.seen), (2, 10, None));
         assert_eq!(batch.text.ids, [49, 5, 6, 49, 8]);
         assert_eq!(batch.text.positions, [0, 1, 2, 0, 1]);
         assert_eq!(batch.audio.ids, [32, 7, 33, 33, 33, 32, 33, 33, 33]);
@@ -311,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_stop_of_the_text_is_learned_and_is_no_input() {
-        let batch = packed(Parity::Correct, &[clip(&[5, 6], &[7])], Purpose::Training);
+        let batch = packed(Parity::Correct, &[clip(&[5, 6], &[7])], STEP);
         assert_eq!(batch.text.labels, [5, 6, 0]);
         assert_eq!(batch.text.columns, [2, 3, 4]);
         assert!(!batch.text.ids.contains(&0));
@@ -322,7 +328,7 @@ mod tests {
     #[test]
     fn the_original_layout_hides_the_padding_of_text_and_codes() {
         let clips = [clip(&[5, 6], &[7]), clip(&[8], &[])];
-        let batch = pack(Layout::Padded, Parity::Correct, &clips, Purpose::Training);
+        let batch = pack(Layout::Padded, Parity::Correct, &clips, STEP);
         assert_eq!(batch.length, 2 + 4 + 6);
         let seen = |columns: &str| columns.chars().map(|one| one == 'x').collect::<Vec<_>>();
         assert_eq!(batch.seen.unwrap(), seen("xxxxx-xxxxx-xxxx--xxxx--"));
@@ -337,7 +343,7 @@ mod tests {
     #[test]
     fn codes_that_the_conditioning_was_cut_from_are_not_learned_in_any_clip() {
         let clips = [cropped(1500..3072), cropped(1024..5120)];
-        for purpose in [Purpose::Training, Purpose::HeldOut] {
+        for purpose in [STEP, Purpose::HeldOut] {
             let batch = packed(Parity::Correct, &clips, purpose);
             let stops = [33; 4];
             let first = [&[0, 3, 4, 5, 6, 7, 8, 9][..], &stops].concat();
@@ -349,7 +355,7 @@ mod tests {
     #[test]
     fn upstream_ignores_a_shifted_span_of_the_last_clip_and_nothing_of_held_out_clips() {
         let clips = [cropped(1500..3072), cropped(1024..3072)];
-        let batch = packed(Parity::Upstream, &clips, Purpose::Training);
+        let batch = packed(Parity::Upstream, &clips, STEP);
         let all = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 33, 33, 33];
         assert_eq!(batch.audio.labels, [&all[..], &all[..4], &all[12..]].concat());
         let batch = packed(Parity::Upstream, &clips, Purpose::HeldOut);
@@ -361,7 +367,7 @@ mod tests {
         let error = |clip: Clip| {
             let packer =
                 Packer { config: &config(), parity: Parity::Correct, layout: Layout::Packed };
-            packer.pack(&[&clip], Purpose::Training).unwrap_err().to_string()
+            packer.pack(&[&clip], STEP).unwrap_err().to_string()
         };
         let long = error(clip(&[1; 9], &[]));
         assert!(long.contains("9 text tokens, expected at most 8"), "{long}");

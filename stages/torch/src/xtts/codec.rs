@@ -99,8 +99,7 @@ impl DvaeCodec {
 
     fn parts(&self) -> Result<Parts, TorchError> {
         let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = weights.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
-        let mut own: Weights = own.collect();
+        let mut own: Weights = weights.shared(|_, _| true).into_iter().collect();
         let mel_stats = own.take(MEL_STATS, &[self.mels])?;
         Ok(Parts {
             mel: LogMel::dvae(self.sample_rate, &mel_stats)?,
@@ -158,7 +157,7 @@ impl Codec for DvaeCodec {
         let Parts { mel, dvae } = self.parts()?;
         let power = mel.power(&dvae.decode(&numbers)?)?.f_get(0)?.f_t_copy()?; // [T, mels]
         let power = power.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?;
-        let filters = mel.spectrogram().filters().f_to_device(Device::Cpu)?;
+        let filters = mel.spectrogram.filters.f_to_device(Device::Cpu)?;
         let magnitude = griffin_lim::spectrum_of(&filters, &power)?.f_sqrt()?;
         let shape = MelShape::at_rate(self.sample_rate as u32);
         griffin_lim::of_magnitude(&shape, &magnitude, shape.window / 2, self.rounds, seed)

@@ -3,8 +3,8 @@
 
 use tch::{Kind, Tensor};
 
-use super::named::{Listed, Named, add};
 use crate::error::TorchError;
+use crate::layers::LayerNorm;
 use crate::weights::Scope;
 use stage_families::xtts::GptConfig;
 
@@ -26,18 +26,10 @@ pub struct Projection {
 
 #[derive(Debug)]
 pub struct AttentionBlock {
-    pub norm: GroupNorm,
+    pub norm: LayerNorm,
     pub qkv: Projection,
     pub proj_out: Projection,
     heads: i64,
-}
-
-/// Group norm over all frames, in single precision.
-#[derive(Debug)]
-pub struct GroupNorm {
-    pub weight: Tensor,
-    pub bias: Tensor,
-    groups: i64,
 }
 
 impl ConditioningEncoder {
@@ -72,7 +64,7 @@ impl AttentionBlock {
     fn load(scope: &mut Scope, config: &GptConfig) -> Result<AttentionBlock, TorchError> {
         let (width, heads) = (config.width, config.conditioning_heads);
         Ok(AttentionBlock {
-            norm: GroupNorm::load(&mut scope.under("norm"), width)?,
+            norm: LayerNorm::load(&mut scope.under("norm"), width, GROUP_NORM_EPS)?,
             qkv: Projection::load(&mut scope.under("qkv"), width, 3 * width)?,
             proj_out: Projection::load(&mut scope.under("proj_out"), width, width)?,
             heads,
@@ -81,7 +73,7 @@ impl AttentionBlock {
 
     /// [B, C, T] to the same. The result is added to the normalised input, not to the raw one.
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.norm.forward(x);
+        let x = group_norm(&self.norm, x);
         let attended = self.attend(&self.qkv.forward(&x));
         x + self.proj_out.forward(&attended)
     }
@@ -101,22 +93,12 @@ impl AttentionBlock {
     }
 }
 
-impl GroupNorm {
-    fn load(scope: &mut Scope, width: i64) -> Result<GroupNorm, TorchError> {
-        Ok(GroupNorm {
-            weight: scope.take("weight", &[width])?,
-            bias: scope.take("bias", &[width])?,
-            groups: groups_of(width),
-        })
-    }
-
-    /// [B, C, T].
-    pub fn forward(&self, x: &Tensor) -> Tensor {
-        let [weight, bias] = [&self.weight, &self.bias].map(|tensor| tensor.to_kind(Kind::Float));
-        let wide = x.to_kind(Kind::Float);
-        let y = wide.group_norm(self.groups, Some(&weight), Some(&bias), GROUP_NORM_EPS, true);
-        y.to_kind(x.kind())
-    }
+/// Group norm over all frames, [B, C, T], in single precision.
+fn group_norm(norm: &LayerNorm, x: &Tensor) -> Tensor {
+    let [weight, bias] = [&norm.weight, &norm.bias].map(|tensor| tensor.to_kind(Kind::Float));
+    let groups = groups_of(weight.size()[0]);
+    let wide = x.to_kind(Kind::Float);
+    wide.group_norm(groups, Some(&weight), Some(&bias), norm.eps, true).to_kind(x.kind())
 }
 
 /// The number of groups: 32, fewer for narrow layers, and halved until it divides the width.
@@ -130,27 +112,4 @@ fn groups_of(width: i64) -> i64 {
         groups /= 2;
     }
     groups
-}
-
-impl Named for ConditioningEncoder {
-    fn list(&self, name: &str, into: &mut Listed) {
-        self.init.list(&format!("{name}.init"), into);
-        self.attn.list(&format!("{name}.attn"), into);
-    }
-}
-
-impl Named for AttentionBlock {
-    fn list(&self, name: &str, into: &mut Listed) {
-        add(name, "norm.weight", &self.norm.weight, into);
-        add(name, "norm.bias", &self.norm.bias, into);
-        self.qkv.list(&format!("{name}.qkv"), into);
-        self.proj_out.list(&format!("{name}.proj_out"), into);
-    }
-}
-
-impl Named for Projection {
-    fn list(&self, name: &str, into: &mut Listed) {
-        add(name, "weight", &self.weight, into);
-        add(name, "bias", &self.bias, into);
-    }
 }

@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-use super::batch::Parity;
+use super::batch::check_ids;
 use super::gpt::Gpt;
 use crate::autoregressive::sampler::Order;
 use crate::autoregressive::{
@@ -17,6 +17,7 @@ use crate::autoregressive::{
 };
 use crate::error::TorchError;
 use crate::layers::Pass;
+use crate::parity::Parity;
 
 /// The number of each prefix column in the original's search for repetition.
 const PREFIX_CODE: i64 = 1;
@@ -170,6 +171,7 @@ impl Decoder for Speaker<'_> {
     fn lines(&self) -> Vec<Line> {
         let already = match self.parity {
             Parity::Correct => Vec::new(),
+            // The original penalises these codes from the beginning.
             Parity::Upstream => vec![PREFIX_CODE, self.model.config.start_audio_token],
         };
         vec![Line { ends: true, already, ..Line::of(self.model.config.audio_tokens) }]
@@ -197,7 +199,7 @@ impl Gpt {
     /// [1, T, C].
     pub fn prefix(&self, latents: &Tensor, text: &[i64]) -> Result<Tensor, TorchError> {
         let config = &self.config;
-        self.check_ids("text tokens", text, config.text_tokens, config.max_text_tokens)?;
+        check_ids("", "text tokens", text, config.text_tokens, config.max_text_tokens)?;
         if latents.size() != [config.latents, config.width] {
             return Err(TorchError::Input(format!(
                 "latents of {:?}, expected [{}, {}]",
@@ -226,7 +228,7 @@ impl Gpt {
     ) -> Result<Tensor, TorchError> {
         let _guard = tch::no_grad_guard();
         let config = &self.config;
-        self.check_ids("codes", codes, config.audio_tokens, config.max_generated_tokens())?;
+        check_ids("", "codes", codes, config.audio_tokens, config.max_generated_tokens())?;
         let prefix = self.prefix(latents, text)?;
         let before = codes.len().saturating_sub(1);
         let later = self.embed_audio(&self.ids(&codes[..before])?, &self.positions(1, before));
@@ -234,20 +236,6 @@ impl Gpt {
         let states = self.gpt.forward(&x, &AttentionMask::Causal, Pass::Evaluate);
         let count = codes.len() as i64;
         Ok(self.normed(&states.narrow(1, x.size()[1] - count, count)).squeeze_dim(0))
-    }
-
-    fn check_ids(&self, what: &str, ids: &[i64], end: i64, most: i64) -> Result<(), TorchError> {
-        let count = ids.len();
-        if count as i64 > most {
-            return Err(TorchError::Input(format!("{count} {what}, expected at most {most}")));
-        }
-        match ids.iter().find(|id| !(0..end).contains(*id)) {
-            Some(id) => {
-                let text = format!("{what} from 0 to {}, found {id}", end - 1);
-                Err(TorchError::Input(text))
-            }
-            None => Ok(()),
-        }
     }
 
     fn ids(&self, ids: &[i64]) -> Result<Tensor, TorchError> {

@@ -1,14 +1,14 @@
 //! The waveform decoder: hidden states are interpolated to the frames of the wave, then HiFi-GAN
 //! decodes them.
 
-use stage_families::xtts::{Config, DecoderConfig};
+use stage_families::xtts::DecoderConfig;
 use stage_formats::weight_norm;
 use tch::{Device, Tensor};
 
 use crate::error::TorchError;
 use crate::hifi_gan::{HifiGan, HifiGanConfig};
 use crate::weight_norm::fold;
-use crate::weights::{Weights, usable};
+use crate::weights::Weights;
 
 const LEAKY_SLOPE: f64 = 0.1;
 /// The lowest allowed speed.
@@ -24,28 +24,19 @@ pub struct WaveformDecoder {
 }
 
 impl WaveformDecoder {
-    /// Weights under the names below `waveform_decoder`, with or without weight norm.
+    /// Weights under the names below `waveform_decoder`, with or without weight norm, for codes of
+    /// this number of samples at this rate.
     pub fn load(
-        config: &Config,
-        weights: Weights,
-        device: Device,
-    ) -> Result<WaveformDecoder, TorchError> {
-        let (stride, rate) = (config.gpt.code_stride as f64, config.gpt.sample_rate as f64);
-        WaveformDecoder::of(&config.decoder, (stride, rate), weights, device)
-    }
-
-    /// The same for codes of this number of samples at this rate.
-    pub fn of(
         config: &DecoderConfig,
         (code_stride, code_rate): (f64, f64),
         weights: Weights,
         device: Device,
     ) -> Result<WaveformDecoder, TorchError> {
-        let whole = weights.into_iter().map(|(name, tensor)| {
-            let tensor = usable(&name, tensor, device)?;
-            Ok((weight_norm::plain(&name), tensor))
-        });
-        let whole = whole.collect::<Result<Weights, TorchError>>()?;
+        let whole: Weights = weights
+            .usable(device)?
+            .into_iter()
+            .map(|(name, tensor)| (weight_norm::plain(&name), tensor))
+            .collect();
         let mut whole = fold(whole, |_| true)?;
         let conds = config.speaker_in_each_layer.then_some("conds");
         let sizes = HifiGanConfig {

@@ -3,10 +3,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::batch::Batch;
+use super::batch::{Batch, Tokens};
 use super::conditioning_encoder::ConditioningEncoder;
 use super::gpt2::{Dropout, Gpt2};
-use super::named::{Listed, Named, is_adapter};
 use super::perceiver::Perceiver;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
@@ -23,6 +22,8 @@ const EMBEDDING_DROPOUT: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Gpt {
     pub(super) config: GptConfig,
+    /// All of its tensors, by name.
+    pub(super) tensors: Weights,
     pub(super) conditioning_encoder: ConditioningEncoder,
     pub(super) conditioning_perceiver: Perceiver,
     pub(super) text_embedding: Embedding,
@@ -40,35 +41,22 @@ pub struct Gpt {
 pub(super) struct Placed {
     /// [B, mels, frames].
     pub(super) mels: Tensor,
-    text: PlacedTokens,
-    audio: PlacedTokens,
+    pub(super) text: Tokens<Tensor>,
+    pub(super) audio: Tokens<Tensor>,
     /// [B * columns].
     sources: Tensor,
     size: [i64; 2],
     pub(super) mask: AttentionMask,
-    pub(super) text_labels: Labels,
-    pub(super) audio_labels: Labels,
-}
-
-struct PlacedTokens {
-    ids: Tensor,
-    positions: Tensor,
-}
-
-/// The labelled positions, and the labels: two tensors of one length.
-pub(super) struct Labels {
-    pub(super) columns: Tensor,
-    pub(super) labels: Tensor,
 }
 
 impl Gpt {
     /// Takes the tensors `gpt.*`, which must be complete without extra ones. Copies for decoding in
     /// older files are dropped.
     pub fn load(config: &GptConfig, weights: Weights) -> Result<Gpt, TorchError> {
-        let mut weights: Weights =
-            weights.into_iter().filter(|(name, _)| !is_duplicate(name)).collect();
+        let mut weights = weights.filtered(|name| !is_duplicate(name));
         weights.check(&config.tensors())?;
         weights.iter().try_for_each(|(name, tensor)| check_finite(name, tensor))?;
+        let tensors = weights.shared(|_, _| true).into_iter().collect();
         let mut scope = weights.under("gpt");
         let GptConfig { width, text_tokens, audio_tokens, layer_norm_eps, .. } = *config;
         let mut table = |name: &str, rows| Embedding::load(&mut scope.under(name), rows, width);
@@ -91,6 +79,7 @@ impl Gpt {
             mel_head: Linear::load(&mut scope.under("mel_head"), width, audio_tokens, true)?,
             embedding_dropout: Dropout::new(config.dropout, EMBEDDING_DROPOUT),
             config: config.clone(),
+            tensors,
         })
     }
 
@@ -111,21 +100,6 @@ impl Gpt {
 
     pub fn kind(&self) -> Kind {
         self.text_embedding.weight.kind()
-    }
-
-    /// The tensors of the model without adapters, sorted by name; they share their memory.
-    pub fn tensors(&self) -> Listed {
-        let mut tensors = self.listed();
-        tensors.retain(|(name, _)| !is_adapter(name));
-        tensors
-    }
-
-    /// The same with adapters.
-    pub(super) fn listed(&self) -> Listed {
-        let mut tensors = Vec::new();
-        self.list("gpt", &mut tensors);
-        tensors.sort_by(|one, other| one.0.cmp(&other.0));
-        tensors
     }
 
     /// The conditioning latents of references: mel spectrograms, [B, mels, frames], to [B, latents,
@@ -167,40 +141,24 @@ impl Gpt {
         self.final_norm.forward(&self.gpt.ln_f.forward(x))
     }
 
-    /// Logits over the text, from states before the norms.
-    pub(super) fn text_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
-        self.text_head.forward(&self.normed(x), pass)
-    }
-
-    pub(super) fn audio_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
-        self.mel_head.forward(&self.normed(x), pass)
+    /// Logits of a head, from states before the norms.
+    pub(super) fn logits(&self, head: &Linear, x: &Tensor, pass: Pass) -> Tensor {
+        head.forward(&self.normed(x), pass)
     }
 
     pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
         let device = self.device();
         let numbers = |values: &[i64]| upload_all(values, device);
         let size = [batch.rows as i64, batch.length as i64];
-        let mels = Tensor::f_from_slice(&batch.mels)?.f_view([
-            size[0],
-            self.config.mels,
-            batch.frames as i64,
-        ])?;
+        let mels = Tensor::f_from_slice(&batch.mels)?.f_view([size[0], self.config.mels, -1])?;
         let mask = match &batch.seen {
             Some(seen) => AttentionMask::Explicit(upload(&mask(seen, size)?, device)?),
             None => AttentionMask::Causal,
         };
-        let tokens = |tokens: &super::batch::Tokens| -> Result<_, TorchError> {
-            let placed =
-                PlacedTokens { ids: numbers(&tokens.ids)?, positions: numbers(&tokens.positions)? };
-            let labels =
-                Labels { columns: numbers(&tokens.columns)?, labels: numbers(&tokens.labels)? };
-            Ok((placed, labels))
-        };
-        let ((text, text_labels), (audio, audio_labels)) =
-            (tokens(&batch.text)?, tokens(&batch.audio)?);
+        let (text, audio) = (batch.text.each(numbers)?, batch.audio.each(numbers)?);
         let mels = upload(&mels, device)?.f_to_kind(self.kind())?;
         let sources = numbers(&batch.sources)?;
-        Ok(Placed { mels, text, audio, sources, size, mask, text_labels, audio_labels })
+        Ok(Placed { mels, text, audio, sources, size, mask })
     }
 }
 
@@ -209,23 +167,6 @@ fn mask(seen: &[bool], [rows, length]: [i64; 2]) -> Result<Tensor, TorchError> {
     let seen = Tensor::f_from_slice(seen)?.f_view([rows, 1, 1, length])?;
     let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
     Ok(past.f_logical_and(&seen)?)
-}
-
-impl Named for Gpt {
-    fn list(&self, name: &str, into: &mut Listed) {
-        let mut list =
-            |part: &str, module: &dyn Named| module.list(&format!("{name}.{part}"), into);
-        list("conditioning_encoder", &self.conditioning_encoder);
-        list("conditioning_perceiver", &self.conditioning_perceiver);
-        list("text_embedding", &self.text_embedding);
-        list("mel_embedding", &self.mel_embedding);
-        list("text_pos_embedding.emb", &self.text_pos_embedding);
-        list("mel_pos_embedding.emb", &self.mel_pos_embedding);
-        list("gpt", &self.gpt);
-        list("final_norm", &self.final_norm);
-        list("text_head", &self.text_head);
-        list("mel_head", &self.mel_head);
-    }
 }
 
 impl lora::Adaptable for Gpt {
@@ -252,5 +193,9 @@ impl lora::Adaptable for Gpt {
         found.extend(heads.map(|(name, head)| (name.to_owned(), lora::Layer::Linear(head))));
         found.sort_by(|one, other| one.0.cmp(&other.0));
         found
+    }
+
+    fn listed(&mut self) -> Option<&mut Weights> {
+        Some(&mut self.tensors)
     }
 }

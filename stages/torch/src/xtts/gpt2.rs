@@ -2,7 +2,6 @@
 
 use tch::{Kind, Tensor};
 
-use super::named::{Listed, Named};
 use crate::autoregressive::{AttentionMask, Heads, KvCache, rows};
 use crate::error::TorchError;
 use crate::layers::{Conv1D, LayerNorm, Pass, dropout};
@@ -208,24 +207,6 @@ impl Dropout {
             }
             _ => x.shallow_clone(),
         }
-    }
-}
-
-impl Named for Gpt2 {
-    fn list(&self, name: &str, into: &mut Listed) {
-        self.h.list(&format!("{name}.h"), into);
-        self.ln_f.list(&format!("{name}.ln_f"), into);
-    }
-}
-
-impl Named for Block {
-    fn list(&self, name: &str, into: &mut Listed) {
-        self.ln_1.list(&format!("{name}.ln_1"), into);
-        self.ln_2.list(&format!("{name}.ln_2"), into);
-        self.attn.c_attn.list(&format!("{name}.attn.c_attn"), into);
-        self.attn.c_proj.list(&format!("{name}.attn.c_proj"), into);
-        self.mlp.c_fc.list(&format!("{name}.mlp.c_fc"), into);
-        self.mlp.c_proj.list(&format!("{name}.mlp.c_proj"), into);
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tch::Tensor;
 
-use super::batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
+use super::batch::{Batch, Clip, Layout, Packer};
 use super::decode::{Sampling, Sentence};
 use super::gpt::Gpt;
 use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
@@ -11,7 +11,10 @@ use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Recorded, Steps, integers};
 use crate::fixture::setup::Setup;
 use crate::layers::Pass;
+use crate::parity::Parity;
 use crate::train::Trainee;
+use crate::train::run::Purpose;
+use crate::tune::NetworkTrainee;
 use crate::weights::Weights;
 use stage_families::xtts::GptConfig;
 
@@ -25,6 +28,8 @@ struct Settings {
     adamw: Steps,
     sampling: Sampling,
 }
+
+const STEP: Purpose = Purpose::Step { seed: 0 };
 
 /// The batches of the training; all intermediate tensors are compared for the first.
 const TRAINED: [&str; 2] = ["unequal", "one"];
@@ -52,7 +57,7 @@ pub fn outputs(
     decoded(trainee.model(), &second[0], &settings.sampling, noise, &mut outputs)?;
     let pack = |clips: &[Clip]| {
         let packer = packer(trainee.model().config(), Parity::Correct, Layout::Packed);
-        packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), Purpose::Training)
+        packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), STEP)
     };
     let batches = [pack(&first)?, pack(&second)?];
     parts::gradients(&mut trainee, &batches[0], &mut outputs, setup)?;
@@ -111,7 +116,7 @@ fn evaluated(
     for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
         // The layouts agree, so either may be compared with the reference.
         let layout = if parity == Parity::Upstream { Layout::Padded } else { Layout::Packed };
-        let batch = packer(config, parity, layout).pack(&refs, Purpose::Training)?;
+        let batch = packer(config, parity, layout).pack(&refs, STEP)?;
         add(name, losses(trainee, &batch)?.1);
     }
     Ok(())
@@ -137,25 +142,17 @@ fn forward(
     add("encoder", frames);
     add("perceiver", latents.shallow_clone());
     let mut x = model.embed(&latents, &at, pass);
-    let live = live(batch, model.config())?.to_device(model.device());
+    let live: Vec<bool> = batch.live(model.config()).collect();
+    let live = Tensor::f_from_slice(&live)?.f_nonzero()?.squeeze_dim(1).to_device(model.device());
     for (layer, block) in model.gpt.h.iter().enumerate() {
         x = block.forward(&x, &at.mask, pass);
         add(&format!("block.{layer}"), x.flatten(0, 1).index_select(0, &live));
     }
     let flat = x.flatten(0, 1);
     let states = |columns: &Tensor| flat.index_select(0, columns);
-    add("logits.text", model.text_logits(&states(&at.text_labels.columns), pass));
-    add("logits.audio", model.audio_logits(&states(&at.audio_labels.columns), pass));
+    add("logits.text", model.logits(&model.text_head, &states(&at.text.columns), pass));
+    add("logits.audio", model.logits(&model.mel_head, &states(&at.audio.columns), pass));
     Ok(())
-}
-
-/// The columns that are no padding.
-fn live(batch: &Batch, config: &GptConfig) -> Result<Tensor, TorchError> {
-    let latents = batch.rows * config.latents as usize;
-    let nothing = (latents + batch.text.ids.len() + batch.audio.ids.len()) as i64;
-    let columns = batch.sources.iter().enumerate().filter(|(_, source)| **source != nothing);
-    let columns: Vec<i64> = columns.map(|(column, _)| column as i64).collect();
-    Ok(Tensor::f_from_slice(&columns)?)
 }
 
 /// The latents of a clip, its codes through the cache, codes drawn with the reference's noise, and

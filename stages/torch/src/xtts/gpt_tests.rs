@@ -3,16 +3,18 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
+use super::batch::{Batch, Clip, Layout, Packer};
 use super::decode::{Sampling, Sentence};
 use super::gpt::Gpt;
 use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
 use crate::autoregressive::{Seeded, Stop};
 use crate::layers::Pass;
 use crate::lora::{self, LoraSettings};
+use crate::parity::Parity;
 use crate::random::Random;
+use crate::train::run::Purpose;
 use crate::train::{Means, Phase, Totals, Trainee};
-use crate::tune::NetworkTrainee;
+use crate::tune::{BaseNetwork, NetworkTrainee};
 use crate::weights::Weights;
 use stage_families::xtts::{Config, GptConfig};
 
@@ -71,7 +73,7 @@ fn clips() -> [Clip; 3] {
 
 fn batch(layout: Layout, clips: &[&Clip]) -> Batch {
     let packer = Packer { config: &config(0.0), parity: Parity::Correct, layout };
-    packer.pack(clips, Purpose::Training).unwrap()
+    packer.pack(clips, Purpose::Step { seed: 0 }).unwrap()
 }
 
 fn all(layout: Layout) -> Batch {

@@ -14,28 +14,19 @@ const HIGHEST: f64 = 8_000.0;
 pub const HOP: i64 = 256;
 const WINDOW: i64 = 1_024;
 
-/// The sizes of an analysis.
-#[derive(Clone, Copy, Debug)]
-pub struct MelShape {
-    /// The FFT size; the window is centred in it.
-    pub n_fft: i64,
-    pub hop: i64,
-    pub mels: i64,
-}
-
 #[derive(Debug)]
 pub struct MelSpectrogram {
-    shape: MelShape,
+    hop: i64,
     /// [n_fft].
     window: Tensor,
     /// [bins, mels].
-    filters: Tensor,
+    pub filters: Tensor,
 }
 
 /// The logarithm of a mel spectrogram divided by the usual value of each band.
 #[derive(Debug)]
 pub struct LogMel {
-    spectrogram: MelSpectrogram,
+    pub spectrogram: MelSpectrogram,
     /// [mels, 1].
     mel_stats: Tensor,
 }
@@ -53,25 +44,24 @@ pub fn usable_stats(stats: Tensor, device: Device) -> Result<Tensor, TorchError>
 }
 
 impl MelSpectrogram {
-    /// `filters` are [bins, mels], row by row.
+    /// The window is centred in the FFT; `filters` are [bins, mels], row by row.
     pub fn new(
-        shape: MelShape,
+        [n_fft, hop]: [i64; 2],
         window: &[f32],
         filters: &[f32],
         device: Device,
     ) -> Result<MelSpectrogram, TorchError> {
-        let MelShape { n_fft, mels, .. } = shape;
         let before = (n_fft - window.len() as i64) / 2;
         let after = n_fft - window.len() as i64 - before;
         let window = Tensor::f_from_slice(window)?.f_constant_pad_nd([before, after])?;
-        let filters = Tensor::f_from_slice(filters)?.f_view([n_fft / 2 + 1, mels])?;
+        let filters = Tensor::f_from_slice(filters)?.f_view([n_fft / 2 + 1, -1])?;
         let (window, filters) = (window.f_to_device(device)?, filters.f_to_device(device)?);
-        Ok(MelSpectrogram { shape, window, filters })
+        Ok(MelSpectrogram { hop, window, filters })
     }
 
     /// Waves [B, L] to power [B, mels, L / hop + 1].
     pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
-        let MelShape { n_fft, hop, .. } = self.shape;
+        let n_fft = self.window.size()[0];
         let (length, margin) = (waves.size2()?.1, n_fft / 2);
         if length <= margin {
             return Err(TorchError::Input(format!(
@@ -79,15 +69,10 @@ impl MelSpectrogram {
             )));
         }
         let mirrored = waves.f_unsqueeze(1)?.f_reflection_pad1d([margin, margin])?;
-        let frames = mirrored.f_squeeze_dim(1)?.f_unfold(1, n_fft, hop)?; // [B, T, n_fft]
+        let frames = mirrored.f_squeeze_dim(1)?.f_unfold(1, n_fft, self.hop)?; // [B, T, n_fft]
         let spectrum = frames.f_mul(&self.window)?.f_fft_rfft(None, 2, "backward")?; // [B, T, bins]
         let power = spectrum.f_abs()?.f_square()?;
         Ok(power.f_matmul(&self.filters)?.f_transpose(1, 2)?)
-    }
-
-    /// [bins, mels].
-    pub fn filters(&self) -> &Tensor {
-        &self.filters
     }
 }
 
@@ -103,11 +88,10 @@ impl LogMel {
     }
 
     fn new(sample_rate: i64, n_fft: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
-        let shape = MelShape { n_fft, hop: HOP, mels: mel_stats.size1()? };
-        let bands = ((n_fft / 2 + 1) as usize, shape.mels as usize);
+        let bands = ((n_fft / 2 + 1) as usize, mel_stats.size1()? as usize);
         let filters = htk_filters(bands, (sample_rate / 2) as f64, HIGHEST);
         let (window, device) = (hann(WINDOW as usize), mel_stats.device());
-        let spectrogram = MelSpectrogram::new(shape, &window, &filters, device)?;
+        let spectrogram = MelSpectrogram::new([n_fft, HOP], &window, &filters, device)?;
         Ok(LogMel { spectrogram, mel_stats: mel_stats.f_unsqueeze(1)? })
     }
 
@@ -120,10 +104,6 @@ impl LogMel {
     /// The power of such values [B, mels, T].
     pub fn power(&self, log_mel: &Tensor) -> Result<Tensor, TorchError> {
         Ok(log_mel.f_mul(&self.mel_stats)?.f_exp()?)
-    }
-
-    pub fn spectrogram(&self) -> &MelSpectrogram {
-        &self.spectrogram
     }
 }
 

@@ -17,7 +17,6 @@ pub mod gpt_fixture;
 #[cfg(test)]
 mod gpt_tests;
 pub mod mel;
-mod named;
 mod perceiver;
 pub mod resample;
 pub mod sound_fixture;
@@ -26,7 +25,9 @@ mod trainee;
 pub mod tune;
 pub mod voice;
 
-pub use batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
+pub use crate::parity::Parity;
+pub use crate::train::run::Purpose;
+pub use batch::{Batch, Clip, Layout, Packer};
 pub use decode::{Sampling, Sentence, Spoken};
 pub use gpt::Gpt;
 pub use stage_families::xtts::{Config, GptConfig};

@@ -4,7 +4,6 @@
 
 use tch::{Kind, Tensor};
 
-use super::named::{Listed, Named, add};
 use crate::error::TorchError;
 use crate::layers::{Linear, Pass};
 use crate::weights::Scope;
@@ -20,23 +19,12 @@ pub struct Perceiver {
 
 #[derive(Debug)]
 pub struct Layer {
-    pub attention: Attention,
-    pub feed_forward: FeedForward,
-}
-
-#[derive(Debug)]
-pub struct Attention {
     pub to_q: Linear,
     pub to_kv: Linear,
     pub to_out: Linear,
-    heads: i64,
-}
-
-/// GEGLU: half of the inner channels, through GELU, gate the other half.
-#[derive(Debug)]
-pub struct FeedForward {
     pub proj_in: Linear,
     pub proj_out: Linear,
+    heads: i64,
 }
 
 /// Divides by the norm of the vector, times the root of the width.
@@ -74,43 +62,40 @@ impl Perceiver {
 
 impl Layer {
     fn load(scope: &mut Scope, config: &GptConfig) -> Result<Layer, TorchError> {
+        let (width, heads) = (config.width, config.perceiver_heads);
+        let inner = heads * config.perceiver_head_width;
+        let fed = config.perceiver_inner_width();
+        let mut linear = |name: &str, inputs, outputs, bias| {
+            Linear::load(&mut scope.under(name), inputs, outputs, bias)
+        };
         Ok(Layer {
-            attention: Attention::load(&mut scope.under("0"), config)?,
-            feed_forward: FeedForward::load(&mut scope.under("1"), config)?,
+            to_q: linear("0.to_q", width, inner, false)?,
+            to_kv: linear("0.to_kv", width, 2 * inner, false)?,
+            to_out: linear("0.to_out", inner, width, false)?,
+            proj_in: linear("1.0", width, 2 * fed, true)?,
+            proj_out: linear("1.2", fed, width, true)?,
+            heads,
         })
     }
 
     pub fn layers(&mut self) -> [(&'static str, &mut Linear); 5] {
         [
-            ("0.to_q", &mut self.attention.to_q),
-            ("0.to_kv", &mut self.attention.to_kv),
-            ("0.to_out", &mut self.attention.to_out),
-            ("1.0", &mut self.feed_forward.proj_in),
-            ("1.2", &mut self.feed_forward.proj_out),
+            ("0.to_q", &mut self.to_q),
+            ("0.to_kv", &mut self.to_kv),
+            ("0.to_out", &mut self.to_out),
+            ("1.0", &mut self.proj_in),
+            ("1.2", &mut self.proj_out),
         ]
     }
 
     fn forward(&self, latents: &Tensor, x: &Tensor, pass: Pass) -> Tensor {
-        let latents = latents + self.attention.forward(latents, x, pass);
-        let fed = self.feed_forward.forward(&latents, pass);
+        let latents = latents + self.attend(latents, x, pass);
+        let fed = self.feed_forward(&latents, pass);
         latents + fed
-    }
-}
-
-impl Attention {
-    fn load(scope: &mut Scope, config: &GptConfig) -> Result<Attention, TorchError> {
-        let (width, heads) = (config.width, config.perceiver_heads);
-        let inner = heads * config.perceiver_head_width;
-        Ok(Attention {
-            to_q: Linear::load(&mut scope.under("to_q"), width, inner, false)?,
-            to_kv: Linear::load(&mut scope.under("to_kv"), width, 2 * inner, false)?,
-            to_out: Linear::load(&mut scope.under("to_out"), inner, width, false)?,
-            heads,
-        })
     }
 
     /// [B, latents, C] and [B, T, C]; the latents come before the reference among the keys.
-    fn forward(&self, latents: &Tensor, x: &Tensor, pass: Pass) -> Tensor {
+    fn attend(&self, latents: &Tensor, x: &Tensor, pass: Pass) -> Tensor {
         let context = Tensor::cat(&[latents, x], 1);
         let heads = |x: &Tensor| x.unflatten(-1, [self.heads, -1]).transpose(1, 2);
         let queries = heads(&self.to_q.forward(latents, pass));
@@ -122,18 +107,9 @@ impl Attention {
         );
         self.to_out.forward(&attended.transpose(1, 2).flatten(2, 3), pass)
     }
-}
 
-impl FeedForward {
-    fn load(scope: &mut Scope, config: &GptConfig) -> Result<FeedForward, TorchError> {
-        let (width, inner) = (config.width, config.perceiver_inner_width());
-        Ok(FeedForward {
-            proj_in: Linear::load(&mut scope.under("0"), width, 2 * inner, true)?,
-            proj_out: Linear::load(&mut scope.under("2"), inner, width, true)?,
-        })
-    }
-
-    fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+    /// GEGLU: half of the inner channels, through GELU, gate the other half.
+    fn feed_forward(&self, x: &Tensor, pass: Pass) -> Tensor {
         let parts = self.proj_in.forward(x, pass).chunk(2, -1);
         self.proj_out.forward(&(parts[1].gelu("none") * &parts[0]), pass)
     }
@@ -146,23 +122,5 @@ impl RmsNorm {
         let root = (x.size().last().copied().unwrap_or(1) as f64).sqrt();
         let normal = wide / length.clamp_min(LEAST_LENGTH) * root;
         normal.to_kind(x.kind()) * &self.gamma
-    }
-}
-
-impl Named for Perceiver {
-    fn list(&self, name: &str, into: &mut Listed) {
-        add(name, "latents", &self.latents, into);
-        self.layers.list(&format!("{name}.layers"), into);
-        add(name, "norm.gamma", &self.norm.gamma, into);
-    }
-}
-
-impl Named for Layer {
-    fn list(&self, name: &str, into: &mut Listed) {
-        self.attention.to_q.list(&format!("{name}.0.to_q"), into);
-        self.attention.to_kv.list(&format!("{name}.0.to_kv"), into);
-        self.attention.to_out.list(&format!("{name}.0.to_out"), into);
-        self.feed_forward.proj_in.list(&format!("{name}.1.0"), into);
-        self.feed_forward.proj_out.list(&format!("{name}.1.2"), into);
     }
 }

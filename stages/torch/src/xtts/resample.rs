@@ -17,7 +17,8 @@ pub fn resample(waves: &Tensor, from: i64, to: i64) -> Result<Tensor, TorchError
     if from == to {
         return Ok(waves.shallow_clone());
     }
-    let common = greatest_common_divisor(from, to);
+    let is_common = |number: &i64| from % number == 0 && to % number == 0;
+    let common = (1..=from.min(to)).rev().find(is_common).unwrap_or(1);
     let (from, to) = (from / common, to / common);
     let (kernel, reach) = kernel(from, to);
     let shape = [to, 1, 2 * reach + from];
@@ -48,13 +49,6 @@ fn kernel(from: i64, to: i64) -> (Vec<f32>, i64) {
         }
     }
     (kernel, reach)
-}
-
-fn greatest_common_divisor(one: i64, other: i64) -> i64 {
-    match other {
-        0 => one.max(1),
-        _ => greatest_common_divisor(other, one % other),
-    }
 }
 
 #[cfg(test)]

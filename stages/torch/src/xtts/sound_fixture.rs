@@ -38,13 +38,13 @@ struct Settings {
 pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],
-    inputs: &Weights,
+    inputs: Weights,
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let _guard = tch::no_grad_guard();
     let settings: Settings = parts::settings(settings)?;
     let mut weights = Weights::from_safetensors(weights)?.moved(setup.device, None)?;
-    let inputs = &placed(inputs, setup)?;
+    let inputs = &inputs.moved(setup.device, None)?;
     let mut outputs = Outputs::new();
     let encoder = weights.take_module("hifigan_decoder.speaker_encoder");
     let encoder = SpeakerEncoder::load(&settings.speaker_encoder, encoder, setup.device)?;
@@ -68,13 +68,6 @@ pub fn outputs(
     codes(&settings, &mut weights, inputs, &mut outputs)?;
     spoken(&settings, &mut weights, inputs, &mut outputs)?;
     Ok(outputs)
-}
-
-/// The inputs on the device.
-fn placed(inputs: &Weights, setup: &Setup) -> Result<Weights, TorchError> {
-    let placed =
-        |(name, tensor): (&str, &Tensor)| Ok((name.to_owned(), tensor.f_to_device(setup.device)?));
-    inputs.iter().map(placed).collect()
 }
 
 fn waves(inputs: &Weights) -> Vec<&Tensor> {
@@ -117,7 +110,7 @@ fn spoken(
     let decoder = weights.take_module("hifigan_decoder.waveform_decoder");
     let codes = (settings.code_stride, settings.sample_rate as f64);
     let hidden = input(inputs, "hidden")?.f_unsqueeze(0)?;
-    let decoder = WaveformDecoder::of(&settings.decoder, codes, decoder, hidden.device())?;
+    let decoder = WaveformDecoder::load(&settings.decoder, codes, decoder, hidden.device())?;
     let speaker = input(inputs, "speaker")?.f_view([1, -1, 1])?;
     for (at, speed) in settings.speeds.iter().enumerate() {
         outputs.insert(format!("wave.{at}"), decoder.forward(&hidden, &speaker, *speed)?);

@@ -4,19 +4,17 @@
 use stage_families::xtts::SpeakerEncoderConfig;
 use tch::{Device, Kind, Tensor};
 
-use super::mel::{MelShape, MelSpectrogram};
+use super::mel::MelSpectrogram;
 use super::resample::resample;
 use crate::convolution::Geometry;
 use crate::error::TorchError;
 use crate::layers::{Linear, Pass};
-use crate::weights::{Scope, Weights, usable};
+use crate::weights::{Scope, Weights};
 
 /// The reduction of squeeze and excitation.
 const REDUCTION: i64 = 8;
 /// Channels within the attention.
 const ATTENTION: i64 = 128;
-/// The total stride of the stages along the mel bands.
-const SHRINKING: i64 = 8;
 
 const NORM_EPS: f64 = 1e-5;
 /// Added before the logarithm.
@@ -198,12 +196,7 @@ impl SpeakerEncoder {
         weights: Weights,
         device: Device,
     ) -> Result<SpeakerEncoder, TorchError> {
-        let needed = weights.into_iter().filter(|(name, _)| !is_derived(name));
-        let needed = needed.map(|(name, tensor)| {
-            let tensor = usable(&name, tensor, device)?;
-            Ok((name, tensor))
-        });
-        let mut weights = needed.collect::<Result<Weights, TorchError>>()?;
+        let mut weights = weights.filtered(|name| !is_derived(name)).usable(device)?;
         let mut blocks = Vec::new();
         let mut inputs = config.channels[0];
         for (stage, (count, channels)) in config.blocks.iter().zip(config.channels).enumerate() {
@@ -214,9 +207,11 @@ impl SpeakerEncoder {
                 inputs = channels;
             }
         }
-        let pooled = inputs * (config.mels / SHRINKING);
+        let pooled = config.pooled();
+        let (window, filters) = (config.hamming_window(), config.mel_filters());
+        let mel = MelSpectrogram::new([config.n_fft, config.hop], &window, &filters, device)?;
         let encoder = SpeakerEncoder {
-            mel: analysis(config, device)?,
+            mel,
             conv1: Conv2d::load(weights.under("conv1"), [1, config.channels[0]], (3, 1), true)?,
             bn1: BatchNorm::load(weights.under("bn1"), config.channels[0])?,
             blocks,
@@ -273,10 +268,4 @@ impl SpeakerEncoder {
 
 fn is_derived(name: &str) -> bool {
     name.starts_with("torch_spec.") || name.ends_with(".num_batches_tracked")
-}
-
-fn analysis(config: &SpeakerEncoderConfig, device: Device) -> Result<MelSpectrogram, TorchError> {
-    let SpeakerEncoderConfig { n_fft, hop, mels, .. } = *config;
-    let (window, filters) = (config.hamming_window(), config.mel_filters());
-    MelSpectrogram::new(MelShape { n_fft, hop, mels }, &window, &filters, device)
 }

@@ -5,13 +5,13 @@
 
 use tch::{Kind, Tensor};
 
-use super::batch::Batch;
-use super::gpt::{Gpt, Labels, Placed};
-use super::named::{is_adapter, is_trained};
+use super::batch::{Batch, Tokens};
+use super::gpt::{Gpt, Placed};
 use crate::chain::{Block as Link, Chain, send_back};
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
-use crate::layers::Pass;
+use crate::layers::{Linear, Pass};
+use crate::lora::is_adapter;
 use crate::train::{Losses, Means, Phase, Totals, Trainee};
 use crate::tune::NetworkTrainee;
 
@@ -52,22 +52,6 @@ impl GptTrainee {
         GptTrainee { model, memory }
     }
 
-    /// Makes every tensor of the model trainable.
-    pub fn train_all(self) -> GptTrainee {
-        for (_, tensor) in self.model.tensors() {
-            let _ = tensor.set_requires_grad(true);
-        }
-        self
-    }
-
-    pub fn model(&self) -> &Gpt {
-        &self.model
-    }
-
-    pub fn into_model(self) -> Gpt {
-        self.model
-    }
-
     fn chain<'a>(&self, links: Vec<Link<'a>>) -> Chain<'a> {
         Chain::new(links, self.memory.recompute)
     }
@@ -76,20 +60,29 @@ impl GptTrainee {
     fn conditioning_links(&self, pass: Pass) -> Vec<Link<'_>> {
         let (encoder, perceiver) =
             (&self.model.conditioning_encoder, &self.model.conditioning_perceiver);
-        let init = &encoder.init;
-        let mut links = vec![Link::new(is_trained(init), |mel| init.forward(mel))];
-        links.extend(
-            encoder.attn.iter().map(|block| Link::new(is_trained(block), |x| block.forward(x))),
-        );
-        links.push(Link::new(is_trained(perceiver), move |x| perceiver.forward(x, pass)));
+        let init = self.is_trained("gpt.conditioning_encoder.init.");
+        let mut links = vec![Link::new(init, |mel| encoder.init.forward(mel))];
+        links.extend(encoder.attn.iter().enumerate().map(|(at, block)| {
+            let is_trained = self.is_trained(&format!("gpt.conditioning_encoder.attn.{at}."));
+            Link::new(is_trained, |x| block.forward(x))
+        }));
+        let is_trained = self.is_trained("gpt.conditioning_perceiver.");
+        links.push(Link::new(is_trained, move |x| perceiver.forward(x, pass)));
         links
     }
 
     fn block_links<'a>(&'a self, at: &'a Placed, pass: Pass) -> Vec<Link<'a>> {
-        let link = |block: &'a super::gpt2::Block| {
-            Link::new(is_trained(block), move |x| block.forward(x, &at.mask, pass))
+        let link = |(layer, block): (usize, &'a super::gpt2::Block)| {
+            let is_trained = self.is_trained(&format!("gpt.gpt.h.{layer}."));
+            Link::new(is_trained, move |x| block.forward(x, &at.mask, pass))
         };
-        self.model.gpt.h.iter().map(link).collect()
+        self.model.gpt.h.iter().enumerate().map(link).collect()
+    }
+
+    /// Tests if any tensor of a module is trained.
+    fn is_trained(&self, prefix: &str) -> bool {
+        let mut tensors = self.model.tensors.iter();
+        tensors.any(|(name, tensor)| name.starts_with(prefix) && tensor.requires_grad())
     }
 
     /// The backward pass of both losses; returns their sums and the gradient of the states, [B * T,
@@ -103,46 +96,36 @@ impl GptTrainee {
     ) -> (Losses, Tensor) {
         let mut gradient = flat.zeros_like();
         let mut losses = Losses::default();
-        for (head, weight) in self.heads(at, totals) {
-            let wanted = flat.index_select(0, &head.at.columns);
+        for head in self.heads(at) {
+            let wanted = flat.index_select(0, &head.tokens.columns);
             let derived = in_pieces(
                 &wanted,
-                &head.at.labels,
+                &head.tokens.labels,
                 self.memory.positions,
-                |x, labels| cross_entropy(&(head.logits)(x, pass), labels),
-                weight,
+                |x, labels| cross_entropy(&self.model.logits(head.output, x, pass), labels),
+                head.weight * totals.weight(head.name),
             );
-            let _ = gradient.index_add_(0, &head.at.columns, &derived.gradient);
+            let _ = gradient.index_add_(0, &head.tokens.columns, &derived.gradient);
             losses = losses.with(head.name, &derived.sum);
         }
         (losses, gradient)
     }
 
-    /// The heads with the weight of each label.
-    fn heads<'a>(&'a self, at: &'a Placed, totals: &Totals) -> [(Head<'a>, f64); 2] {
-        let model = &self.model;
-        let text = Head {
-            name: TEXT,
-            at: &at.text_labels,
-            logits: Box::new(|x, pass| model.text_logits(x, pass)),
-        };
-        let audio = Head {
-            name: AUDIO,
-            at: &at.audio_labels,
-            logits: Box::new(|x, pass| model.audio_logits(x, pass)),
-        };
-        [(text, TEXT_WEIGHT * totals.weight(TEXT)), (audio, AUDIO_WEIGHT * totals.weight(AUDIO))]
+    fn heads<'a>(&'a self, at: &'a Placed) -> [Head<'a>; 2] {
+        let (text, audio) = (&self.model.text_head, &self.model.mel_head);
+        [
+            Head { name: TEXT, weight: TEXT_WEIGHT, tokens: &at.text, output: text },
+            Head { name: AUDIO, weight: AUDIO_WEIGHT, tokens: &at.audio, output: audio },
+        ]
     }
 }
 
-/// The states of a head's positions to its logits.
-type Logits<'a> = dyn Fn(&Tensor, Pass) -> Tensor + 'a;
-
-/// One of the losses: its head and its positions.
+/// One of the losses: its weight, its labels, and its head.
 struct Head<'a> {
     name: &'static str,
-    at: &'a Labels,
-    logits: Box<Logits<'a>>,
+    weight: f64,
+    tokens: &'a Tokens<Tensor>,
+    output: &'a Linear,
 }
 
 impl NetworkTrainee for GptTrainee {
@@ -161,13 +144,24 @@ impl Trainee for GptTrainee {
     type Batch = Batch;
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
-        let mut tensors = self.model.listed();
-        tensors.retain(|(_, tensor)| tensor.requires_grad());
-        tensors
+        self.model.tensors.shared(|_, tensor| tensor.requires_grad())
     }
 
+    /// Biases, norms and embeddings have no weight decay. The latents and the last norm of the
+    /// perceiver do: the original detects norms by their type, and that one has its own type.
     fn decays(name: &str, _: &Tensor) -> bool {
-        decays(name)
+        if is_adapter(name) {
+            return true;
+        }
+        let is_norm = |part: &str| ["ln_1", "ln_2", "ln_f", "final_norm", "norm"].contains(&part);
+        let is_table = |part: &str| part.ends_with("_embedding");
+        match name.rsplit_once('.') {
+            Some((module, "weight")) => {
+                !module.split('.').any(|part| is_norm(part) || is_table(part))
+            }
+            Some((_, "bias")) => false,
+            _ => true,
+        }
     }
 
     fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
@@ -196,13 +190,12 @@ impl Trainee for GptTrainee {
         let states = self.model.states(&at, Pass::Evaluate);
         let flat = states.flatten(0, 1);
         let sum = |head: &Head| {
-            let wanted = flat.index_select(0, &head.at.columns);
-            over_pieces(&wanted, &head.at.labels, self.memory.positions, |x, labels| {
-                cross_entropy(&(head.logits)(x, Pass::Evaluate), labels)
+            let wanted = flat.index_select(0, &head.tokens.columns);
+            over_pieces(&wanted, &head.tokens.labels, self.memory.positions, |x, labels| {
+                cross_entropy(&self.model.logits(head.output, x, Pass::Evaluate), labels)
             })
         };
-        let heads = self.heads(&at, &Totals::default());
-        Ok(heads.iter().fold(Losses::default(), |losses, (head, _)| {
+        Ok(self.heads(&at).iter().fold(Losses::default(), |losses, head| {
             losses.with(head.name, &sum(head).to_kind(Kind::Float))
         }))
     }
@@ -215,20 +208,5 @@ impl Trainee for GptTrainee {
     fn total(&self, means: &Means) -> f64 {
         let part = |name, weight| means.of(name).map_or(0.0, |mean| weight * mean);
         part(TEXT, TEXT_WEIGHT) + part(AUDIO, AUDIO_WEIGHT)
-    }
-}
-
-/// Biases, norms and embeddings have no weight decay. The latents and the last norm of the
-/// perceiver do: the original detects norms by their type, and that one has its own type.
-pub fn decays(name: &str) -> bool {
-    if is_adapter(name) {
-        return true;
-    }
-    let is_norm = |part: &str| ["ln_1", "ln_2", "ln_f", "final_norm", "norm"].contains(&part);
-    let is_table = |part: &str| part.ends_with("_embedding");
-    match name.rsplit_once('.') {
-        Some((module, "weight")) => !module.split('.').any(|part| is_norm(part) || is_table(part)),
-        Some((_, "bias")) => false,
-        _ => true,
     }
 }

@@ -3,7 +3,7 @@
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_families::artifact;
-use stage_families::xtts::Config;
+use stage_families::xtts::{Config, SPEAKER_ENCODER_PREFIX};
 use tch::{Device, Kind, Tensor};
 
 use super::artifact::Model;
@@ -113,7 +113,11 @@ impl VoiceEncoder {
             mel: LogMel::conditioning(config.gpt.sample_rate, &stats)?,
             conditioning_encoder: encoder,
             conditioning_perceiver: perceiver,
-            speaker_encoder: model.speaker_encoder(device, context)?,
+            speaker_encoder: SpeakerEncoder::load(
+                &config.speaker_encoder,
+                model.part(SPEAKER_ENCODER_PREFIX, context)?,
+                device,
+            )?,
         })
     }
 

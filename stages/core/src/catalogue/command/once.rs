@@ -155,20 +155,13 @@ fn mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let line = Line { may_be_folders: true, ..Line::new(parameters, unknown, more) };
     let mut mistakes = line.mistakes();
     if items.is_none() && !parameters.is_set("outputs") && unknown.is_empty() {
-        mistakes.push(Mistake {
-            parameter: "outputs",
-            message: "the command gives nothing".to_owned(),
-            help: Some("declare its files as `outputs`, or its items as `items`".to_owned()),
-        });
+        let help = "declare its files as `outputs`, or its items as `items`";
+        mistakes.push(Mistake::new("outputs", "the command gives nothing", help));
     }
     mistakes.extend(mistakes_of_folders(parameters));
     mistakes.extend(mistakes_of_items(parameters, items));
     mistakes.extend(mistakes_of_types(parameters, &["item_outputs"]));
     mistakes
-}
-
-fn mistake(parameter: &'static str, message: String, help: &str) -> Mistake {
-    Mistake { parameter, message, help: Some(help.to_owned()) }
 }
 
 /// There is one folder, and nothing else is in it.
@@ -185,12 +178,12 @@ fn mistakes_of_folders(parameters: &Parameters) -> Vec<Mistake> {
     if let [one, other, ..] = folders.as_slice() {
         let message = format!("outputs `{one}` and `{other}` are both folders");
         let help = "write one folder with folders in it";
-        mistakes.push(mistake("outputs", message, help));
+        mistakes.push(Mistake::new("outputs", message, help));
     }
     let texts = parameters.texts("texts").unwrap_or_default();
     if let Some(name) = folders.iter().find(|name| texts.contains(name)) {
         let message = format!("`texts` names `{name}`, which is a folder");
-        mistakes.push(mistake("texts", message, "name outputs that are files"));
+        mistakes.push(Mistake::new("texts", message, "name outputs that are files"));
     }
     paths.extend(parameters.text("items").ok().map(|path| ("items", path)));
     for (folder, above) in paths.iter().filter(|(_, path)| is_folder(path)) {
@@ -198,7 +191,7 @@ fn mistakes_of_folders(parameters: &Parameters) -> Vec<Mistake> {
             |(name, path): &&(&str, &str)| name != folder && parts(path).starts_with(&parts(above));
         if let Some((name, _)) = paths.iter().find(inside) {
             let message = format!("output `{name}` is in the folder of the output `{folder}`");
-            mistakes.push(mistake("outputs", message, "give each output a path of its own"));
+            mistakes.push(Mistake::new("outputs", message, "give each output a path of its own"));
         }
     }
     mistakes
@@ -209,9 +202,9 @@ fn mistakes_of_items(parameters: &Parameters, items: Option<&str>) -> Vec<Mistak
     let fields = parameters.map("item_outputs").unwrap_or_default();
     let Some(path) = items else {
         if !fields.is_empty() {
-            let message = "`item_outputs` has fields, but there are no `items`".to_owned();
+            let message = "`item_outputs` has fields, but there are no `items`";
             let help = "name the file or folder with the items: `items = \"clips.jsonl\"`";
-            mistakes.push(mistake("item_outputs", message, help));
+            mistakes.push(Mistake::new("item_outputs", message, help));
         }
         return mistakes;
     };
@@ -220,15 +213,15 @@ fn mistakes_of_items(parameters: &Parameters, items: Option<&str>) -> Vec<Mistak
     if form.is_none() || leads_out {
         let message = format!("`items` cannot be `{}`", path.escape_debug());
         let help = "write a relative path that ends in `.jsonl`, `.csv`, `.tsv` or `/`";
-        mistakes.push(mistake("items", message, help));
+        mistakes.push(Mistake::new("items", message, help));
     }
     if parameters.map("outputs").unwrap_or_default().contains_key("items") {
-        let message = "an output and the file with the items are both `{out.items}`".to_owned();
-        mistakes.push(mistake("outputs", message, "give the output another name"));
+        let message = "an output and the file with the items are both `{out.items}`";
+        mistakes.push(Mistake::new("outputs", message, "give the output another name"));
     }
     if let Some(name) = [ID, REJECT].into_iter().find(|name| fields.contains_key(name)) {
         let message = format!("`{name}` cannot be a field of an item");
-        mistakes.push(mistake("item_outputs", message, "the name has a meaning of its own"));
+        mistakes.push(Mistake::new("item_outputs", message, "the name has a meaning of its own"));
     }
     if form == Some(Form::Folder) {
         mistakes.extend(mistakes_of_extensions(&fields.into_iter().collect::<Vec<_>>()));
@@ -241,9 +234,9 @@ fn mistakes_of_extensions(fields: &[(&str, &ParameterValue)]) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     if fields.is_empty() {
-        let message = "a folder of items has no fields".to_owned();
+        let message = "a folder of items has no fields";
         let help = "write `item_outputs = { audio = \"audio/wav\" }`";
-        mistakes.push(mistake("item_outputs", message, help));
+        mistakes.push(Mistake::new("item_outputs", message, help));
     }
     for (name, value) in fields {
         let ParameterValue::Text(kind) = value else { continue };
@@ -258,7 +251,7 @@ fn mistakes_of_extensions(fields: &[(&str, &ParameterValue)]) -> Vec<Mistake> {
             }
         };
         let help = "let the command write a table, such as `items = \"clips.csv\"`";
-        mistakes.push(mistake("item_outputs", message, help));
+        mistakes.push(Mistake::new("item_outputs", message, help));
     }
     mistakes
 }

@@ -3,30 +3,21 @@
 use std::collections::BTreeMap;
 
 use super::words;
+use crate::rewritten::rewritten;
 
 /// Expands a lower-case text.
 pub fn expand(text: &str, code: &str) -> String {
     let Some(forms) = words::of(code).map(|words| &words.abbreviations) else {
         return text.to_owned();
     };
-    let mut expanded = String::with_capacity(text.len());
-    let (mut rest, mut is_inside) = (text, false);
-    while let Some(character) = rest.chars().next() {
-        let found = if is_inside { None } else { form(rest, forms, code) };
-        let length = match found {
-            Some((length, word)) => {
-                expanded.push_str(word);
-                length
-            }
-            None => {
-                expanded.push(character);
-                character.len_utf8()
-            }
-        };
-        is_inside = rest[..length].chars().next_back().is_some_and(is_word);
-        rest = &rest[length..];
-    }
-    expanded
+    rewritten(text, |rest, before, expanded| {
+        if before.is_some_and(is_word) {
+            return None;
+        }
+        let (length, word) = form(rest, forms, code)?;
+        expanded.push_str(word);
+        Some(length)
+    })
 }
 
 /// The length and the meaning of an abbreviation at the start of a text.

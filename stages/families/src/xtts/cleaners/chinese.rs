@@ -3,24 +3,24 @@
 
 use pinyin::ToPinyin;
 
+use crate::rewritten::rewritten;
+
 const DIGITS: [char; 10] = ['零', '一', '二', '三', '四', '五', '六', '七', '八', '九'];
 /// Longer numbers are read digit by digit.
 const LONGEST: usize = 3;
 
 /// Numbers and marks.
 pub fn normalise(text: &str) -> String {
-    let mut normalised = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        let length = if character.is_ascii_digit() {
-            number(rest, &mut normalised)
-        } else {
-            normalised.push(if is_mark(character) { ',' } else { character });
-            character.len_utf8()
-        };
-        rest = &rest[length..];
-    }
-    normalised
+    rewritten(text, |rest, _, normalised| {
+        let first = rest.chars().next()?;
+        if first.is_ascii_digit() {
+            return Some(number(rest, normalised));
+        }
+        is_mark(first).then(|| {
+            normalised.push(',');
+            first.len_utf8()
+        })
+    })
 }
 
 /// Writes the number at the start of a text; returns its length.

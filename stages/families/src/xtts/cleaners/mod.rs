@@ -15,20 +15,12 @@ use super::language::Language;
 
 /// An unsupported language.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Uncleanable {
-    #[error("Japanese in kanji or kana is not supported")]
-    Japanese,
-}
+#[error("Japanese in kanji or kana is not supported")]
+pub struct Uncleanable;
 
 impl Uncleanable {
-    pub fn help(&self) -> &'static str {
-        match self {
-            Uncleanable::Japanese => {
-                "romanise the texts first, in a `command` stage with cutlet, as the original \
-                 project does"
-            }
-        }
-    }
+    pub const HELP: &str = "romanise the texts first, in a `command` stage with cutlet, as the \
+                            original project does";
 }
 
 /// # Errors
@@ -77,21 +69,11 @@ fn japanese(text: &str) -> Result<String, Uncleanable> {
     let is_romanised = |character: char| !('\u{3000}'..='\u{9fff}').contains(&character);
     match text.chars().all(is_romanised) {
         true => Ok(text.to_lowercase()),
-        false => Err(Uncleanable::Japanese),
+        false => Err(Uncleanable),
     }
 }
 
-/// Replaces each run of white space by one space.
+/// Replaces each run of white space by one space, and drops it at both ends.
 fn collapse(text: &str) -> String {
-    let mut collapsed = String::with_capacity(text.len());
-    let mut was_space = false;
-    for character in text.chars() {
-        if !character.is_whitespace() {
-            collapsed.push(character);
-        } else if !was_space {
-            collapsed.push(' ');
-        }
-        was_space = character.is_whitespace();
-    }
-    collapsed.trim().to_owned()
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

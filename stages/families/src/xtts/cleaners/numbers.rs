@@ -2,6 +2,7 @@
 //! name of the sign after them; the original also reads the cents.
 
 use super::{decimals, ordinals, spelling};
+use crate::rewritten::rewritten;
 
 /// The language without decimals in the original: each side of the comma is a number.
 const WITHOUT_DECIMALS: &str = "tr";
@@ -14,29 +15,18 @@ pub fn expand(text: &str, code: &str) -> String {
     if !spelling::has(code) {
         return text.to_owned();
     }
-    let mut expanded = String::with_capacity(text.len());
-    let (mut rest, mut before) = (text, None);
-    while let Some(character) = rest.chars().next() {
-        let length = match character.is_ascii_digit() {
-            true => number(rest, code, before.is_some_and(char::is_alphanumeric), &mut expanded),
-            false => {
-                expanded.push(character);
-                character.len_utf8()
-            }
-        };
-        before = rest[..length].chars().next_back();
-        rest = &rest[length..];
-    }
-    expanded
+    rewritten(text, |rest, before, expanded| {
+        let is_inside = before.is_some_and(char::is_alphanumeric);
+        let is_number = rest.starts_with(|first: char| first.is_ascii_digit());
+        is_number.then(|| number(rest, code, is_inside, expanded))
+    })
 }
 
 /// Writes the number at the start of a text; returns its length.
 fn number(text: &str, code: &str, is_inside: bool, expanded: &mut String) -> usize {
     let (thousands, decimals) = if COMMAS.contains(&code) { (',', '.') } else { ('.', ',') };
-    let (digits, mut length) = match is_inside {
-        true => (leading(text), leading(text).len()),
-        false => grouped(text, thousands),
-    };
+    let digits = if is_inside { leading(text) } else { grouped(text, thousands) };
+    let mut length = digits.len();
     let whole: String = digits.chars().filter(char::is_ascii_digit).collect();
     let spelt =
         whole.parse().ok().and_then(|whole| Some((whole, spelling::cardinal(whole, code)?)));
@@ -65,8 +55,8 @@ fn leading(text: &str) -> &str {
     &text[..end]
 }
 
-/// The first digits with the groups of three after them, and their length.
-fn grouped(text: &str, separator: char) -> (&str, usize) {
+/// The first digits with the groups of three after them.
+fn grouped(text: &str, separator: char) -> &str {
     let mut length = leading(text).len();
     if length <= 3 {
         while let Some(group) = text[length..].strip_prefix(separator).map(leading)
@@ -75,5 +65,5 @@ fn grouped(text: &str, separator: char) -> (&str, usize) {
             length += 1 + group.len();
         }
     }
-    (&text[..length], length)
+    &text[..length]
 }

@@ -1,10 +1,10 @@
-//! Numbers as words by the rules of a language; `languages.toml` describes their form.
+//! Numbers as words by the rules of a language, from `languages.toml`.
 
-use super::words::{self, Numbers};
+use super::words;
+use crate::spelling::Spelling;
 
 /// Numbers from here on stay digits.
 const LIMIT: u64 = 1_000_000_000_000;
-const DEPTH: usize = 16;
 
 pub fn has(code: &str) -> bool {
     find(code).is_some()
@@ -12,160 +12,28 @@ pub fn has(code: &str) -> bool {
 
 /// None if the language has no rules, or the number is too large.
 pub fn cardinal(number: u64, code: &str) -> Option<String> {
-    let spelling = find(code)?;
-    let spelt = (number < LIMIT).then(|| spelling.spell(&spelling.rules, number, 0)).flatten()?;
+    let spelling = find(code).filter(|_| number < LIMIT)?;
+    let spelt = spelling.spell(number)?;
     // Italian drops one of two vowels before `otto`.
     Some(if code == "it" { spelt.replace("oo", "o") } else { spelt })
 }
 
 /// A number by other rules, in which `<` stands for a cardinal.
 pub fn by_rules(rules: &str, number: u64, code: &str) -> Option<String> {
-    find(code)?.spell(rules, number, 0)
+    find(code)?.by_rules(rules, number)
 }
 
 /// The form of a number before a noun, from the attributes of the language.
 pub fn before_noun(number: u64, code: &str) -> Option<String> {
-    find(code)?.attribute(number, 0)
+    find(code)?.before_noun(number)
 }
 
 /// The word for the decimal point.
 pub fn point(code: &str) -> Option<&'static str> {
-    Some(&find(code)?.point)
+    Some(&words::of(code)?.numbers.as_ref()?.point)
 }
 
-fn find(code: &str) -> Option<&'static Numbers> {
-    words::of(code)?.numbers.as_ref()
-}
-
-/// The last rule of a list up to a number: its base, divisor and words.
-fn rule(rules: &str, number: u64) -> Option<(u64, u64, &str)> {
-    let mut last = None;
-    for rule in rules.split(';') {
-        let (numbers, words) = rule.trim().split_once(' ')?;
-        let (base, divisor) = match numbers.split_once('/') {
-            Some((base, divisor)) => (base.parse().ok()?, divisor.parse().ok()?),
-            None => {
-                let base: u64 = numbers.parse().ok()?;
-                (base, 10u64.pow(base.checked_ilog10().unwrap_or(0)))
-            }
-        };
-        if base > number {
-            break;
-        }
-        last = Some((base, divisor, words));
-    }
-    last
-}
-
-/// A number as a rule splits it.
-struct Parts<'a> {
-    /// The rules that spell the remainder.
-    rules: &'a str,
-    quotient: u64,
-    remainder: u64,
-}
-
-impl Numbers {
-    fn spell(&self, rules: &str, number: u64, depth: usize) -> Option<String> {
-        let (_, divisor, words) = rule(rules, number).filter(|_| depth < DEPTH)?;
-        let parts = Parts { rules, quotient: number / divisor, remainder: number % divisor };
-        self.fill(words, &parts, depth)
-    }
-
-    fn fill(&self, words: &str, parts: &Parts, depth: usize) -> Option<String> {
-        let Parts { rules, quotient, remainder } = *parts;
-        let mut spelt = String::new();
-        let mut rest = words;
-        while let Some(character) = rest.chars().next() {
-            rest = &rest[character.len_utf8()..];
-            match character {
-                '<' | '>' => {
-                    let (rules, part) = match character {
-                        '<' => (self.rules.as_str(), quotient),
-                        _ => (rules, remainder),
-                    };
-                    let attribute = rest.strip_prefix("{a}");
-                    rest = attribute.unwrap_or(rest);
-                    spelt.push_str(&match attribute {
-                        Some(_) => self.attribute(part, depth + 1)?,
-                        None => self.spell(rules, part, depth + 1)?,
-                    });
-                }
-                '\'' => {
-                    if spelt.ends_with("ents") || spelt.ends_with("ngts") {
-                        spelt.pop();
-                    }
-                }
-                '[' => {
-                    let (inner, behind) = rest.split_once(']')?;
-                    rest = behind;
-                    let chosen = choose(inner, remainder);
-                    spelt.push_str(&self.fill(chosen, parts, depth + 1)?);
-                }
-                '(' => {
-                    let (forms, behind) = rest.split_once(')')?;
-                    rest = behind;
-                    spelt.push_str(plural(forms, quotient)?);
-                }
-                other => spelt.push(other),
-            }
-        }
-        Some(spelt)
-    }
-
-    /// A number before a noun: its last word is from the list of attributes.
-    fn attribute(&self, number: u64, depth: usize) -> Option<String> {
-        let tail = if number % 100 < 20 { number % 100 } else { number % 10 };
-        let exact = self.attributes.split(';').find_map(|entry| {
-            let (own, word) = entry.trim().split_once(' ')?;
-            (own.parse() == Ok(tail)).then_some(word)
-        });
-        match exact {
-            Some(word) if number == tail => Some(word.to_owned()),
-            Some(word) => {
-                let spell = |number| self.spell(&self.rules, number, depth);
-                let (whole, last) = (spell(number)?, spell(tail)?);
-                // A word that is joined to the previous one may have changed already.
-                Some(match whole.strip_suffix(&last) {
-                    Some(start) => format!("{start}{word}"),
-                    None => whole,
-                })
-            }
-            None => self.spell(&self.rules, number, depth),
-        }
-    }
-}
-
-fn choose(inner: &str, remainder: u64) -> &str {
-    match (inner.split_once('|'), inner.split_once('~')) {
-        (Some((words, other)), _) => {
-            if remainder > 0 {
-                words
-            } else {
-                other
-            }
-        }
-        (None, _) if remainder == 0 => "",
-        (None, Some((_, other))) if remainder >= 100 && !is_round(inner, remainder) => other,
-        (None, Some((words, _))) => words,
-        (None, None) => inner,
-    }
-}
-
-/// Tests if Portuguese joins a remainder of whole hundreds like a small one: its `other` is a
-/// space.
-fn is_round(inner: &str, remainder: u64) -> bool {
-    inner.ends_with("~ >") && remainder < 1000 && remainder.is_multiple_of(100)
-}
-
-/// One, few (2 to 4) or many.
-fn plural(forms: &str, quotient: u64) -> Option<&str> {
-    let mut forms = forms.split('|');
-    let (one, few, many) = (forms.next()?, forms.next()?, forms.next()?);
-    let is_teen = (11..15).contains(&(quotient % 100));
-    Some(match quotient % 10 {
-        1 if !is_teen => one,
-        2..=4 if !is_teen => few,
-        _ => many,
-    })
+fn find(code: &str) -> Option<Spelling<'static>> {
+    let numbers = words::of(code)?.numbers.as_ref()?;
+    Some(Spelling { rules: &numbers.rules, attributes: &numbers.attributes })
 }

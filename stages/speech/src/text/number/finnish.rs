@@ -3,42 +3,31 @@
 //! Finnish numerals inflect with their noun. Only the nominative is written, like the digits
 //! themselves; a number with an explicit case (`5:n`) is left.
 
+use stage_families::spelling::Spelling;
+
 use super::token::{Token, first_word, value};
 use super::{Language, Reading, digit_by_digit};
 
-const UNITS: [&str; 10] = [
-    "nolla",
-    "yksi",
-    "kaksi",
-    "kolme",
-    "neljä",
-    "viisi",
-    "kuusi",
-    "seitsemän",
-    "kahdeksan",
-    "yhdeksän",
-];
+const CARDINALS: Spelling<'_> = Spelling {
+    rules: "0 nolla;1 yksi;2 kaksi;3 kolme;4 neljä;5 viisi;6 kuusi;7 seitsemän;8 kahdeksan;\
+        9 yhdeksän;10 kymmenen;11/10 >toista;20 <kymmentä[>];100 sata[>];200/100 <sataa[>];\
+        1000 tuhat[ >];2000/1000 <tuhatta[ >];\
+        1000000 miljoona[ >];2000000/1000000 < miljoonaa[ >];\
+        1000000000 miljardi[ >];2000000000/1000000000 < miljardia[ >];\
+        1000000000000 biljoona[ >];2000000000000/1000000000000 < biljoonaa[ >]",
+    attributes: "",
+};
 
-/// Ordinals inside a longer one; the first two differ when alone.
-const ORDINAL_UNITS: [&str; 10] = [
-    "nollas",
-    "yhdes",
-    "kahdes",
-    "kolmas",
-    "neljäs",
-    "viides",
-    "kuudes",
-    "seitsemäs",
-    "kahdeksas",
-    "yhdeksäs",
-];
-
-/// Powers of a thousand from the millions on: alone, counted, ordinal.
-const LARGE: [(u64, &str, &str, &str); 3] = [
-    (1_000_000_000_000, "biljoona", "biljoonaa", "biljoonas"),
-    (1_000_000_000, "miljardi", "miljardia", "miljardis"),
-    (1_000_000, "miljoona", "miljoonaa", "miljoonas"),
-];
+/// The first two differ when alone.
+const ORDINALS: Spelling<'_> = Spelling {
+    rules: "0 nollas;1 yhdes;2 kahdes;3 kolmas;4 neljäs;5 viides;6 kuudes;7 seitsemäs;8 kahdeksas;\
+        9 yhdeksäs;10 kymmenes;11/10 >toista;20 <kymmenes[>];100 sadas[>];200/100 <sadas[>];\
+        1000 tuhannes[ >];2000/1000 <tuhannes[ >];\
+        1000000 miljoonas[ >];2000000/1000000 < miljoonas[ >];\
+        1000000000 miljardis[ >];2000000000/1000000000 < miljardis[ >];\
+        1000000000000 biljoonas[ >];2000000000000/1000000000000 < biljoonas[ >]",
+    attributes: "",
+};
 
 const LIMIT: u64 = 1_000_000_000_000_000;
 
@@ -59,101 +48,16 @@ const MONTHS: [&str; 12] = [
 ];
 
 pub(super) fn cardinal(number: u64) -> Option<String> {
-    match number {
-        0 => Some(UNITS[0].to_owned()),
-        LIMIT.. => None,
-        _ => Some(large_cardinal(number)),
-    }
-}
-
-fn large_cardinal(number: u64) -> String {
-    let mut words = Vec::new();
-    let mut rest = number;
-    for (power, alone, counted, _) in LARGE {
-        match rest / power {
-            0 => {}
-            1 => words.push(alone.to_owned()),
-            count => words.push(format!("{} {counted}", below_thousand(count))),
-        }
-        rest %= power;
-    }
-    match rest / 1000 {
-        0 => {}
-        1 => words.push("tuhat".to_owned()),
-        count => words.push(format!("{}tuhatta", below_thousand(count))),
-    }
-    if !rest.is_multiple_of(1000) {
-        words.push(below_thousand(rest % 1000));
-    }
-    words.join(" ")
-}
-
-fn below_thousand(number: u64) -> String {
-    let unit = |number: u64| UNITS[number as usize];
-    let hundreds = match number / 100 {
-        0 => String::new(),
-        1 => "sata".to_owned(),
-        count => format!("{}sataa", unit(count)),
-    };
-    let rest = match number % 100 {
-        0 => String::new(),
-        rest @ 1..=9 => unit(rest).to_owned(),
-        10 => "kymmenen".to_owned(),
-        rest @ 11..=19 => format!("{}toista", unit(rest - 10)),
-        rest if rest % 10 == 0 => format!("{}kymmentä", unit(rest / 10)),
-        rest => format!("{}kymmentä{}", unit(rest / 10), unit(rest % 10)),
-    };
-    hundreds + &rest
+    (number < LIMIT).then(|| CARDINALS.spell(number)).flatten()
 }
 
 pub(super) fn ordinal(number: u64) -> Option<String> {
     match number {
-        0 => Some(ORDINAL_UNITS[0].to_owned()),
         1 => Some("ensimmäinen".to_owned()),
         2 => Some("toinen".to_owned()),
         LIMIT.. => None,
-        _ => Some(large_ordinal(number)),
+        _ => ORDINALS.spell(number),
     }
-}
-
-fn large_ordinal(number: u64) -> String {
-    let mut words = Vec::new();
-    let mut rest = number;
-    for (power, _, _, ordinal) in LARGE {
-        match rest / power {
-            0 => {}
-            1 => words.push(ordinal.to_owned()),
-            count => words.push(format!("{} {ordinal}", ordinal_below_thousand(count))),
-        }
-        rest %= power;
-    }
-    match rest / 1000 {
-        0 => {}
-        1 => words.push("tuhannes".to_owned()),
-        count => words.push(format!("{}tuhannes", ordinal_below_thousand(count))),
-    }
-    if !rest.is_multiple_of(1000) {
-        words.push(ordinal_below_thousand(rest % 1000));
-    }
-    words.join(" ")
-}
-
-fn ordinal_below_thousand(number: u64) -> String {
-    let unit = |number: u64| ORDINAL_UNITS[number as usize];
-    let hundreds = match number / 100 {
-        0 => String::new(),
-        1 => "sadas".to_owned(),
-        count => format!("{}sadas", unit(count)),
-    };
-    let rest = match number % 100 {
-        0 => String::new(),
-        rest @ 1..=9 => unit(rest).to_owned(),
-        10 => "kymmenes".to_owned(),
-        rest @ 11..=19 => format!("{}toista", unit(rest - 10)),
-        rest if rest % 10 == 0 => format!("{}kymmenes", unit(rest / 10)),
-        rest => format!("{}kymmenes{}", unit(rest / 10), unit(rest % 10)),
-    };
-    hundreds + &rest
 }
 
 pub(super) fn read(token: &Token<'_>) -> Option<Reading> {

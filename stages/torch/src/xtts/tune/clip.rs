@@ -17,7 +17,7 @@ use crate::train::order::Row;
 use crate::train::run::{Data, Purpose};
 use crate::wave;
 use crate::xtts::mel::LogMel;
-use crate::xtts::{self, Batch, GptConfig, Layout, Packer, Parity};
+use crate::xtts::{self, Batch, GptConfig, Packer};
 
 /// The data of a training clip; its audio stays in its stored form.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl Reading<'_> {
     }
 
     fn ids(&self, text: &str, language: &Language) -> Result<Vec<i64>, Reject> {
-        let ids = self.tokenizer.encode(text, language)?.ids;
+        let ids = self.tokenizer.encode(text, language)?;
         let most = self.limits.max_text_tokens.min(self.gpt.max_text_tokens as usize);
         match ids.len() > most {
             true => Err(Reject::new(
@@ -212,9 +212,7 @@ impl Trainable for Clip {
 /// Converts clips to batches.
 pub struct ClipData<'a> {
     clips: &'a [Clip],
-    config: &'a GptConfig,
-    parity: Parity,
-    layout: Layout,
+    packer: Packer<'a>,
     /// Of one thread at a time, as its tensors are.
     mel: Mutex<LogMel>,
 }
@@ -222,12 +220,11 @@ pub struct ClipData<'a> {
 impl<'a> ClipData<'a> {
     pub fn new(
         clips: &'a [Clip],
-        config: &'a GptConfig,
+        packer: Packer<'a>,
         mel_stats: &Tensor,
-        (parity, layout): (Parity, Layout),
     ) -> Result<ClipData<'a>, TorchError> {
-        let mel = LogMel::conditioning(config.sample_rate, mel_stats)?;
-        Ok(ClipData { clips, config, parity, layout, mel: Mutex::new(mel) })
+        let mel = LogMel::conditioning(packer.config.sample_rate, mel_stats)?;
+        Ok(ClipData { clips, packer, mel: Mutex::new(mel) })
     }
 
     fn clip(&self, clip: &Clip, purpose: Purpose) -> Result<xtts::Clip, TorchError> {
@@ -250,12 +247,7 @@ impl Data<Batch> for ClipData<'_> {
         let _guard = tch::no_grad_guard();
         let clips = rows.iter().flatten().map(|clip| self.clip(&self.clips[*clip], purpose));
         let clips: Vec<xtts::Clip> = clips.collect::<Result<_, TorchError>>()?;
-        let packer = Packer { config: self.config, parity: self.parity, layout: self.layout };
-        let purpose = match purpose {
-            Purpose::Step { .. } => xtts::Purpose::Training,
-            Purpose::HeldOut => xtts::Purpose::HeldOut,
-        };
-        packer.pack(&clips.iter().collect::<Vec<_>>(), purpose)
+        self.packer.pack(&clips.iter().collect::<Vec<_>>(), purpose)
     }
 
     fn name(&self, clip: usize) -> String {

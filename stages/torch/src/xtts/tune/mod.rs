@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use self::clip::{Clip, ClipData, Clips, Reading};
 use self::plan::Plan;
 use super::artifact::Model;
-use super::{AUDIO, Gpt, GptTrainee, Memory};
+use super::{AUDIO, Gpt, GptTrainee, Memory, Packer};
 use crate::error::TorchError;
 use crate::lineage::ModelLineage;
 use crate::train::Settings;
@@ -79,7 +79,8 @@ impl Tuning for GptTuning {
 
     fn data<'a>(&'a self, clips: &'a Clips) -> Result<ClipData<'a>, TorchError> {
         let Plan { parity, layout, .. } = self.plan;
-        ClipData::new(&clips.clips, &self.base.config.gpt, &self.mel_stats, (parity, layout))
+        let packer = Packer { config: &self.base.config.gpt, parity, layout };
+        ClipData::new(&clips.clips, packer, &self.mel_stats)
     }
 
     fn trainee(&self, mut net: Gpt) -> Result<GptTrainee, TorchError> {

@@ -47,10 +47,7 @@ impl Plan {
                 max_text_tokens: parameters.integer("max_text_tokens")? as usize,
                 language,
             },
-            parity: match parameters.text("parity")? {
-                "upstream" => Parity::Upstream,
-                _ => Parity::Correct,
-            },
+            parity: Parity::read(parameters)?,
             layout: match parameters.flag("packing")? {
                 true => Layout::Packed,
                 false => Layout::Padded,
