@@ -384,7 +384,14 @@ static FINE_TUNE: Kind = Kind {
     outputs: &[OutputPort::ARTIFACT],
     parameters: &[
         integer("batch", 16),
+        integer("accumulation", 1),
         integer("steps", 1_000),
+        Parameter {
+            name: "devices",
+            parameter_type: ParameterType::List(&ParameterType::Text),
+            default: Default::Texts(&[]),
+            ..Parameter::BASE
+        },
         Parameter {
             name: "precision",
             parameter_type: ParameterType::Choice(&["f32", "fp16"]),
@@ -431,6 +438,9 @@ fn training_vits_has_a_formula_too() {
     assert!(small.0 < usual.0 && small.1 < usual.1, "{small:?} {usual:?}");
     assert!(forecast("precision = \"fp16\"").0 < usual.0);
     assert!(forecast("steps = 2000").1 > 1.8 * usual.1);
+    let twice = forecast("accumulation = 2");
+    let shared = forecast("accumulation = 2\ndevices = [\"cuda:0\", \"cuda:1\"]");
+    assert!(shared.1 < 0.6 * twice.1, "{shared:?} {twice:?}");
 }
 
 #[test]

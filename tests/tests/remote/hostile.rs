@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use throstle_tests::Project;
 
-use crate::machines::{Shared, another, first, run, run_with, warnings};
+use crate::machines::{Shared, another, first, json, run, run_with, warnings};
 
 /// The rest of a machine's folder, to show that nothing else was written.
 fn around(project: &Project) -> Vec<String> {
@@ -110,6 +110,8 @@ fn a_pull_that_lacks_something_fails_and_names_the_stages() {
         let open = told["open"].as_array().unwrap();
         let named = |name: &serde_json::Value| errors.contains(name.as_str().unwrap());
         assert!(!open.is_empty() && open.iter().all(named), "{told}: {errors}");
+        let plan = json(&other, &["plan", "--remote", "none"]);
+        assert_eq!(plan["stages"]["large"]["executed"], 1, "{plan}");
         std::fs::write(&path, &whole).unwrap();
         // From the whole remote, the same cache gets the rest.
         let output = other.output(&pull);

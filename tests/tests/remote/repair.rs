@@ -34,6 +34,20 @@ fn missing_large_objects_and_volumes_are_found() {
 }
 
 #[test]
+fn a_volume_with_other_first_bytes_is_found() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let is_volume = |path: &PathBuf| path.to_str().unwrap().ends_with(".pack");
+    let volume = shared.files("packs").into_iter().find(is_volume).unwrap();
+    let mut bytes = std::fs::read(&volume).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(&volume, bytes).unwrap();
+    let told = found(&project, &shared);
+    let expected = format!("`{}`: its first bytes are damaged", name_in(&shared, &volume));
+    assert!(told.contains(&expected), "{told}");
+}
+
+#[test]
 fn a_large_object_is_not_read_past_its_length() {
     let shared = Shared::new();
     let project = first(&shared);

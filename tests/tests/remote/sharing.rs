@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use throstle_tests::{Project, wav};
 
 use crate::machines::{MANIFEST, Shared, another, first, json, machine, run, run_with, warnings};
@@ -92,6 +93,23 @@ fn a_pull_before_any_run_is_enough_to_work_without_the_remote() {
     let ran = run_with(&other, &[]);
     assert_eq!(ran.executed(), BTreeMap::new());
     assert_eq!(other.files("out"), one.files("out"));
+}
+
+#[test]
+fn without_the_remote_missing_objects_are_not_called_damaged_and_one_of_each_stage_is_named() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    let other = another(&one);
+    run(&other, &shared);
+    let output = "outputs = { large = \"large.bin\" }\n";
+    let export = format!("{output}export = \"out/{{id}}.bin\"\n");
+    other.write("pipeline.toml", &MANIFEST.replace(output, &export));
+    let ran = run_with(&other, &["--remote", "none"]);
+    assert_eq!(ran.executed(), [("large", 5)].into());
+    assert_eq!(ran.all("damaged").len(), 0, "{:?}", ran.events);
+    let notes = ran.all("note");
+    let missing = |note: &&&Value| note["message"].to_string().contains("is not in the cache");
+    assert_eq!(notes.iter().filter(missing).count(), 1, "{:?}", ran.events);
 }
 
 #[test]
