@@ -19,8 +19,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::{Damage, Digest, Table};
 
 pub use places::{
-    ArchiveEntry, ArchivePlaces, ENTRY_HEADER, FIRST_ENTRY, MOST_ARCHIVE_BYTES, ObjectPlace, VOLUME_MARK,
-    archive_entries, archive_places, archive_volumes, record_parts, volume_name,
+    ArchiveEntry, ArchivePlaces, ENTRY_HEADER, FIRST_ENTRY, MOST_ARCHIVE_BYTES, ObjectPlace,
+    VOLUME_MARK, archive_entries, archive_places, archive_volumes, record_parts, volume_name,
 };
 
 /// The options for writing an archive.

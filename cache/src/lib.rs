@@ -49,8 +49,8 @@ mod writer;
 
 pub use archive::{
     ArchiveEntry, ArchivePlaces, Archived, Archiving, ENTRY_HEADER, FIRST_ENTRY, Kept,
-    MOST_ARCHIVE_BYTES, ObjectPlace, Prefers, UnpackCounts, Unpacking, VOLUME_MARK, archive_entries,
-    archive_places, archive_volumes, record_parts, volume_name,
+    MOST_ARCHIVE_BYTES, ObjectPlace, Prefers, UnpackCounts, Unpacking, VOLUME_MARK,
+    archive_entries, archive_places, archive_volumes, record_parts, volume_name,
 };
 pub use cache::Cache;
 pub use claim::Claim;

@@ -1,9 +1,9 @@
 //! The mark for lost objects that records may refer to. While it exists, planning checks every
 //! object before trusting a record; a complete run removes it.
 
-use crate::{CacheError, Digest};
 use crate::cache::{Cache, Shared};
 use crate::fs::Open;
+use crate::{CacheError, Digest};
 
 impl Cache {
     /// Tests if lost objects are known that records may still name.

@@ -118,7 +118,7 @@ fn pausing(
 ) -> Result<Exit, CliError> {
     ended.or_else(|error| match error.machine_fault() {
         Some(why) => {
-            program.warn(&format!("{why}; `throstle {command}` then continues"));
+            program.warn(&format!("{why}; once there is room, `throstle {command}` continues"));
             Ok(Exit::Paused)
         }
         None => Err(error),
@@ -203,6 +203,9 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     }
     let Pulled { open, lacking, has_ignored, has_damaged, notes } = pulled;
     notes.iter().for_each(|note| program.warn(note));
+    if !lacking.is_empty() {
+        cache.note_losses();
+    }
     if arguments.json {
         let open: BTreeSet<&String> = open.iter().chain(&lacking).collect();
         let told = json!({ "objects": objects, "bytes": bytes, "open": open });
@@ -282,6 +285,9 @@ fn pull_from(
     let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
     meter.end();
     pulled.map_err(failed)?;
+    if !had_losses {
+        cache.clear_losses()?;
+    }
     // Recordings are read where they are, and are not in the remote.
     let index = Arc::new(StatIndex::load(cache)?);
     let store = Store::new(cache.clone(), &project.pipeline.base, index);
@@ -298,9 +304,6 @@ fn pull_from(
                 lacking.push(spec.name.clone());
             }
         }
-    }
-    if lacking.is_empty() && !had_losses {
-        cache.clear_losses()?;
     }
     Ok(Pulled {
         open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),

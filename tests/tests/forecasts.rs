@@ -237,7 +237,7 @@ fn a_gpu_without_bf16_fits_no_training_in_bf16() {
     let advice = |set: &[&str]| stage(set, "finnish").advice.join("\n");
     let of_t4 = |row: &OnGpu| (row.name == "t4").then_some(row.fits);
     assert_eq!(forecast(&small).gpus.iter().find_map(of_t4), Some(Fit::No));
-    let told = "t4 does not support bf16: use `precision = \"auto\"`";
+    let told = "t4: bf16 is not supported; use `precision = \"auto\"`";
     assert!(advice(&small).contains(told), "{}", advice(&small));
     let half = advice(&[&small[..], &["stage.finnish.precision=\"fp16\""]].concat());
     assert!(half.contains("t4: ") && !half.contains(told), "{half}");
