@@ -103,7 +103,7 @@ fn without_the_remote_missing_objects_are_not_called_damaged_and_one_of_each_sta
     run(&other, &shared);
     let output = "outputs = { large = \"large.bin\" }\n";
     let export = format!("{output}export = \"out/{{id}}.bin\"\n");
-    other.write("pipeline.toml", &MANIFEST.replace(output, &export));
+    other.write("pipeline.toml", MANIFEST.replace(output, &export));
     let ran = run_with(&other, &["--remote", "none"]);
     assert_eq!(ran.executed()["large"], 5);
     assert_eq!(ran.all("damaged").len(), 0, "{:?}", ran.events);
