@@ -277,15 +277,15 @@ fn pull_from(
     );
     let wanted = wanted.map_err(failed)?;
     // A pull that is stopped leaves records without their objects.
-    let had_losses = cache.has_losses();
-    if !wanted.is_empty() {
+    let marks = !wanted.is_empty() && !cache.has_losses();
+    if marks {
         cache.note_losses();
     }
     let meter = Meter::new(program.terminal.errors_are_seen, "pulling");
     let pulled = remote.pull(&wanted, &|done, total| meter.tell(done, total));
     meter.end();
     pulled.map_err(failed)?;
-    if !had_losses {
+    if marks {
         cache.clear_losses()?;
     }
     // Recordings are read where they are, and are not in the remote.

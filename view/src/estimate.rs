@@ -233,13 +233,12 @@ fn room(fitted: &Fitted) -> String {
     });
     let limits: Vec<String> = limits.collect();
     let left = limits.join(" and ");
-    let names = |names: &[String]| clean(&names.join(", ")).into_owned();
     match (fitted.left_out.is_empty(), fitted.may_not_fit.is_empty()) {
         (true, true) => format!("all work fits into the remaining {left} of this session"),
         (true, false) => format!(
             "all work should fit into the remaining {left} of this session; by the upper bounds, these \
              stages would not finish in it: {}",
-            names(&fitted.may_not_fit)
+            clean(&fitted.may_not_fit.join(", "))
         ),
         (false, _) => format!("the remaining {left} of this session {}", left_out(fitted)),
     }
