@@ -14,7 +14,7 @@ impl Cache {
             || shared.fs.exists(&shared.layout.losses).unwrap_or(true)
     }
 
-    /// Sets the mark for records whose objects are not stored yet, or could not be fetched.
+    /// Sets the mark if records may name objects that are not stored yet, or could not be fetched.
     pub fn note_losses(&self) {
         self.0.note_losses();
     }

@@ -109,16 +109,24 @@ fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
     end_at_once(display);
 }
 
-/// Stops the run when this number of seconds has passed since `start`.
+/// Stops the run when this number of seconds has passed since `start`: at once if they are over, since
+/// a thread that starts late lets work begin.
 pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> io::Result<()> {
-    let duration = span(seconds);
-    thread::Builder::new().name("deadline".into()).spawn(move || {
-        thread::sleep(duration.saturating_sub(start.elapsed()));
+    let left = move || span(seconds).saturating_sub(start.elapsed());
+    let end = move || {
         if !stop.is_requested() {
             stop.request_after_batch();
             let time = units::seconds(seconds);
             tell(&display, &format!("time limit of {time} reached"));
         }
+    };
+    if left().is_zero() {
+        end();
+        return Ok(());
+    }
+    thread::Builder::new().name("deadline".into()).spawn(move || {
+        thread::sleep(left());
+        end();
     })?;
     Ok(())
 }

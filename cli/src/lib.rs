@@ -64,6 +64,7 @@ use std::time::Instant;
 use cache::fs::MachineFault;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use engine::manifest::FILE_NAME as MANIFEST;
 use engine::manifest::nearest;
 use stage_core::Stage;
 use stage_core::programs::watcher;
@@ -192,33 +193,65 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
 
 /// Help and version are no errors; neither is a closed pipe.
 fn report_arguments(error: clap::Error) -> u8 {
-    let error = with_nearest(error, std::env::args().skip(1));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let error = with_nearest(error, &words);
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
     } else {
         // The usage repeats the arguments.
-        let text = clean_lines(&error.render().to_string()) + "\n";
+        let tip = tip_about_manifest(&error, &words).unwrap_or_default();
+        let text = clean_lines(&format!("{}{tip}", error.render())) + "\n";
         let _ = io::stderr().write_all(text.as_bytes());
     }
     if is_help { Exit::Done.code() } else { error::USAGE }
 }
 
-/// Offers the name that was probably meant in place of an unknown command or value.
-fn with_nearest(mut error: clap::Error, words: impl Iterator<Item = String>) -> clap::Error {
-    let text = |error: &clap::Error, kind| match error.get(kind) {
+fn typed(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),
-    };
+    }
+}
+
+/// The command that the words before this one name.
+fn command_before(typed: &str, words: &[String]) -> clap::Command {
+    let mut command = Arguments::command();
+    for word in words.iter().take_while(|word| *word != typed) {
+        if let Some(inner) = command.find_subcommand(word) {
+            command = inner.clone();
+        }
+    }
+    command
+}
+
+/// How this command takes a manifest, if the arguments have one in another place.
+fn tip_about_manifest(error: &clap::Error, words: &[String]) -> Option<String> {
+    let kinds = [ContextKind::InvalidArg, ContextKind::InvalidValue];
+    let typed = words.iter().find(|word| {
+        let of = |kind| typed(error, kind);
+        kinds.map(of).contains(*word)
+    })?;
+    let command = command_before(typed, words);
+    let takes = |short| command.get_arguments().any(|of| of.get_short() == Some(short));
+    let path = std::path::Path::new(typed);
+    let is_manifest = path.extension().is_some_and(|end| end == "toml") && path.is_file();
+    let is_named = is_manifest || path.join(MANIFEST).is_file();
+    match takes('m') {
+        true if is_named => Some(format!("\n  tip: `-m {typed}` names the manifest\n")),
+        false if typed == "-m" => Some(
+            "\n  tip: the manifest or its folder is the first argument, without `-m`\n".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Offers the name that was probably meant in place of an unknown command or value.
+fn with_nearest(mut error: clap::Error, words: &[String]) -> clap::Error {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            let typed = text(&error, ContextKind::InvalidSubcommand);
-            let mut command = Arguments::command();
-            for word in words.take_while(|word| *word != typed) {
-                if let Some(inner) = command.find_subcommand(&word) {
-                    command = inner.clone();
-                }
-            }
+            let typed = typed(&error, ContextKind::InvalidSubcommand);
+            let command = command_before(&typed, words);
             let known =
                 command.get_subcommands().flat_map(clap::Command::get_name_and_visible_aliases);
             if let Some(near) = nearest(&typed, known) {
@@ -227,7 +260,7 @@ fn with_nearest(mut error: clap::Error, words: impl Iterator<Item = String>) -> 
             }
         }
         ErrorKind::InvalidValue => {
-            let typed = text(&error, ContextKind::InvalidValue);
+            let typed = typed(&error, ContextKind::InvalidValue);
             let known = match error.get(ContextKind::ValidValue) {
                 Some(ContextValue::Strings(known)) => known.clone(),
                 _ => Vec::new(),
@@ -305,9 +338,9 @@ mod tests {
             ("throstle init --template tokns", "tokens"),
             ("throstle items voice --format cvs", "csv"),
         ] {
-            let words = || line.split(' ');
-            let error = Arguments::try_parse_from(words()).unwrap_err();
-            let error = with_nearest(error, words().skip(1).map(str::to_owned));
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let error = Arguments::try_parse_from(&words).unwrap_err();
+            let error = with_nearest(error, &words[1..]);
             let told = error.render().to_string();
             assert!(told.contains(&format!("'{meant}'")), "{line}: {told}");
         }

@@ -137,13 +137,14 @@ pub fn make(
     cache: &Cache,
     targets: &[StageId],
 ) -> Result<Plan, CliError> {
-    let paint = program.terminal.errors;
-    let mut tell = |event: Event| {
-        if let Some(text) = message(&event, paint) {
-            program.tell(&text);
-        }
-    };
-    Ok(engine.plan(&project.pipeline, cache, targets, &mut tell)?)
+    Ok(engine.plan(&project.pipeline, cache, targets, &mut |event| tell_event(program, &event))?)
+}
+
+/// Tells people about an event of planning.
+pub fn tell_event(program: &Program, event: &Event) {
+    if let Some(text) = message(event, program.terminal.errors) {
+        program.tell(&text);
+    }
 }
 
 pub fn plan(

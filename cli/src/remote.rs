@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cache::stat::StatIndex;
 use cache::{Cache, Digest};
 use engine::engine::{Engine, EngineError};
+use engine::history;
 use engine::mirror;
 use engine::misplaced::misplaced;
 use engine::pipeline::{RemoteSpec, StageId, StageSpec, StageWork};
@@ -15,7 +16,7 @@ use engine::store::Store;
 use engine::units;
 use remote::{Remote, Trouble, Verified};
 use serde_json::json;
-use stage_core::event::Verdict;
+use stage_core::event::{Event, Verdict};
 use view::escape::clean;
 use view::table::Table;
 
@@ -24,8 +25,9 @@ use super::arguments::{
 };
 use super::error::{CliError, Exit};
 use super::meter::Meter;
-use super::plan::make;
+use super::plan::{make, tell_event};
 use super::project::{Program, Project};
+use super::remote_choice;
 
 impl Program {
     /// The engine for a project, with its remote if it has one.
@@ -92,6 +94,12 @@ fn required(
     manifest: &camino::Utf8Path,
     settings: &Settings,
 ) -> Result<(Project, Cache, Arc<Remote>), CliError> {
+    if remote_choice::is_off(settings) {
+        return Err(CliError::usage(
+            "`--remote none` switches the remote off, which this command needs",
+            "leave `--remote none` out, or name a remote",
+        ));
+    }
     let project = program.load(manifest, settings)?;
     let Some(mut spec) = project.pipeline.remote.clone() else {
         return Err(CliError::usage(
@@ -185,18 +193,20 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
         cache.commit()?;
         let spec = RemoteSpec { address: remote.address().clone(), settings: *remote.settings() };
         let remote = Arc::new(open(&spec, &cache)?);
+        let first = pulled;
         pulled = pull_from(program, &project, &cache, &remote, &targets)?;
         if !pulled.is_whole() {
             // This machine may have forgotten packs whose files are there again.
             remote.learn_all().map_err(failed)?;
-            let told = pulled.notes;
+            let second = pulled;
             pulled = pull_from(program, &project, &cache, &remote, &targets)?;
             if !pulled.is_whole() {
-                // The same remote names each file once.
-                let new: Vec<_> =
-                    pulled.notes.drain(..).filter(|note| !told.contains(note)).collect();
-                pulled.notes = [told, new].concat();
+                pulled.add(second);
             }
+        }
+        // The records of a pack are read once, so only the first attempt finds damage among them.
+        if first.has_damaged {
+            pulled.add(first);
         }
         let more = remote.brought();
         (objects, bytes) = (objects + more.0, bytes + more.1);
@@ -218,16 +228,19 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
             writeln!(output, "not up to date; `throstle run` makes them: {}", open.join(", "))?;
         }
     }
-    match lacking.is_empty() {
-        // These files have been named. They may have had results of the open stages, or records of
-        // items.
-        true if has_damaged || has_ignored && !open.is_empty() => Ok(Exit::Failed),
-        true => Ok(Exit::Done),
-        false => Err(CliError::failed(
-            format!("the remote lacks a part of the results of {}", lacking.join(", ")),
-            "`throstle run` makes the missing part again; `throstle remote verify` names damaged files",
-        )),
-    }
+    let what = match lacking.is_empty() {
+        false => format!("the remote lacks a part of the results of {}", lacking.join(", ")),
+        // They may have had results of the open stages, or records of items.
+        true if has_damaged || has_ignored && !open.is_empty() => {
+            "files of the remote are damaged or missing".to_owned()
+        }
+        true => return Ok(Exit::Done),
+    };
+    Err(CliError::failed(
+        what,
+        "`throstle run` makes the missing results again; then `throstle remote verify --repair` \
+         removes damaged files and writes the results of this machine",
+    ))
 }
 
 /// One attempt to fetch everything.
@@ -247,6 +260,13 @@ impl Pulled {
     fn is_whole(&self) -> bool {
         self.lacking.is_empty() && !self.has_ignored
     }
+
+    /// Adds what an earlier attempt has found.
+    fn add(&mut self, earlier: Pulled) {
+        self.has_damaged |= earlier.has_damaged;
+        self.notes.retain(|note| !earlier.notes.contains(note));
+        self.notes.splice(..0, earlier.notes);
+    }
 }
 
 fn pull_from(
@@ -258,15 +278,29 @@ fn pull_from(
 ) -> Result<Pulled, CliError> {
     let mut engine = program.engine(None, false);
     engine.remote = Some(Arc::clone(remote));
-    let plan = make(program, &engine, project, cache, targets)?;
+    let mut notes = Vec::new();
+    let plan = engine.plan(&project.pipeline, cache, targets, &mut |event| match event {
+        Event::Note { stage: None, message } => notes.push(message),
+        event => tell_event(program, &event),
+    })?;
     let is_wanted = |name: &str| {
         targets.is_empty() || targets.iter().any(|id| project.pipeline.stage(*id).name == name)
     };
     let stages = project.pipeline.stages.iter().zip(&plan.stages);
     let stages =
         stages.filter(|(spec, plan)| is_wanted(&spec.name) && plan.verdict != Verdict::Out);
-    let (fresh, open): (Vec<_>, Vec<_>) =
-        stages.partition(|(_, plan)| plan.verdict == Verdict::Fresh);
+    let (mut fresh, mut open) = (Vec::new(), Vec::new());
+    for stage in stages {
+        // All items may be known although no run has finished the stage.
+        let is_finished = match &stage.1.known.keyed {
+            Some(keyed) => history::outcome_of(cache, &keyed.digest)?.is_some(),
+            None => true,
+        };
+        match stage.1.verdict == Verdict::Fresh && is_finished {
+            true => fresh.push(stage),
+            false => open.push(stage),
+        }
+    }
     let key = |(_, plan): &(&StageSpec, &StagePlan)| Some(plan.known.keyed.as_ref()?.digest);
     let trainings = open.iter().filter(|(spec, _)| spec.work == StageWork::Train);
     let wanted = mirror::wanted(
@@ -276,7 +310,7 @@ fn pull_from(
         trainings.clone().filter_map(key),
     );
     let wanted = wanted.map_err(failed)?;
-    // A pull that is stopped leaves records without their objects.
+    // A pull that is killed leaves records without their objects, so the mark is set before it.
     let marks = !wanted.is_empty() && !cache.has_losses();
     if marks {
         cache.note_losses();
@@ -305,12 +339,13 @@ fn pull_from(
             }
         }
     }
+    notes.extend(remote.take_notes());
     Ok(Pulled {
         open: open.iter().map(|(spec, _)| spec.name.clone()).collect(),
         lacking,
         has_ignored: remote.has_ignored(),
         has_damaged: remote.has_damaged(),
-        notes: remote.take_notes(),
+        notes,
     })
 }
 
@@ -374,11 +409,12 @@ fn verify(
     writeln!(output, "read {read}, {bytes}")?;
     match verified.wrong.len() {
         0 => writeln!(output, "nothing is damaged")?,
-        many => writeln!(output, "ignoring {}", units::counted(many as u64, "damaged file"))?,
+        many => writeln!(output, "found {}", units::counted(many as u64, "damaged file"))?,
     }
     if verified.wrong.is_empty() {
         return Ok(Exit::Done);
     }
+    output.flush()?;
     if !arguments.repair {
         program.tell("add `--repair` to remove them and to push this machine's copies again");
         return Ok(Exit::Failed);
@@ -394,6 +430,10 @@ fn verify(
     let removed = units::counted(removed.len() as u64, "file");
     writeln!(output, "removed {removed}; pushed {}", mirror::summary(&pushed, 0))?;
     if left.wrong.is_empty() {
+        output.flush()?;
+        program.tell(
+            "if another machine has more of what was removed, `throstle push` there writes it",
+        );
         return Ok(Exit::Done);
     }
     for (name, why) in &left.wrong {

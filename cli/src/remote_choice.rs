@@ -8,6 +8,10 @@ use super::error::CliError;
 /// Switches the remote of the manifest off.
 const NONE: &str = "none";
 
+pub fn is_off(settings: &Settings) -> bool {
+    settings.remote.as_deref() == Some(NONE)
+}
+
 /// The remote of the arguments, or else that of the manifest.
 pub fn chosen(
     settings: &Settings,
@@ -16,7 +20,7 @@ pub fn chosen(
     let Some(url) = settings.remote.as_deref().filter(|url| !url.is_empty()) else {
         return Ok(written);
     };
-    if url == NONE {
+    if is_off(settings) {
         return Ok(None);
     }
     // The text may contain a password.

@@ -150,7 +150,7 @@ pub fn own_program() -> Option<Utf8PathBuf> {
 fn nothing_done(limit: f64) -> String {
     format!(
         "no work finished within the time limit of {}: raise the limit, since another run with \
-         this limit gets no further",
+         this limit may get no further",
         units::seconds(limit)
     )
 }

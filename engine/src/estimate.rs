@@ -131,12 +131,12 @@ impl Estimator<'_> {
         let mut gpus: Vec<OnGpu> = prices.iter().map(|price| layout.on(price)).collect();
         mark_best(&mut gpus);
         let best = gpus.iter().position(|row| row.is_best).map(|at| &prices[at]);
-        let chosen = own.or_else(|| self.paid_for()).or(best);
+        let chosen = own.or_else(|| self.paid_for()).or(best).or(prices.first());
         let speed = chosen.map_or(1.0, |price| price.speed);
         let per_hour = self.pipeline.session.price_per_hour.or(chosen.map(|price| price.per_hour));
         let total = Layout { gpu_speed: speed, ..layout }.total(per_hour);
         if uses_gpu {
-            self.tell_gpu(chosen);
+            self.tell_gpu(chosen, gpus.iter().all(|row| row.fits == Fit::No));
         }
         let room = self.room(per_hour)?;
         let mut named = BTreeMap::new();
@@ -209,8 +209,14 @@ impl Estimator<'_> {
         }
     }
 
-    fn tell_gpu(&self, chosen: Option<&Price>) {
+    /// `none_fits`: the work needs more than every GPU of the price table has.
+    fn tell_gpu(&self, chosen: Option<&Price>, none_fits: bool) {
         self.assumed.add(match chosen {
+            Some(price) if none_fits => format!(
+                "GPU times are for `{}` in `[prices]`, although no GPU there has the memory or the \
+                 precision for all stages",
+                price.name
+            ),
             Some(price) => format!("GPU times are for `{}` in `[prices]`", price.name),
             None => "GPU times are for an A100 (speed 1): list available GPUs under `[prices]`"
                 .to_owned(),
@@ -225,6 +231,10 @@ fn uses_gpu(devices: &[Device], stages: &Stages) -> bool {
 }
 
 impl Estimate {
+    pub fn is_on_gpu(&self, id: StageId) -> bool {
+        matches!(self.devices.get(id.0), Some(Device::Gpu(_)))
+    }
+
     /// Stages to estimate, in the order of the pipeline.
     pub fn in_order<'a>(
         &'a self,

@@ -69,6 +69,12 @@ impl Machine {
         if spec.kind.cost.is_on_processor() {
             return Device::Cpu;
         }
+        // A training may name its devices instead.
+        let named = spec.parameters.texts("devices").unwrap_or_default();
+        let device = match device {
+            "auto" => named.into_iter().find(|name| is_gpu(name)).unwrap_or(device),
+            device => device,
+        };
         let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
         match is_gpu(device) || (device == "auto" && !self.gpus.is_empty()) {
             true => Device::Gpu(self.gpus.get(number.unwrap_or(0)).cloned()),

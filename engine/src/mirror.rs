@@ -71,18 +71,19 @@ pub fn push(
     push_with(cache, remote, Repaired::default(), progress)
 }
 
-/// Removes damaged files of the remote, and writes what this machine has of them. Returns the names of
-/// removed files as well.
+/// Writes the intact contents of damaged files, and what this machine has of the others, to the remote,
+/// and then removes the damaged files. Returns their names as well.
 pub fn repair(
     cache: &Cache,
     remote: &Remote,
     verified: &Verified,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<(Vec<String>, Pushed), Trouble> {
-    let mut repaired = remote.repair(verified)?;
-    let removed = std::mem::take(&mut repaired.removed);
+    let mut repaired = remote.begin_repair(verified)?;
+    let damaged = std::mem::take(&mut repaired.damaged);
     let mut pushed = push_with(cache, remote, repaired, progress)?;
     pushed.logs += push_logs(cache, remote)?;
+    let removed = remote.end_repair(damaged)?;
     Ok((removed, pushed))
 }
 

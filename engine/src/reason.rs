@@ -107,7 +107,7 @@ pub enum Reason {
     Unfinished {
         items: u64,
     },
-    /// An object is damaged or gone, and is made again.
+    /// An object is missing or damaged, and is made again.
     ObjectLost {
         digest: String,
     },
@@ -224,7 +224,7 @@ impl fmt::Display for Reason {
             Unfinished { items } => {
                 write!(formatter, "an earlier run did not finish {}", units::items(*items))
             }
-            ObjectLost { digest } => write!(formatter, "object {digest} was damaged or lost"),
+            ObjectLost { digest } => write!(formatter, "object {digest} is missing or damaged"),
             FilesChanged => {
                 write!(formatter, "its files changed; the record of the earlier files is gone")
             }

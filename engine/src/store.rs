@@ -55,7 +55,7 @@ pub type ItemState = (Option<ItemRecord>, Option<Digest>);
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Damaged or gone: the stage that made it makes it again.
-    #[error("object {} is damaged or gone", .0.short())]
+    #[error("object {} is missing or damaged", .0.short())]
     Lost(Digest),
     /// A source file differs from the plan.
     #[error("file `{path}` changed while it was being used")]
@@ -232,9 +232,9 @@ impl Store {
         })
     }
 
-    /// The message about an object that has to be made again: it is damaged, could not be fetched, or
-    /// is missing. Of missing objects only the first of each stage is named, since a pull that was
-    /// stopped leaves out thousands.
+    /// The message about an object that has to be made again: it is damaged, could not be fetched,
+    /// or is missing. Only the first missing object of each stage has a message, since thousands
+    /// can be missing after a pull that was stopped.
     pub fn lost(&self, stage: &str, digest: &Digest) -> Option<Event> {
         let is_elsewhere = |remote: &Arc<Remote>| remote.lists(digest).unwrap_or(false);
         let short = digest.short();
@@ -247,7 +247,7 @@ impl Store {
             if !told.insert(stage.to_owned()) {
                 return None;
             }
-            format!("object {short} is not in the cache; a run makes it again, and others like it")
+            format!("object {short} is not in the cache; a run makes missing objects again")
         };
         let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
         Some(Event::Note { stage, message })

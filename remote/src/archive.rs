@@ -25,9 +25,10 @@ type Record = (Table, Digest, Bytes);
 impl Remote {
     /// Makes packs known, with their records; returns the number of new ones.
     pub(crate) fn learn(&self, packs: &[Digest]) -> Result<usize, Trouble> {
-        let fresh: Vec<Digest> = self.with_known(|known| {
+        let mut fresh: Vec<Digest> = self.with_known(|known| {
             Ok(packs.iter().filter(|id| !known.has_pack(id)).copied().collect())
         })?;
+        fresh.retain(|id| !self.state().mending.packs.contains(id));
         let mut count = 0;
         for read in self.each(&fresh, |id| self.read_head(id)) {
             let Some((index, records)) = read? else { continue };

@@ -142,6 +142,16 @@ impl Place for Cloud {
         })
     }
 
+    fn replace(&self, name: &str, bytes: Bytes) -> Result<(), Refusal> {
+        let client = self.client()?;
+        let path = client.path(name)?;
+        let store = Arc::clone(&client.store);
+        client.run(async move {
+            let payload = PutPayload::from_bytes(bytes);
+            store.put(&path, payload).await.map(drop).map_err(refusal)
+        })
+    }
+
     fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal> {
         let client = self.client()?;
         let path = client.path(name)?;

@@ -93,8 +93,7 @@ impl Remote {
         let is_here = objects.iter().any(|(digest, _)| *digest == place.digest);
         self.keep(objects)?;
         if !is_here {
-            let object = place.digest.short();
-            self.tell_wrong(&name, &format!("object {object} in it is missing or damaged"));
+            self.tell_damaged(&name);
         }
         self.commit_if_much()?;
         Ok(is_here)

@@ -97,9 +97,11 @@ impl Folder {
         }
     }
 
-    /// Tests if there is something else than a file.
+    /// Tests if there is something else than a file, such as a link that leads back to itself.
     fn is_odd(&self, name: &str) -> bool {
-        RealFs.metadata(&self.path(name)).is_ok_and(|about| !about.is_file())
+        let path = self.path(name);
+        let about = RealFs.metadata(&path).or_else(|_| RealFs.symlink_metadata(&path));
+        about.is_ok_and(|about| !about.is_file())
     }
 
     /// The names in a folder, from the root of the remote; none if it does not exist.
@@ -184,6 +186,17 @@ impl Place for Folder {
         self.appear(&fresh, &path)
     }
 
+    fn replace(&self, name: &str, bytes: Bytes) -> Result<(), Refusal> {
+        let path = self.path(name);
+        let fresh = beside(&path);
+        let renamed = RealFs.write_new(&fresh, &bytes).and_then(|()| RealFs.rename(&fresh, &path));
+        if let Err(error) = renamed {
+            let _ = RealFs.remove_file(&fresh);
+            return Err(error.into());
+        }
+        Ok(RealFs.sync_dir(path.parent().unwrap_or(&self.root))?)
+    }
+
     fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal> {
         let path = self.path(name);
         self.make_room(&path)?;
@@ -200,6 +213,7 @@ impl Place for Folder {
             Ok(about) if about.is_file() => Ok(Some(about.size)),
             Ok(_) => Ok(None),
             Err(error) if error.is_not_found() => Ok(None),
+            Err(_) if self.is_odd(name) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

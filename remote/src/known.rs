@@ -16,6 +16,11 @@ pub const KNOWN: Table = Table(40);
 /// has the verdict.
 pub const IGNORED: Table = Table(43);
 
+/// True if this cache has records of a remote, whose objects may be in the remote alone.
+pub fn has_learned(cache: &Cache) -> Result<bool, CacheError> {
+    Ok(!cache.scan(KNOWN)?.is_empty())
+}
+
 fn ignored_key(table: Table, key: &Digest) -> Digest {
     Digest::of(&[&[table.0], &key.as_bytes()[..]].concat())
 }
@@ -210,6 +215,20 @@ impl Known {
         }
         for of in lost_packs.iter().chain(&lost) {
             cache.forget(KNOWN, &memory_key(url, of))?;
+        }
+        *self = Known::load(cache, url)?;
+        Ok(())
+    }
+
+    /// The next push writes what only these packs have.
+    pub fn forget_packs<'a>(
+        &mut self,
+        cache: &Cache,
+        url: &Digest,
+        packs: impl IntoIterator<Item = &'a Digest>,
+    ) -> Result<(), CacheError> {
+        for pack in packs {
+            cache.forget(KNOWN, &memory_key(url, pack))?;
         }
         *self = Known::load(cache, url)?;
         Ok(())

@@ -107,6 +107,13 @@ pub fn pack_of(name: &str) -> Option<Digest> {
     name.strip_prefix(PACKS)?.strip_prefix('/')?.split('/').next()?.parse().ok()
 }
 
+/// Tests if this program has written the file in the folder of a pack.
+pub fn is_of_pack(name: &str) -> bool {
+    pack_of(name).is_some_and(|id| {
+        name == index(&id) || name == archive(&id) || volume_number(&id, name).is_some()
+    })
+}
+
 /// The number of a volume of this pack.
 pub fn volume_number(id: &Digest, name: &str) -> Option<u32> {
     let last = name.rsplit('/').next()?;

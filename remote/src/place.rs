@@ -18,7 +18,7 @@ pub struct Listed {
     pub modified: i64,
 }
 
-/// Names are relative paths that the layout makes. A file is never overwritten with other bytes.
+/// Names are relative paths that the layout makes. Only a repair overwrites a file with other bytes.
 pub trait Place: Debug + Send + Sync {
     /// All bytes; none if there is no such file. A file of more than `most` bytes is not read: it
     /// counts as an empty one, which every reader takes for damaged, as no valid file is empty.
@@ -31,7 +31,13 @@ pub trait Place: Debug + Send + Sync {
     /// if the place can promise that.
     fn put(&self, name: &str, bytes: Bytes) -> Result<bool, Refusal>;
 
-    /// The same for a file, for a name that determines the bytes.
+    /// Writes the bytes in place of what is under this name, if possible in one step.
+    fn replace(&self, name: &str, bytes: Bytes) -> Result<(), Refusal> {
+        self.remove(name)?;
+        self.put(name, bytes).map(drop)
+    }
+
+    /// The same as [`Place::put`] for a file, for a name that determines the bytes.
     fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal>;
 
     fn size(&self, name: &str) -> Result<Option<u64>, Refusal>;

@@ -47,7 +47,10 @@ impl Remote {
             known.keep_only(&self.cache, &self.url, &there)?;
             Ok(known.packs().map(|pack| pack.id).collect())
         })?;
-        self.state().checked.extend(packs);
+        let mut state = self.state();
+        state.checked.extend(packs);
+        // Packs may be learned again, although they name objects that are gone.
+        state.large = Some(there.objects);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Writing to a remote: large objects, packs of small ones with their records, and last the
-//! outcomes that refer to them. Only a large object of the wrong length is replaced, so two
-//! machines may write at once.
+//! outcomes that refer to them. Only a large object of the wrong length and the outcomes of a repair
+//! are replaced, so two machines may write at once.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::PoisonError;
@@ -13,7 +13,7 @@ use cache::{
 use camino::Utf8Path;
 
 use crate::error::Trouble;
-use crate::index::PackIndex;
+use crate::index::{Found, PackIndex};
 use crate::known::{self, Known, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
@@ -102,9 +102,7 @@ impl Remote {
         self.look_for_packs(push.outcomes.iter().flat_map(|outcome| &outcome.objects))?;
         self.learn_of(&push.outcomes)?;
         let Push { objects, records, outcomes, logs, progress } = push;
-        let objects: Vec<(Digest, u64)> = self.with_known(|known| {
-            Ok(objects.into_iter().filter(|(digest, _)| known.find(digest).is_none()).collect())
-        })?;
+        let objects = self.new_objects(&objects)?;
         let mut fresh = Vec::new();
         for (table, key, value) in records {
             if !self.has_record(table, &key, &value)? {
@@ -119,7 +117,11 @@ impl Remote {
         }
         let (large, small): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|(_, size)| *size >= LOOSE_SIZE);
-        let large = self.push_large(large, &mut pushed)?;
+        let mut large = self.push_large(large, &mut pushed)?;
+        let mended = self.state().mending.large.clone();
+        let is_new = self.new_objects(&mended)?.into_iter().filter(|new| !large.contains(new));
+        let mended: Vec<(Digest, u64)> = is_new.collect();
+        large.extend(mended);
         if !small.is_empty() || !large.is_empty() || !fresh.is_empty() {
             let small: HashSet<Digest> = small.into_iter().map(|(digest, _)| digest).collect();
             self.push_pack(&small, large, fresh, progress, &mut pushed)?;
@@ -170,17 +172,35 @@ impl Remote {
 
     /// Tests if there is anything that the remote is not known to have: asks nothing.
     fn has_new(&self, push: &Push) -> Result<bool, CacheError> {
+        if !push.outcomes.is_empty() || !self.new_objects(&push.objects)?.is_empty() {
+            return Ok(true);
+        }
         self.with_known(|known| {
-            let is_known = |digest| known.find(digest).is_some();
             let has = |(table, key, value): &(Table, Digest, Bytes)| {
                 self.is_known(known, *table, key, value)
             };
             let is_there = |name: &str| !layout::is_log(name) || known.has_outcome(&log_key(name));
-            Ok(!push.outcomes.is_empty()
-                || !push.objects.iter().all(|(digest, _)| is_known(digest))
-                || !push.records.iter().all(has)
-                || !push.logs.iter().all(|(name, _)| is_there(name)))
+            Ok(!push.records.iter().all(has) || !push.logs.iter().all(|(name, _)| is_there(name)))
         })
+    }
+
+    /// Those of these objects that the remote is not known to have, and large ones that it was found
+    /// to lack although a pack names them.
+    fn new_objects(&self, objects: &[(Digest, u64)]) -> Result<Vec<(Digest, u64)>, CacheError> {
+        let is_known: Vec<Option<Found>> = self.with_known(|known| {
+            Ok(objects.iter().map(|(digest, _)| Some(known.find(digest)?.1)).collect())
+        })?;
+        let state = self.state();
+        let is_listed = |object: &(Digest, u64)| {
+            state.large.as_ref().is_none_or(|large| large.contains(object))
+        };
+        let is_new = |(object, found): &(&(Digest, u64), Option<Found>)| match found {
+            None => true,
+            Some(Found::Large { .. }) => state.wrong.contains(&object.0) || !is_listed(object),
+            Some(Found::Small(_)) => false,
+        };
+        let new = objects.iter().zip(is_known).filter(is_new);
+        Ok(new.map(|(object, _)| *object).collect())
     }
 
     pub(crate) fn write(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
@@ -228,6 +248,11 @@ impl Remote {
                 self.place.put_file(&name, &file, size).map_err(refused)?;
                 pushed.objects += 1;
                 pushed.bytes += size;
+                let mut state = self.state();
+                state.wrong.remove(&digest);
+                if let Some(large) = &mut state.large {
+                    large.insert((digest, size));
+                }
             }
             there.push((digest, size));
         }
@@ -338,8 +363,15 @@ impl Remote {
             value: fresh.value.to_vec(),
         };
         let name = layout::result(&fresh.key);
-        let written = match self.write(&name, outcome.encode())? {
-            true => Written::New,
+        let is_mended = self.state().mending.outcomes.contains(&fresh.key);
+        let written = match is_mended {
+            true => {
+                let replaced = self.place.replace(&name, outcome.encode());
+                replaced.map_err(|refusal| self.give_up(refusal))?;
+                self.state().mending.outcomes.remove(&fresh.key);
+                Written::New
+            }
+            false if self.write(&name, outcome.encode())? => Written::New,
             false => self.compare(fresh, &name)?,
         };
         if !matches!(written, Written::Conflict(_)) {

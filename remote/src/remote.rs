@@ -102,11 +102,25 @@ pub(crate) struct State {
     pub checked: HashSet<Digest>,
     /// Objects that are damaged or missing in the remote.
     pub wrong: HashSet<Digest>,
+    pub mending: Mending,
+    /// The large objects with their sizes when everything was listed last.
+    pub large: Option<HashSet<(Digest, u64)>>,
     away: bool,
     notes: Vec<String>,
     /// Files were ignored.
     has_ignored: bool,
     has_damaged: bool,
+}
+
+/// What a repair puts in the place of damaged packs before it removes them.
+#[derive(Debug, Default)]
+pub(crate) struct Mending {
+    /// The damaged packs, which count as unknown.
+    pub packs: BTreeSet<Digest>,
+    /// The outcomes that refer to them, until they are written again.
+    pub outcomes: BTreeSet<Digest>,
+    /// The large objects of these packs that the remote has, with their sizes.
+    pub large: Vec<(Digest, u64)>,
 }
 
 impl Remote {
@@ -252,12 +266,12 @@ impl Remote {
         self.tell_ignored(format!("{}; the file is ignored", Trouble::Wrong { url, name, why }));
     }
 
-    /// Reports a pack with a damaged entry, whose other entries are used.
+    /// Reports a pack with a damaged entry. Its other entries are used.
     pub(crate) fn tell_damaged(&self, name: &str) {
         self.state().has_damaged = true;
         let url = &self.address;
         self.tell_ignored(format!(
-            "the remote `{url}` has a damaged file `{name}`: what is damaged in it is ignored"
+            "the remote `{url}` has a damaged file `{name}`: its damaged entries are ignored"
         ));
     }
 

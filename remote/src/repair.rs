@@ -1,7 +1,8 @@
-//! Repairs a remote: damaged files are removed, so that the next push can write them again.
+//! Repairs a remote: writes what is intact again, and then removes the damaged files.
 //!
-//! The intact objects and records of a damaged pack are fetched first, and its outcomes are kept in
-//! memory: they are pushed again, in a new pack.
+//! The intact objects and records of a damaged pack are fetched, and its outcomes are read. A push
+//! writes them as a new pack, and only then the damaged one is removed: a repair that is killed, or
+//! meets a full disk, loses nothing, and the next one continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +15,120 @@ use crate::known::without_ignored;
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::place::{Listed, Refusal};
-use crate::remote::Remote;
+use crate::remote::{Mending, Remote};
 use crate::verify::Verified;
 
-/// The removed files, which a push has to write again.
+/// What the push of a repair writes again.
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
-    /// The names of removed files.
-    pub removed: Vec<String>,
-    /// The objects of removed packs, with their sizes. This machine may lack some.
+    /// The objects of damaged packs, with their sizes. This machine may lack some.
     pub objects: Vec<(Digest, u64)>,
-    /// The records of removed packs.
+    /// The records of damaged packs.
     pub records: Vec<(Table, Digest)>,
     pub outcomes: Vec<Fresh>,
+    pub damaged: Damaged,
+}
+
+/// The files that a repair removes.
+#[derive(Debug, Clone, Default)]
+pub struct Damaged {
+    /// In the order in which they are removed.
+    names: Vec<String>,
+    /// Files from which nothing can be read, which are removed already.
+    removed: Vec<String>,
+}
+
+/// The files of a remote, and those that are damaged.
+struct Found<'a> {
+    all: Vec<Listed>,
+    indexes: BTreeMap<Digest, PackIndex>,
+    wrong: BTreeSet<&'a str>,
+    /// The packs to write again.
+    packs: BTreeSet<Digest>,
+}
+
+fn is_in(name: &str, folder: &str) -> bool {
+    name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl Found<'_> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|listed| listed.name.as_str())
+    }
+
+    fn is_again(&self, pack: Option<Digest>) -> bool {
+        pack.is_some_and(|id| self.packs.contains(&id))
+    }
+
+    /// The volumes of a pack with their sizes; without an index, those that are there.
+    fn volumes(&self, pack: &Digest) -> Vec<(u32, u64)> {
+        match self.indexes.get(pack) {
+            Some(index) => index.volumes().collect(),
+            None => {
+                let number = |listed: &Listed| {
+                    Some((layout::volume_number(pack, &listed.name)?, listed.size))
+                };
+                self.all.iter().filter_map(number).collect()
+            }
+        }
+    }
+
+    /// The intact large objects of the packs to write again. Without an index, each one that no valid
+    /// index names may be of such a pack.
+    fn large(&self) -> Vec<(Digest, u64)> {
+        let is_whole = self.packs.iter().all(|pack| self.indexes.contains_key(pack));
+        let (mut again, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for index in self.indexes.values() {
+            let named = if self.is_again(Some(index.id)) { &mut again } else { &mut others };
+            named.extend(index.large().map(|(digest, _)| digest));
+        }
+        let listed = self.all.iter().filter(|listed| is_in(&listed.name, layout::OBJECTS));
+        let intact = listed.filter(|listed| !self.wrong.contains(listed.name.as_str()));
+        let large =
+            intact.filter_map(|listed| Some((layout::digest_of(&listed.name)?, listed.size)));
+        let is_needed = |(digest, _): &(Digest, u64)| {
+            again.contains(digest) || (!is_whole && !others.contains(digest))
+        };
+        large.filter(is_needed).collect()
+    }
+
+    /// The files to remove after the push, outcomes apart: first what refers to others. A file of
+    /// somebody in the folder of a pack stays.
+    fn damaged(&self) -> Vec<String> {
+        let is_own = |name: &&str| self.is_again(layout::pack_of(name)) && layout::is_of_pack(name);
+        let (indexes, rest): (Vec<&str>, Vec<&str>) =
+            self.names().filter(is_own).partition(|name| name.ends_with("/INDEX"));
+        let is_other = |name: &&str| {
+            self.wrong.contains(name)
+                && layout::pack_of(name).is_none()
+                && !is_in(name, layout::OBJECTS)
+                && !is_in(name, layout::RESULTS)
+                && !is_in(name, layout::LOGS)
+                && !self.is_label(name)
+                && !self.is_label_of_intact(name)
+        };
+        let labels = self.names().filter(|name| self.is_label(name));
+        let others = self.names().filter(is_other);
+        labels.chain(indexes).chain(rest).chain(others).map(str::to_owned).collect()
+    }
+
+    /// A label of a pack that is written again.
+    fn is_label(&self, name: &str) -> bool {
+        is_in(name, layout::KNOWN) && self.is_again(layout::digest_of(name))
+    }
+
+    /// A label of a pack that stays, which no push would write again.
+    fn is_label_of_intact(&self, name: &str) -> bool {
+        let pack = layout::digest_of(name);
+        let is_there = pack.is_some_and(|id| self.indexes.contains_key(&id));
+        is_in(name, layout::KNOWN) && is_there && !self.is_again(pack)
+    }
 }
 
 impl Remote {
-    /// Removes the files that were found to be damaged, with the packs and outcomes that need them.
-    pub fn repair(&self, verified: &Verified) -> Result<Repaired, Trouble> {
+    /// Fetches the intact contents of damaged packs, and makes them unknown, so that the next push
+    /// writes them again. Removes only files from which nothing can be read.
+    pub fn begin_repair(&self, verified: &Verified) -> Result<Repaired, Trouble> {
         let mut repaired = Repaired::default();
         if verified.wrong.is_empty() {
             return Ok(repaired);
@@ -39,32 +136,74 @@ impl Remote {
         if !self.is_writable() {
             return Err(self.refused("it is read-only"));
         }
-        let all = self.everything()?;
-        let indexes = self.indexes(&all)?;
-        let wrong: BTreeSet<&str> = verified.wrong.iter().map(|(name, _)| name.as_str()).collect();
-        let large: BTreeSet<Digest> = wrong
-            .iter()
-            .filter(|name| name.starts_with(layout::OBJECTS))
-            .filter_map(|name| layout::digest_of(name))
-            .collect();
-        // A pack that lacks a large object is written again as well.
-        let lacks = |index: &PackIndex| index.large().any(|(digest, _)| large.contains(&digest));
-        let lacking = indexes.values().filter(|index| lacks(index)).map(|index| index.id);
-        let packs: BTreeSet<Digest> =
-            wrong.iter().filter_map(|name| layout::pack_of(name)).chain(lacking).collect();
-        for index in packs.iter().filter_map(|id| indexes.get(id)) {
-            self.save_pack(index, &mut repaired)?;
+        let found = self.look_for_damage(verified)?;
+        let mut contents = BTreeMap::new();
+        for pack in &found.packs {
+            contents.insert(*pack, self.save_pack(pack, &found, &mut repaired)?);
         }
         self.cache.commit()?;
-        self.save_outcomes(&all, &indexes, &packs, &mut repaired)?;
-        self.remove_damaged(&all, &wrong, &packs, &mut repaired)?;
-        self.write_labels(&wrong, &indexes, &packs)?;
-        self.remove_odd(&wrong, &mut repaired)?;
+        let (outcomes, unreadable) = self.save_outcomes(&found, &contents, &mut repaired)?;
+        let labels = found.names().filter(|name| found.is_label(name));
+        let scopes = labels.filter_map(|label| label.split('/').nth(1)?.parse::<Digest>().ok());
+        self.state().scopes.extend(scopes);
+        let is_useless = |name: &&str| {
+            let is_single = is_in(name, layout::OBJECTS) || is_in(name, layout::LOGS);
+            found.wrong.contains(name) && is_single
+        };
+        let useless = found.names().filter(is_useless).map(str::to_owned);
+        for name in useless.chain(unreadable) {
+            self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
+            repaired.damaged.removed.push(name);
+        }
+        for label in found.wrong.iter().filter(|name| found.is_label_of_intact(name)) {
+            let written = self.place.replace(label, Bytes::new());
+            written.map_err(|refusal| self.give_up(refusal))?;
+        }
+        self.remove_odd(&found.wrong, &mut repaired.damaged)?;
         self.look_again()?;
+        self.with_known(|known| known.forget_packs(&self.cache, &self.url, &found.packs))?;
+        for key in &outcomes {
+            self.forget_outcome(key)?;
+        }
+        let Damaged { names, removed } = &mut repaired.damaged;
+        *names = found.damaged();
+        // The push may write other files under these names.
+        names.retain(|name| !removed.contains(name));
+        let large = found.large();
+        self.state().mending = Mending { packs: found.packs, outcomes, large };
         Ok(repaired)
     }
 
-    fn remove_odd(&self, wrong: &BTreeSet<&str>, repaired: &mut Repaired) -> Result<(), Trouble> {
+    /// Removes the damaged files, after a push has written everything that is left of them. Returns the
+    /// names of all removed files.
+    pub fn end_repair(&self, damaged: Damaged) -> Result<Vec<String>, Trouble> {
+        let Damaged { names, mut removed } = damaged;
+        // Of the packs of these results, nothing is left.
+        let lost: Vec<String> = self.state().mending.outcomes.iter().map(layout::result).collect();
+        for name in lost.into_iter().chain(names) {
+            self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
+            removed.push(name);
+        }
+        if !removed.is_empty() {
+            self.look_again()?;
+        }
+        Ok(removed)
+    }
+
+    fn look_for_damage<'a>(&self, verified: &'a Verified) -> Result<Found<'a>, Trouble> {
+        let all = self.everything()?;
+        let indexes = self.indexes(&all)?;
+        let wrong: BTreeSet<&str> = verified.wrong.iter().map(|(name, _)| name.as_str()).collect();
+        let objects = wrong.iter().filter(|name| is_in(name, layout::OBJECTS));
+        let large: BTreeSet<Digest> = objects.filter_map(|name| layout::digest_of(name)).collect();
+        // A pack that lacks a large object is written again as well.
+        let lacks = |index: &PackIndex| index.large().any(|(digest, _)| large.contains(&digest));
+        let lacking = indexes.values().filter(|index| lacks(index)).map(|index| index.id);
+        let packs = wrong.iter().filter_map(|name| layout::pack_of(name)).chain(lacking).collect();
+        Ok(Found { all, indexes, wrong, packs })
+    }
+
+    fn remove_odd(&self, wrong: &BTreeSet<&str>, damaged: &mut Damaged) -> Result<(), Trouble> {
         let odd: Vec<String> =
             self.odd()?.into_iter().filter(|name| wrong.contains(name.as_str())).collect();
         let removed = odd.iter().map(|name| self.place.remove(name)).collect::<Vec<_>>();
@@ -76,7 +215,7 @@ impl Remote {
                 // A place may not reach every name.
                 Ok(()) if left.contains(&name) => "remove it manually".to_owned(),
                 Ok(()) => {
-                    repaired.removed.push(name);
+                    damaged.removed.push(name);
                     continue;
                 }
             };
@@ -85,29 +224,20 @@ impl Remote {
         Ok(())
     }
 
-    /// Writes damaged labels of intact packs again: no push would.
-    fn write_labels(
+    /// Fetches the intact contents of a pack; returns its objects, intact or not. The labels of its
+    /// records are those of the next push.
+    fn save_pack(
         &self,
-        wrong: &BTreeSet<&str>,
-        indexes: &BTreeMap<Digest, PackIndex>,
-        packs: &BTreeSet<Digest>,
-    ) -> Result<(), Trouble> {
-        for name in wrong.iter().filter(|name| name.starts_with(&format!("{}/", layout::KNOWN))) {
-            let pack = layout::digest_of(name);
-            if pack.is_some_and(|id| indexes.contains_key(&id) && !packs.contains(&id)) {
-                self.write(name, Bytes::new())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Fetches the intact contents of a pack. The labels of its records are those of the next push.
-    fn save_pack(&self, index: &PackIndex, repaired: &mut Repaired) -> Result<(), Trouble> {
-        for (number, size) in index.volumes() {
-            let name = layout::volume(&index.id, number);
-            let found = self.place.size(&name).map_err(|refusal| self.give_up(refusal))?;
-            let length = size.min(found.unwrap_or(0)).saturating_sub(FIRST_ENTRY);
-            let Some(bytes) = self.whole_part(&index.id, number, FIRST_ENTRY, length)? else {
+        pack: &Digest,
+        found: &Found,
+        repaired: &mut Repaired,
+    ) -> Result<Vec<Digest>, Trouble> {
+        let mut objects = Vec::new();
+        for (number, size) in found.volumes(pack) {
+            let name = layout::volume(pack, number);
+            let there = self.place.size(&name).map_err(|refusal| self.give_up(refusal))?;
+            let length = size.min(there.unwrap_or(0)).saturating_sub(FIRST_ENTRY);
+            let Some(bytes) = self.whole_part(pack, number, FIRST_ENTRY, length)? else {
                 continue;
             };
             let (entries, _) = cache::archive_entries(number, FIRST_ENTRY, &bytes);
@@ -115,6 +245,7 @@ impl Remote {
             for entry in entries {
                 match entry {
                     ArchiveEntry::Object { digest, bytes } => {
+                        objects.push((digest, bytes.len() as u64));
                         self.cache.put_with_digest(digest, bytes)?;
                     }
                     ArchiveEntry::Record { table, key, written } if (self.rules.takes)(table) => {
@@ -127,15 +258,22 @@ impl Remote {
             let records = without_ignored(&self.cache, records)?;
             self.cache.take_records(records, &self.rules.prefers)?;
         }
-        // Objects behind a damaged entry are read one by one.
-        for place in index.small() {
-            if !self.cache.contains(&place.digest)? {
-                self.fetch_alone(index, place)?;
+        match found.indexes.get(pack) {
+            Some(index) => {
+                // Objects behind a damaged entry are read one by one.
+                for place in index.small() {
+                    if !self.cache.contains(&place.digest)? {
+                        self.fetch_alone(index, place)?;
+                    }
+                }
+                let small = index.small().map(|place| (place.digest, u64::from(place.length)));
+                objects = small.chain(index.large()).collect();
             }
-            repaired.objects.push((place.digest, u64::from(place.length)));
+            None => objects.extend(found.large()),
         }
-        repaired.objects.extend(index.large());
-        self.commit_if_much()
+        repaired.objects.extend(&objects);
+        self.commit_if_much()?;
+        Ok(objects.into_iter().map(|(digest, _)| digest).collect())
     }
 
     fn fetch_alone(&self, index: &PackIndex, place: cache::ObjectPlace) -> Result<(), Trouble> {
@@ -153,78 +291,53 @@ impl Remote {
         Ok(())
     }
 
-    /// Keeps the valid outcomes that refer to removed packs, to write them again.
+    /// Reads the outcomes that refer to damaged or missing packs, to write them again. Returns their
+    /// keys, and the names of unreadable ones.
     fn save_outcomes(
         &self,
-        all: &[Listed],
-        indexes: &BTreeMap<Digest, PackIndex>,
-        packs: &BTreeSet<Digest>,
+        found: &Found,
+        contents: &BTreeMap<Digest, Vec<Digest>>,
         repaired: &mut Repaired,
-    ) -> Result<(), Trouble> {
-        let is_result = |name: &str| name.starts_with(&format!("{}/", layout::RESULTS));
-        for name in all.iter().map(|listed| &listed.name).filter(|name| is_result(name)) {
+    ) -> Result<(BTreeSet<Digest>, Vec<String>), Trouble> {
+        let (mut keys, mut unreadable) = (BTreeSet::new(), Vec::new());
+        for name in found.names().filter(|name| is_in(name, layout::RESULTS)) {
             let Some(key) = layout::digest_of(name) else { continue };
-            let found =
-                self.place.get(name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
-            let Some(outcome) = found.and_then(|bytes| Outcome::decode(&bytes, &key)) else {
+            let bytes = self.place.get(name, MOST_BYTES);
+            let bytes = bytes.map_err(|refusal| self.give_up(refusal))?;
+            let Some(outcome) = bytes.and_then(|bytes| Outcome::decode(&bytes, &key)) else {
+                unreadable.push(name.to_owned());
                 continue;
             };
-            if !outcome.packs.iter().any(|id| packs.contains(id) || !indexes.contains_key(id)) {
+            let is_damaged = |id: &Digest| match found.indexes.contains_key(id) {
+                true => found.packs.contains(id),
+                false => true,
+            };
+            if !outcome.packs.iter().any(is_damaged) {
                 continue;
             }
-            repaired.removed.push(name.clone());
-            // Without an index, its objects are not known.
-            let needed: Option<Vec<&PackIndex>> =
-                outcome.packs.iter().map(|id| indexes.get(id)).collect();
-            let Some(needed) = needed else { continue };
-            let objects = needed.into_iter().flat_map(|index| {
-                let small = index.small().map(|place| place.digest);
-                small.chain(index.large().map(|(digest, _)| digest)).collect::<Vec<Digest>>()
-            });
+            keys.insert(key);
+            let objects = |id: &Digest| match (contents.get(id), found.indexes.get(id)) {
+                (Some(objects), _) => Some(objects.clone()),
+                (None, Some(index)) => {
+                    let small = index.small().map(|place| place.digest);
+                    Some(small.chain(index.large().map(|(digest, _)| digest)).collect())
+                }
+                // Nothing is left of a pack that is missing.
+                (None, None) => None,
+            };
+            let Some(objects) = outcome.packs.iter().map(objects).collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
             repaired.outcomes.push(Fresh {
                 key,
                 name: key.short(),
                 table: Table(outcome.table),
                 value: outcome.value.into(),
                 summary: outcome.summary,
-                objects: objects.collect(),
+                objects: objects.concat(),
             });
         }
-        Ok(())
-    }
-
-    /// Removes outcomes first, then labels and indexes, so that nothing refers to a removed file.
-    fn remove_damaged(
-        &self,
-        all: &[Listed],
-        wrong: &BTreeSet<&str>,
-        packs: &BTreeSet<Digest>,
-        repaired: &mut Repaired,
-    ) -> Result<(), Trouble> {
-        let is_label = |name: &str| {
-            name.starts_with(&format!("{}/", layout::KNOWN))
-                && layout::digest_of(name).is_some_and(|id| packs.contains(&id))
-        };
-        let is_of_pack = |name: &str| layout::pack_of(name).is_some_and(|id| packs.contains(&id));
-        let names = || all.iter().map(|listed| listed.name.as_str());
-        for label in names().filter(|name| is_label(name)) {
-            let scope: Option<Digest> =
-                label.split('/').nth(1).and_then(|scope| scope.parse().ok());
-            self.state().scopes.extend(scope);
-        }
-        let is_index = |name: &&str| is_of_pack(name) && name.ends_with("/INDEX");
-        let labels = names().filter(|name| is_label(name)).chain(names().filter(is_index));
-        let rest = names().filter(|name| is_of_pack(name) && !is_index(name));
-        let others = names().filter(|name| wrong.contains(name) && !is_of_pack(name));
-        let more: Vec<String> = labels.chain(rest).chain(others).map(str::to_owned).collect();
-        for name in more {
-            if !repaired.removed.contains(&name) {
-                repaired.removed.push(name);
-            }
-        }
-        for name in &repaired.removed {
-            self.place.remove(name).map_err(|refusal| self.give_up(refusal))?;
-        }
-        Ok(())
+        Ok((keys, unreadable))
     }
 }

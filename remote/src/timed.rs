@@ -89,6 +89,12 @@ impl Timed {
         self.within(bytes.len() as u64, move |place| place.put(&name, bytes))
     }
 
+    pub fn replace(&self, name: &str, bytes: Bytes) -> Result<(), Refusal> {
+        self.requests.written.fetch_add(1, Ordering::Relaxed);
+        let name = name.to_owned();
+        self.within(bytes.len() as u64, move |place| place.replace(&name, bytes))
+    }
+
     pub fn put_file(&self, name: &str, file: &Utf8Path, size: u64) -> Result<(), Refusal> {
         self.requests.written.fetch_add(1, Ordering::Relaxed);
         let (name, file) = (name.to_owned(), file.to_owned());

@@ -441,6 +441,14 @@ fn training_vits_has_a_formula_too() {
     let twice = forecast("accumulation = 2");
     let shared = forecast("accumulation = 2\ndevices = [\"cuda:0\", \"cuda:1\"]");
     assert!(shared.1 < 0.6 * twice.1, "{shared:?} {twice:?}");
+    // Each device has a half of the only micro-batch.
+    let halves = forecast("devices = [\"cuda:0\", \"cuda:1\"]");
+    assert!(halves.0 < usual.0 && halves.1 < 0.8 * usual.1, "{halves:?} {usual:?}");
+    // Of three micro-batches, one device has two.
+    let uneven = forecast("accumulation = 3\ndevices = [\"cuda:0\", \"cuda:1\"]");
+    assert!((uneven.1 / twice.1 - 1.0).abs() < 0.02, "{uneven:?} {twice:?}");
+    let slow = forecast("accumulation = 2\ndevices = [\"cuda:0\", \"cpu\"]");
+    assert!(slow.1 > 5.0 * shared.1, "{slow:?} {shared:?}");
 }
 
 #[test]

@@ -136,6 +136,29 @@ fn the_cheapest_gpu_that_fits_is_marked() {
 }
 
 #[test]
+fn where_no_listed_gpu_fits_the_times_are_those_of_the_first_one() {
+    let only = |vram: &str| {
+        let rest = FISH.split("[prices]").next().unwrap();
+        let t4 =
+            format!("{rest}[prices]\nt4 = {{ per_hour = 1.0, vram = \"{vram}\", speed = 0.1 }}\n");
+        forecast_of(&t4, &["params.precision=f32"])
+    };
+    let (fits, small) = (only("80GB"), only("2GB"));
+    assert_eq!((fits.gpus[0].fits, small.gpus[0].fits), (Fit::Yes, Fit::No));
+    assert_eq!(small.total.seconds, fits.total.seconds);
+    let assumed = small.assumptions.join("\n");
+    assert!(assumed.contains("for `t4` in `[prices]`, although no GPU there"), "{assumed}");
+}
+
+#[test]
+fn a_training_is_expected_on_the_gpus_that_it_names() {
+    let stage = |set: &[&str]| stage(set, "finnish");
+    let named = stage(&["params.device=auto", "stage.finnish.devices=[\"cuda:0\", \"cuda:1\"]"]);
+    assert!(named.vram_bytes.is_some() && named.gpu_seconds.is_some(), "{named:?}");
+    assert!(stage(&["params.device=auto"]).vram_bytes.is_none());
+}
+
+#[test]
 fn more_rows_more_exact_numbers_and_no_checkpointing_need_more_memory() {
     let vram = |set: &[&str]| likely(stage(set, "finnish").vram_bytes);
     let usual = vram(&[]);

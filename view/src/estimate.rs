@@ -236,22 +236,27 @@ fn room(fitted: &Fitted) -> String {
     match (fitted.left_out.is_empty(), fitted.may_not_fit.is_empty()) {
         (true, true) => format!("all work fits into the remaining {left} of this session"),
         (true, false) => format!(
-            "all work should fit into the remaining {left} of this session; by the upper bounds, these \
-             stages would not finish in it: {}",
+            "all work is expected to fit into the remaining {left} of this session, but these stages \
+             may not finish in time: {}",
             clean(&fitted.may_not_fit.join(", "))
         ),
-        (false, _) => format!("the remaining {left} of this session {}", left_out(fitted)),
+        (false, true) => format!("the remaining {left} of this session {}", left_out(fitted)),
+        (false, false) => format!(
+            "the remaining {left} of this session {}; these may not finish in time either: {}",
+            left_out(fitted),
+            clean(&fitted.may_not_fit.join(", "))
+        ),
     }
 }
 
-/// `will not be enough for tokens, packed: 2m00s (1m00s to 4m00s) more, cost 2.00`.
+/// `will not be enough for tokens, packed, which take 2m00s (1m00s to 4m00s), cost 2.00`.
 pub fn left_out(fitted: &Fitted) -> String {
     let names = clean(&fitted.left_out.join(", ")).into_owned();
     let seconds = band(fitted.left_out_seconds, units::seconds);
     let cost = fitted
         .left_out_money
         .map_or_else(String::new, |cost| format!(", cost {}", band(cost, money)));
-    format!("will not be enough for {names}: {seconds} more{cost}")
+    format!("will not be enough for {names}, which take {seconds}{cost}")
 }
 
 /// None for zero.
@@ -288,12 +293,16 @@ pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
     if names.is_empty() {
         return left_of_exports(pipeline);
     }
-    let seconds = band(estimate.total.seconds, units::seconds);
-    let mut text = format!("left to do: {}; about {seconds}", clean(&names.join(", ")));
+    let mut text = format!("left to do: {}", clean(&names.join(", ")));
+    let (total, unknown) = (estimate.total.seconds, &estimate.total.unknown);
+    if total.high == 0.0 && !unknown.is_empty() {
+        return text + "; their time is unknown";
+    }
+    let _ = write!(text, "; about {}", band(total, units::seconds));
     if let Some(cost) = estimate.total.money {
         let _ = write!(text, ", cost {}", band(cost, money));
     }
-    if !estimate.total.unknown.is_empty() {
+    if !unknown.is_empty() {
         let _ = write!(text, ", without stages of unknown time");
     }
     text

@@ -177,7 +177,10 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 self.running.remove(stage);
                 match counts.executed {
                     0 => Ok(()),
-                    _ => writeln!(self.output, "{}", finished(stage, counts, self.paint)),
+                    _ => {
+                        let counts = self.summary.shared_out(stage, counts);
+                        writeln!(self.output, "{}", finished(stage, &counts, self.paint))
+                    }
                 }
             }
             Event::Finished { status, stages, seconds } => {

@@ -166,9 +166,8 @@ impl Reporter for Live {
         let line = match event {
             // These are in the display.
             Event::Waiting { .. } | Event::CheckpointKept { .. } => None,
-            Event::StageFinished { stage, counts, .. } => {
-                (counts.executed > 0).then(|| finished(stage, counts, paint))
-            }
+            Event::StageFinished { stage, counts, .. } => (counts.executed > 0)
+                .then(|| finished(stage, &self.summary.shared_out(stage, counts), paint)),
             event => message(event, paint),
         };
         let mut noted = locked(&self.shared);

@@ -77,6 +77,12 @@ impl Summary {
         }
     }
 
+    /// The counts of a stage with the time that it takes on all threads together, as in estimates, in
+    /// place of the sum over all threads.
+    pub fn shared_out(&self, stage: &str, counts: &StageCounts) -> StageCounts {
+        StageCounts { seconds: *self.taken.get(stage).unwrap_or(&counts.seconds), ..*counts }
+    }
+
     /// The closing text, for the fields of the event `Finished`.
     pub fn render(
         &self,
@@ -165,7 +171,7 @@ impl Summary {
         let headings: Vec<&str> = headings.collect();
         let mut table = Table::new(&headings).spare(["expected", "reused", "quarantined"]);
         for (name, counts) in worked {
-            let taken = self.taken.get(*name).copied().unwrap_or(counts.seconds);
+            let taken = self.shared_out(name, counts).seconds;
             let expected = expected(name);
             let cells = [
                 clean(name).into_owned(),

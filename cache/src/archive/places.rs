@@ -54,7 +54,7 @@ pub enum ArchiveEntry {
 
 /// The size of an object's entry beside the object itself.
 pub const ENTRY_HEADER: u64 = HEADER as u64;
-/// The bytes that a volume begins with.
+/// The first bytes of every volume.
 pub const VOLUME_MARK: &[u8] = PACK_MARK;
 /// The position of the first entry of a volume.
 pub const FIRST_ENTRY: u64 = PACK_MARK.len() as u64;

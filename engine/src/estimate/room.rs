@@ -7,7 +7,6 @@ use stage_core::estimate::Figure;
 
 use super::Estimate;
 use super::total::money;
-use crate::machine::Device;
 use crate::pipeline::{Pipeline, StageId};
 
 /// The rest of the session; `None`: no limit.
@@ -23,7 +22,8 @@ pub struct Room {
 pub struct Fitted {
     pub room: Room,
     pub fits: Vec<String>,
-    /// Of these, the ones that do not finish in it by the upper bounds.
+    /// The stages of `fits` that do not finish in time by the upper bounds. A stage of unknown time has
+    /// none.
     pub may_not_fit: Vec<String>,
     pub left_out: Vec<String>,
     /// The time of the stages that do not fit.
@@ -32,6 +32,9 @@ pub struct Fitted {
     pub left_out_money: Option<Figure>,
 }
 
+/// The time of a stage that has no estimate: it may be the last one to finish.
+const UNKNOWN: Figure = Figure { low: 0.0, likely: 0.0, high: f64::INFINITY };
+
 impl Room {
     pub fn is_limited(&self) -> bool {
         self.seconds.is_some() || self.gpu_seconds.is_some()
@@ -39,7 +42,9 @@ impl Room {
 
     /// The smaller of two bounds on the time.
     pub fn with_seconds(self, seconds: Option<f64>) -> Room {
-        let bounds = [self.seconds, seconds].into_iter().flatten();
+        // A budget without a price lasts for ever.
+        let bounds =
+            [self.seconds, seconds].into_iter().flatten().filter(|bound| bound.is_finite());
         Room { seconds: bounds.reduce(f64::min), ..self }
     }
 
@@ -60,8 +65,11 @@ impl Room {
         for id in thriftily(pipeline, estimate) {
             let spec = pipeline.stage(id);
             let Some(stage) = estimate.stages.get(&spec.name) else { continue };
-            let all = seconds + stage.seconds.unwrap_or_default();
-            let gpu = stage.gpu_seconds.unwrap_or_default();
+            let all = seconds + stage.seconds.unwrap_or(UNKNOWN);
+            let gpu = match estimate.is_on_gpu(id) {
+                true => stage.gpu_seconds.unwrap_or(UNKNOWN),
+                false => Figure::default(),
+            };
             let all_gpu = gpu_seconds + gpu;
             let limits = (self.seconds, self.gpu_seconds.filter(|_| gpu.high > 0.0));
             let within = |used: f64, limit: Option<f64>| limit.is_none_or(|limit| used <= limit);
@@ -99,7 +107,6 @@ impl Fitted {
 
 /// A topological order of the stages in which GPU stages come as late as possible.
 fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
-    let is_gpu = |id: StageId| matches!(estimate.devices.get(id.0), Some(Device::Gpu(_)));
     let mut left: Vec<StageId> = pipeline.ids().collect();
     let mut order = Vec::with_capacity(left.len());
     while !left.is_empty() {
@@ -107,7 +114,8 @@ fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
             |id: &StageId| pipeline.stage(*id).upstream().all(|above| !left.contains(&above));
         let ready: Vec<usize> = (0..left.len()).filter(|at| is_ready(&left[*at])).collect();
         // In pipeline order, the first stage is always ready.
-        let next = ready.iter().find(|at| !is_gpu(left[**at])).or(ready.first()).copied();
+        let next =
+            ready.iter().find(|at| !estimate.is_on_gpu(left[**at])).or(ready.first()).copied();
         order.push(left.remove(next.unwrap_or(0)));
     }
     order
@@ -115,8 +123,10 @@ fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::estimate::Total;
+    use crate::machine::Device;
     use crate::testing::pipeline;
     use stage_core::estimate::{Basis, StageEstimate};
 
@@ -148,8 +158,13 @@ mod tests {
         fitted_within(room, 1.0)
     }
 
-    /// A minute for each stage, or this many times as long.
     fn fitted_within(room: Room, factor: f64) -> Fitted {
+        let (pipeline, estimate) = minutes(factor);
+        room.fit(&pipeline, &estimate)
+    }
+
+    /// A minute for each stage, with bounds at this factor.
+    fn minutes(factor: f64) -> (Pipeline, Estimate) {
         let pipeline = pipeline(MANIFEST);
         let minute = Some(Figure::within(60.0, factor));
         let devices: Vec<Device> = pipeline
@@ -185,7 +200,7 @@ mod tests {
             devices,
             fitted: None,
         };
-        room.fit(&pipeline, &estimate)
+        (pipeline, estimate)
     }
 
     #[test]
@@ -199,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_only_by_the_expected_time_may_not_fit() {
+    fn stages_that_fit_only_by_the_expected_time_may_not_fit() {
         let room = |seconds| Room { seconds: Some(seconds), ..Room::default() };
         assert_eq!(fitted_within(room(300.0), 1.0).may_not_fit, [""; 0]);
         let fitted = fitted_within(room(400.0), 2.0);
@@ -207,6 +222,20 @@ mod tests {
         assert_eq!(fitted.may_not_fit, ["tokens", "packed"]);
         let hours = Room { gpu_seconds: Some(90.0), ..Room::default() };
         assert_eq!(fitted_within(hours, 2.0).may_not_fit, ["tokens"]);
+    }
+
+    #[test]
+    fn nothing_behind_a_stage_of_unknown_time_fits_for_certain() {
+        let (pipeline, mut estimate) = minutes(1.0);
+        estimate.stages.get_mut("voice").unwrap().seconds = None;
+        let room = Room { seconds: Some(1e6), ..Room::default() };
+        let fitted = room.fit(&pipeline, &estimate);
+        assert_eq!(fitted.fits, ["clips", "codec", "voice", "tokens", "packed"]);
+        assert_eq!(fitted.may_not_fit, ["voice", "tokens", "packed"]);
+        let hours = Room { gpu_seconds: Some(1e6), ..Room::default() };
+        assert_eq!(hours.fit(&pipeline, &estimate).may_not_fit, [""; 0]);
+        estimate.stages.get_mut("tokens").unwrap().gpu_seconds = None;
+        assert_eq!(hours.fit(&pipeline, &estimate).may_not_fit, ["tokens"]);
     }
 
     #[test]

@@ -46,8 +46,10 @@ struct Plan<'a> {
     setting: Setting,
     rows: Rows,
     accumulation: i64,
-    /// Devices that share the rows of each step.
-    devices: f64,
+    /// The number of devices that share the rows of each step.
+    devices: i64,
+    /// One of them is the CPU, for which the others wait.
+    has_cpu: bool,
     clips: f64,
     expected: ExpectedCourse,
 }
@@ -61,16 +63,27 @@ impl Plan<'_> {
         self.expected.course.timetable.patience > 0
     }
 
+    fn rows_of_step(&self) -> i64 {
+        self.setting.rows * self.accumulation
+    }
+
+    /// The rows of a micro-batch with this `batch`: each device gets one, as far as there are rows.
+    fn micro_batch(&self, batch: i64) -> i64 {
+        let share = (self.rows_of_step() + self.devices - 1) / self.devices;
+        batch.min(share).max(1)
+    }
+
     fn memory(&self, rows: i64) -> Memory {
         self.model.memory(&Setting { rows, ..self.setting.clone() })
     }
 
-    /// The peak of a step in batches of this size. On a GPU, gradients reuse the memory of freed
+    /// The peak of a device in steps with this `batch`. On a GPU, gradients reuse the memory of freed
     /// activations; the allocator of the CPU seldom allows that.
-    fn peak(&self, rows: i64, is_gpu: bool) -> f64 {
+    fn peak(&self, batch: i64, is_gpu: bool) -> f64 {
+        let rows = self.micro_batch(batch);
         let memory = self.memory(rows);
         match is_gpu {
-            true if rows >= self.setting.rows * self.accumulation => reserved(memory.total()),
+            true if rows * self.devices >= self.rows_of_step() => reserved(memory.total()),
             true => reserved(memory.total_of_several()),
             false => memory.total_of_several() + memory.kept,
         }
@@ -79,8 +92,7 @@ impl Plan<'_> {
     /// The number of rows that fit, at most those of a step; 0 if not even one does.
     fn fitting(&self, bytes: f64, scale: f64) -> i64 {
         let fits = |rows: &i64| GPU_CONTEXT + self.peak(*rows, true) * scale <= bytes * USABLE;
-        let most = self.setting.rows * self.accumulation;
-        (1..=most).rev().find(fits).unwrap_or(0)
+        (1..=self.rows_of_step()).rev().find(fits).unwrap_or(0)
     }
 
     /// The size of saved states and of the resulting weights.
@@ -246,14 +258,15 @@ impl Estimator<'_> {
         };
         let accumulation = parameters.integer("accumulation").unwrap_or(1);
         let expected = clips.expected(parameters, rows, &setting)?;
-        let devices = parameters.texts("devices").map_or(1, |names| names.len().max(1)) as f64;
+        let names = parameters.texts("devices").unwrap_or_default();
+        let (devices, has_cpu) = (names.len().max(1) as i64, names.contains(&"cpu"));
         let clips = clips.all.items;
-        Ok(Plan { model, setting, rows, accumulation, devices, clips, expected })
+        Ok(Plan { model, setting, rows, accumulation, devices, has_cpu, clips, expected })
     }
 
     fn step_seconds(&self, plan: &Plan<'_>, device: &Device) -> f64 {
-        let rows = plan.setting.rows * plan.accumulation;
-        let is_cpu = matches!(device, Device::Cpu);
+        let rows = plan.rows_of_step();
+        let is_cpu = matches!(device, Device::Cpu) || plan.has_cpu;
         let step = match plan.model.effort(&Setting { rows, ..plan.setting.clone() }) {
             Effort::Operations(operations) => {
                 let speed = match (is_cpu, plan.setting.is_half) {
@@ -276,10 +289,13 @@ impl Estimator<'_> {
         if let Rows::Tokens(rows) = plan.rows {
             self.assumed.add(rows.told);
         }
-        // GPUs work at the same time; devices of a CPU share its cores.
-        let at_once = if is_cpu { 1.0 } else { plan.devices };
-        let batches = (plan.accumulation as f64 / at_once).ceil();
-        step / at_once + batches * BATCH_START
+        let micro_batch = plan.micro_batch(plan.setting.rows) as f64;
+        let micro_batches = (rows as f64 / micro_batch).ceil();
+        // Devices work at the same time, but several on the CPU share its cores.
+        let at_once = if matches!(device, Device::Cpu) { 1 } else { plan.devices };
+        let rounds = (micro_batches / at_once as f64).ceil();
+        let share = (rounds * micro_batch / rows as f64).min(1.0);
+        step * share + rounds * BATCH_START
     }
 
     fn state_bytes(&self, spec: &StageSpec, plan: &Plan<'_>, seconds: Option<Figure>) -> Figure {
@@ -300,7 +316,7 @@ impl Estimator<'_> {
 
     /// The largest batch that fits, and the accumulation that keeps the number of rows per step.
     fn batch_advice(&self, spec: &StageSpec, plan: &Plan<'_>, scale: f64) -> Vec<String> {
-        let rows = plan.setting.rows * plan.accumulation;
+        let rows = plan.rows_of_step();
         let of = |price: &crate::pipeline::Price| {
             if let Some(precision) = spec.newer_precision().filter(|_| !price.may_have_bf16()) {
                 return format!(

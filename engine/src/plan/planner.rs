@@ -81,6 +81,7 @@ impl<'a> Planner<'a> {
         cache: &Cache,
     ) -> Result<Planner<'a>, CacheError> {
         let index = Arc::new(StatIndex::load(cache)?);
+        let is_apart = engine.remote.is_none() && remote::has_learned(cache)?;
         Ok(Planner {
             engine,
             pipeline,
@@ -94,7 +95,7 @@ impl<'a> Planner<'a> {
             seen: Vec::new(),
             assets: BTreeMap::new(),
             files: vec![BTreeMap::new(); pipeline.stages.len()],
-            deep: cache.has_losses(),
+            deep: is_apart || cache.has_losses(),
             verify: engine.verify,
             is_run: false,
             measured: RefCell::default(),

@@ -406,9 +406,9 @@ impl BatchThread {
     }
 
     fn done(&self, ticket: u64, outcome: Outcome) {
-        let (lost, written, begun) = (Vec::new(), 0, None);
+        let (lost, written, took) = (Vec::new(), 0, None);
         // The schedule is gone only after the run.
-        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, begun });
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, took });
     }
 
     /// The run ends before the jobs do. True if the batch is cancelled.

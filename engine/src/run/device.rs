@@ -215,6 +215,9 @@ impl Host {
     }
 
     fn process(&mut self, task: &ItemTask, context: &mut EngineContext) -> Processed {
+        if self.shared.is_late(task.ticket) {
+            return Err(Failure::Stage(StageError::Stopped));
+        }
         self.open(&task.job, context)?;
         let blobs = blobs(&task.items, context).map_err(Failure::Stage)?;
         let request = Request::Process { job: task.job.number, items: task.items.clone(), blobs };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stage_core::event::Event;
 use stage_core::{Batching, Fields, Reject, StageError};
@@ -347,10 +347,10 @@ impl Schedule<'_> {
         &mut self,
         task: InFlight,
         result: Result<StageRecord, Failure>,
-        (written, begun): (u64, Option<Instant>),
+        (written, took): (u64, Option<Duration>),
     ) -> Result<(), EngineError> {
         let id = task.stage;
-        let seconds = begun.unwrap_or(task.started).elapsed().as_secs_f64();
+        let seconds = took.unwrap_or_else(|| task.started.elapsed()).as_secs_f64();
         self.board[id].counts.seconds += seconds;
         if self.is_on_gpu(id) {
             // The time becomes durable with the outcome.

@@ -22,7 +22,7 @@ impl Schedule<'_> {
         Taken { seconds: taken.seconds / threads, ..taken }
     }
 
-    /// Reports the cost of a stage, and records it.
+    /// Reports the cost of a stage so far, and records it.
     pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let taken = self.taken(id);
         if self.board[id].counts.executed > 0 && taken != Taken::default() {
@@ -63,7 +63,7 @@ impl Schedule<'_> {
     }
 
     /// Adds the measures of a stage to the ledger.
-    pub fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+    fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let tally = std::mem::take(&mut self.board[id].cost.unwritten);
         let formula = self.steps_by_formula(id, tally.seconds.count);
         let cache = self.store.cache();
@@ -131,8 +131,9 @@ impl Schedule<'_> {
         model.map_or(0, |model| model.parameters())
     }
 
-    /// Records the cost so far of stages that have not finished.
-    pub fn keep_measures(&mut self) -> Result<(), EngineError> {
-        self.pipeline.ids().try_for_each(|id| self.keep_measure(id))
+    /// The same for all stages that have not finished.
+    pub fn end_measures(&mut self) -> Result<(), EngineError> {
+        let unfinished = self.pipeline.ids().filter(|id| !self.board.is(*id, State::Done));
+        unfinished.collect::<Vec<_>>().into_iter().try_for_each(|id| self.end_measure(id))
     }
 }

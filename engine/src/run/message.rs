@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use cache::{CacheError, Digest};
 use crossbeam_channel::{Receiver, Sender};
@@ -23,9 +23,9 @@ pub enum Message {
         lost: Vec<Digest>,
         /// The size of the objects that were made.
         written: u64,
-        /// The start of the work, after the wait for a thread. None stands for the time at which the
+        /// The time of the work without waits, before and after it. None stands for the time since the
         /// task was handed out.
-        begun: Option<Instant>,
+        took: Option<Duration>,
     },
     /// A report of a running task.
     Report {

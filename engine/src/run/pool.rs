@@ -42,17 +42,24 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
 fn run_items(shared: &Shared, task: ItemTask) {
     let mut context = shared.context(task.ticket, task.job.kind);
     context.finishes_batch = true;
-    let outcomes = match task.job.item_job(&shared.engine, &mut context) {
-        Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); task.items.len()],
-        Ok(job) => match task.job.kind.batching {
-            Batching::Single => {
-                let each = task.items.chunks(1);
-                each.flat_map(|item| run_batch(&job, item, &mut context)).collect()
-            }
-            Batching::ByBytes { .. } | Batching::ByCount { .. } => {
-                run_batch(&job, &task.items, &mut context)
-            }
-        },
+    let count = task.items.len();
+    let job = match shared.is_late(task.ticket) {
+        true => Err(StageError::Stopped),
+        false => task.job.item_job(&shared.engine, &mut context),
+    };
+    let outcomes = match job {
+        Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); count],
+        Ok(job) => {
+            let size = match task.job.kind.batching {
+                Batching::Single => 1,
+                Batching::ByBytes { .. } | Batching::ByCount { .. } => count.max(1),
+            };
+            let batches = task.items.chunks(size).take_while(|_| !shared.is_late(task.ticket));
+            let done = batches.flat_map(|batch| run_batch(&job, batch, &mut context));
+            let mut outcomes: Vec<ItemOutcome> = done.collect();
+            outcomes.resize(count, ItemOutcome::Failed(Failure::Stage(StageError::Stopped)));
+            outcomes
+        }
     };
     shared.done(Outcome::Items(outcomes), context);
 }

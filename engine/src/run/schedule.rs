@@ -132,7 +132,7 @@ impl Schedule<'_> {
         self.require_trials()?;
         self.note_devices()?;
         self.end_allowance()?;
-        self.keep_measures()?;
+        self.end_measures()?;
         self.board.leave_unfinished()?;
         if self.ending() != Ending::Done && self.options.probe.is_none() {
             let committed = self.committer.finish(&self.store);
@@ -200,8 +200,8 @@ impl Schedule<'_> {
 
     pub fn handle(&mut self, message: Message) -> Result<(), EngineError> {
         match message {
-            Message::Done { ticket, outcome, lost, written, begun } => {
-                self.done(ticket, outcome, lost, (written, begun))?;
+            Message::Done { ticket, outcome, lost, written, took } => {
+                self.done(ticket, outcome, lost, (written, took))?;
             }
             Message::Event(event) => {
                 self.meter.observe(&event);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
@@ -42,7 +42,7 @@ impl Schedule<'_> {
         ticket: u64,
         outcome: Outcome,
         lost: Vec<Digest>,
-        (written, begun): (u64, Option<Instant>),
+        (written, took): (u64, Option<Duration>),
     ) -> Result<(), EngineError> {
         // A task that was given up on may still return.
         let Some(task) = self.in_flight.remove(&ticket) else { return Ok(()) };
@@ -54,8 +54,8 @@ impl Schedule<'_> {
             self.require_in_place()?;
         }
         match outcome {
-            Outcome::Gather(result) => self.gather_done(task, result, (written, begun)),
-            Outcome::Items(outcomes) => self.items_done(task, outcomes, begun),
+            Outcome::Gather(result) => self.gather_done(task, result, (written, took)),
+            Outcome::Items(outcomes) => self.items_done(task, outcomes, took),
         }
     }
 
@@ -74,13 +74,14 @@ impl Schedule<'_> {
         &mut self,
         task: InFlight,
         outcomes: Vec<ItemOutcome>,
-        begun: Option<Instant>,
+        took: Option<Duration>,
     ) -> Result<(), EngineError> {
         let id = task.stage;
         if let Some(stage) = self.board[id].items_mut() {
             stage.running -= task.items.len();
         }
-        self.board[id].counts.seconds += begun.unwrap_or(task.started).elapsed().as_secs_f64();
+        self.board[id].counts.seconds +=
+            took.unwrap_or_else(|| task.started.elapsed()).as_secs_f64();
         self.allowance.saw_task(task.started);
         let batch = Batch {
             items: task.items.len() as u64,

@@ -13,6 +13,8 @@ use super::worker::Spare;
 use crate::engine::{Engine, StopFlag};
 use crate::store::Store;
 
+const FIRST_TICKET: u64 = 1;
+
 #[derive(Clone)]
 pub struct Shared {
     pub engine: Arc<Engine>,
@@ -51,12 +53,18 @@ impl Shared {
         }
     }
 
+    /// True if the items of a task that have not begun stay for the next run, since this one is asked
+    /// to stop. The first task begins even then: otherwise runs that are shorter than the start of a
+    /// worker would make no progress.
+    pub fn is_late(&self, ticket: u64) -> bool {
+        ticket > FIRST_TICKET && self.stop.is_requested()
+    }
+
     pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
         let lost = context.all_lost();
         let EngineContext { ticket, written, begun, waited, .. } = context;
-        // As if the work had begun when its turn came.
-        let begun = begun.checked_add(waited).or(Some(begun));
+        let took = Some(begun.elapsed().saturating_sub(waited));
         // The schedule is gone only after the run.
-        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, begun });
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written, took });
     }
 }

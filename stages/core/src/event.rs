@@ -97,7 +97,8 @@ pub enum Event {
         spent: Option<f64>,
         budget: Option<f64>,
     },
-    /// The measured cost of a finished stage, in the terms of the estimate.
+    /// The measured cost of a stage that has finished or was stopped, in the terms of the estimate: with
+    /// all threads to itself.
     Measured {
         stage: String,
         seconds: f64,

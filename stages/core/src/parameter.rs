@@ -239,7 +239,7 @@ impl Parameters {
         }
     }
 
-    /// The integer, or another one if it is absent.
+    /// The integer, or `preset` if it is absent.
     pub fn integer_or(&self, name: &str, preset: i64) -> Result<i64, StageError> {
         Ok(self.if_set(name, Parameters::integer)?.unwrap_or(preset))
     }

@@ -1,8 +1,7 @@
-//! The loop that replaces parts of a text.
+//! Replaces parts of a text.
 
-/// A text in which `rewrite` replaces what it knows. It is given the rest of the text and the
-/// character before it, writes the replacement, and returns the length of what it replaces; None
-/// leaves a character as it is.
+/// Calls `rewrite` with the rest of the text and the character before it. It writes a replacement
+/// and returns the length of the replaced part; with None, the next character stays as it is.
 pub fn rewritten(
     text: &str,
     mut rewrite: impl FnMut(&str, Option<char>, &mut String) -> Option<usize>,

@@ -1,13 +1,16 @@
-//! Numbers as words by lists of rules.
+//! Spells numbers as words by a list of rules, separated by `;`.
 //!
-//! A rule is `BASE WORDS`, or `BASE/DIVISOR WORDS`, and applies from its base up to that of the next
-//! one. Without a divisor it is the largest power of ten up to the base. In the words, `<` is the
-//! quotient and `>` the remainder, both spelt. `[words]` is left out without a remainder,
-//! `[words|other]` becomes `other` then, and `[words~other]` becomes `other` for remainders from 100.
-//! `(one|few|many)` is inflected after the quotient as in Slavic languages. `'` drops a plural s from
-//! the quotient before it, and `{a}` selects the form before a noun.
+//! A rule is `BASE WORDS` or `BASE/DIVISOR WORDS`. It applies from its base up to the base of the
+//! next rule. The default divisor is the largest power of ten up to the base. In the words:
+//!
+//! - `<` is the quotient and `>` the remainder, both spelt; `<{a}` and `>{a}` are their forms
+//!   before a noun;
+//! - `[words]` is left out if the remainder is 0, and `[words|other]` becomes `other`;
+//! - `[words~other]` is left out if the remainder is 0, and becomes `other` from 100 on;
+//! - `(one|few|many)` is inflected by the quotient, as in Slavic languages;
+//! - `'` drops a plural s from the quotient before it.
 
-/// Rules that lead back to themselves spell nothing.
+/// The limit of nested rules, for rules that lead back to themselves.
 const DEPTH: usize = 16;
 
 /// The numbers of a language.

@@ -140,7 +140,7 @@ impl Setting {
         }
     }
 
-    /// The sum over all matrices below a prefix that have an adapter.
+    /// The sum of `of` over the shapes of all matrices below a prefix that have an adapter.
     pub(crate) fn sum_of_adapted(
         &self,
         tensors: &[Expected],

@@ -62,7 +62,7 @@ pub trait Adaptable {
     /// Its layers by the names of their modules, such as `layers.0.attention.wqkv`.
     fn layers(&mut self) -> Vec<(String, Layer<'_>)>;
 
-    /// The record of its tensors by name, with those of its adapters, if it keeps one.
+    /// The model's own list of its tensors by name, adapters included, if it keeps one.
     fn listed(&mut self) -> Option<&mut Weights> {
         None
     }
@@ -222,7 +222,7 @@ pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError
     for (_, mut layer) in model.layers() {
         let weight = layer.weight().shallow_clone();
         if let Some(merged) = layer.merged(&weight, kind)? {
-            // The same tensor with another value: a model may list it.
+            // The tensor itself stays, since the model may list it.
             layer.weight().f_set_data(&merged)?;
             *layer.adapter() = None;
             count += 1;

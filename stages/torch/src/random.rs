@@ -34,7 +34,7 @@ impl Random {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Normally distributed with mean 0 and variance 1, by the Box-Muller method.
+    /// A normally distributed number with mean 0 and variance 1, by the Box-Muller method.
     pub fn gauss(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.fraction()).ln()).sqrt();
         radius * (TAU * self.fraction()).cos()

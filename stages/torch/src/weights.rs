@@ -44,7 +44,7 @@ impl Weights {
         self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// The tensors that `keep` accepts; they share their memory with these.
+    /// The tensors that `keep` accepts; they share their memory with the originals.
     pub fn shared(&self, keep: impl Fn(&str, &Tensor) -> bool) -> Vec<(String, Tensor)> {
         let kept = self.iter().filter(|(name, tensor)| keep(name, tensor));
         kept.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
@@ -105,7 +105,7 @@ impl Weights {
         }
     }
 
-    /// Those with a name that is kept.
+    /// The tensors with a name that `keep` accepts.
     pub fn filtered(mut self, keep: impl Fn(&str) -> bool) -> Weights {
         self.0.retain(|name, _| keep(name));
         self

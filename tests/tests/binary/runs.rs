@@ -261,14 +261,12 @@ fn a_sum_over_a_changed_data_set_is_what_a_run_from_nothing_gives() {
 #[test]
 fn a_run_too_short_to_do_anything_says_so() {
     let project = project();
-    let short = || {
-        let output = project.output(&["run", "--stop-after", "1ms"]);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(75), "{told}");
-        told.contains("no work finished within the time limit")
-    };
-    // The first one may read the source.
-    assert!(short() || short());
+    // The source is read even then.
+    project.printed(&["run", ".", "clips"]);
+    let output = project.output(&["run", "--stop-after", "1ms"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(75), "{told}");
+    assert!(told.contains("no work finished within the time limit"), "{told}");
     let output = project.output(&["run", "--stop-after", "1h"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !told.contains("no work finished"), "{told}");

@@ -58,11 +58,33 @@ fn altered_and_truncated_files_are_named_and_not_used() {
             let told = assert_unharmed(&one, &shared, &what);
             // An altered byte of an object that nobody reads is not seen.
             if how == "zeroed" {
-                assert!(told.iter().any(|note| note.contains("unusable file")), "{what}: {told:?}");
+                let names =
+                    |note: &String| note.contains("unusable file") || note.contains("damaged");
+                assert!(told.iter().any(names), "{what}: {told:?}");
             }
         }
         std::fs::write(&path, whole).unwrap();
     }
+}
+
+#[test]
+fn a_pull_names_each_damaged_file_once() {
+    let shared = Shared::new();
+    let one = first(&shared);
+    let files = read_files(&shared);
+    for path in &files {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes.iter_mut().for_each(|byte| *byte ^= 0x20);
+        std::fs::write(path, bytes).unwrap();
+    }
+    let other = another(&one);
+    let output = other.output(&["pull", "--remote", &shared.url()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let of = |path: &PathBuf| told.matches(path.file_name().unwrap().to_str().unwrap()).count();
+    let named: Vec<usize> = shared.files("results").iter().map(of).collect();
+    assert!(named.contains(&1) && !named.iter().any(|count| *count > 1), "{told}");
+    assert!(told.contains("error: files of the remote are damaged or missing"), "{told}");
 }
 
 #[test]

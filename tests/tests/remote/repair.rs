@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::machines::{Shared, another, first, run, warnings};
+use nix::sys::signal::Signal;
+use throstle_tests::{Project, Running};
+
+use crate::machines::{Shared, another, first, json, run, run_with, warnings};
 
 /// The output of `remote verify`, which finds something.
-fn found(project: &throstle_tests::Project, shared: &Shared) -> String {
+fn found(project: &Project, shared: &Shared) -> String {
     let output = project.output(&["remote", "verify", "--remote", &shared.url()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -34,7 +38,7 @@ fn missing_large_objects_and_volumes_are_found() {
 }
 
 #[test]
-fn a_volume_with_other_first_bytes_is_found() {
+fn a_volume_with_damaged_first_bytes_is_found() {
     let shared = Shared::new();
     let project = first(&shared);
     let is_volume = |path: &PathBuf| path.to_str().unwrap().ends_with(".pack");
@@ -45,6 +49,26 @@ fn a_volume_with_other_first_bytes_is_found() {
     let told = found(&project, &shared);
     let expected = format!("`{}`: its first bytes are damaged", name_in(&shared, &volume));
     assert!(told.contains(&expected), "{told}");
+}
+
+#[test]
+fn a_push_writes_large_objects_again_that_are_missing_or_too_short() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let url = shared.url();
+    let objects = shared.files("objects");
+    let whole = std::fs::read(&objects[0]).unwrap();
+    std::fs::remove_file(&objects[0]).unwrap();
+    std::fs::write(&objects[1], &whole[..5_000]).unwrap();
+    // Another machine that makes them again also writes them, after its run.
+    let other = another(&project);
+    run(&other, &shared);
+    let pull = || other.output(&["pull", "--remote", &url]);
+    assert_eq!(pull().status.code(), Some(1));
+    assert_eq!(json(&project, &["push", "--remote", &url])["objects"], 2);
+    assert_eq!(shared.files("objects"), objects);
+    assert_eq!(pull().status.code(), Some(0));
+    assert!(project.printed(&["push", "--remote", &url]).contains("is up to date"));
 }
 
 #[test]
@@ -119,6 +143,93 @@ fn labels_and_logs_are_read_and_repaired() {
     assert_eq!(std::fs::read(&log).unwrap(), whole);
     let other = another(&project);
     assert_eq!(run(&other, &shared).executed(), BTreeMap::new());
+}
+
+/// Changes one byte of the file of this kind.
+fn damage(shared: &Shared, kind: &str, at: usize) -> PathBuf {
+    let of_kind = |path: &PathBuf| path.to_str().unwrap().ends_with(kind);
+    let path = shared.files("packs").into_iter().find(of_kind).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Another machine finds everything in the remote.
+fn assert_whole(project: &Project, shared: &Shared, what: &str) {
+    let other = another(project);
+    let output = other.output(&["pull", "--remote", &shared.url()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{what}: {told}");
+    let ran = run_with(&other, &["--remote", "none"]);
+    assert_eq!(ran.executed(), BTreeMap::new(), "{what}");
+    assert_eq!(other.files("out"), project.files("out"), "{what}");
+}
+
+#[test]
+fn a_repair_on_a_machine_without_anything_keeps_all_that_is_intact() {
+    // The checksum of the index, and a byte of an archive: all objects and records are intact.
+    for (kind, at) in [("INDEX", 60), ("ARCHIVE", 30)] {
+        let shared = Shared::new();
+        let project = first(&shared);
+        damage(&shared, kind, at);
+        let verify = ["remote", "verify", "--remote", &shared.url()];
+        let other = another(&project);
+        other.printed(&[&verify[..], &["--repair"]].concat());
+        assert!(other.printed(&verify).contains("nothing is damaged"), "{kind}");
+        assert_whole(&project, &shared, kind);
+        assert!(project.printed(&["push", "--remote", &shared.url()]).contains("is up to date"));
+    }
+}
+
+#[test]
+fn a_killed_repair_loses_nothing() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let whole = tempfile::tempdir().unwrap();
+    copy(shared.path(), whole.path());
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    for delay in (0..200).step_by(20) {
+        std::fs::remove_dir_all(shared.path()).unwrap();
+        copy(whole.path(), shared.path());
+        damage(&shared, "ARCHIVE", 30);
+        let other = another(&project);
+        let mut repair = Running::start(other.throstle(&[&verify[..], &["--repair"]].concat()));
+        std::thread::sleep(Duration::from_millis(delay));
+        repair.send(Signal::SIGKILL);
+        repair.code();
+        // On the same machine, or on one that begins afresh.
+        let next = if delay % 40 == 0 { other } else { another(&project) };
+        next.output(&[&verify[..], &["--repair"]].concat());
+        assert!(next.printed(&verify).contains("nothing is damaged"), "{delay}");
+        assert_whole(&project, &shared, &format!("{delay} ms"));
+    }
+}
+
+/// Copies a folder to a place that does not exist.
+fn copy(from: &Path, to: &Path) {
+    let source = from.join(".");
+    std::fs::create_dir_all(to).unwrap();
+    let copied = std::process::Command::new("cp").arg("-a").args([&source, to]).status();
+    assert!(copied.unwrap().success());
+}
+
+#[test]
+fn a_repair_leaves_files_of_others_in_the_folder_of_a_pack() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let index = damage(&shared, "ARCHIVE", 30);
+    let mine = index.with_file_name("mine.txt");
+    std::fs::write(&mine, "mine").unwrap();
+    project.printed(&["remote", "verify", "--repair", "--remote", &shared.url()]);
+    assert!(mine.exists() && !index.exists());
+    let volume = damage(&shared, ".pack", 20);
+    std::fs::remove_file(&volume).unwrap();
+    std::fs::create_dir(&volume).unwrap();
+    std::fs::write(volume.join("mine.txt"), "mine").unwrap();
+    let output = project.output(&["remote", "verify", "--repair", "--remote", &shared.url()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(volume.join("mine.txt").exists());
 }
 
 #[test]

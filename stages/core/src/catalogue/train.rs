@@ -189,7 +189,7 @@ pub const fn shared(name: &str) -> Parameter {
     from::<1>(name)[0]
 }
 
-/// The parameters of [`TRAINING`] from this name on.
+/// The first `N` parameters of [`TRAINING`] from this name on.
 pub const fn from<const N: usize>(name: &str) -> [Parameter; N] {
     let mut first = 0;
     while !is_same(TRAINING[first].name, name) {
@@ -205,12 +205,12 @@ pub const fn from<const N: usize>(name: &str) -> [Parameter; N] {
     all
 }
 
-/// A shared parameter with another default.
+/// A shared number with another default.
 pub const fn with_number(name: &str, default: f64) -> Parameter {
     Parameter { default: Default::Number(default), ..shared(name) }
 }
 
-/// The same for a count.
+/// A shared count with another default.
 pub const fn with_count(name: &str, default: i64) -> Parameter {
     Parameter { default: Default::Integer(default), ..shared(name) }
 }

@@ -41,21 +41,34 @@ pub fn kill(groups: &[i32], started: Option<u64>) {
         new.iter().for_each(|process| signal(process, Signal::STOP));
         found.extend(new.into_iter().map(|process| (process.id, process)));
     }
-    found.values().for_each(|process| signal(process, Signal::KILL));
+    // If this process ends meanwhile, the watcher finds the rest below what is left.
+    lowest_first(&found).iter().for_each(|process| signal(process, Signal::KILL));
 }
 
-/// The groups that are not among the known ones, and whose leaders were probably started by the
-/// engine of this watcher: they are younger, have lost their parent as well, and are in the same
-/// session. At most this number, the youngest.
+fn lowest_first(found: &BTreeMap<i32, Process>) -> Vec<Process> {
+    let depth = |process: &Process| {
+        let above = |process: &&Process| found.get(&process.parent);
+        // Ids are read one after the other, so parents may seem to form a circle.
+        std::iter::successors(Some(process), above).take(found.len()).count()
+    };
+    let mut order: Vec<Process> = found.values().copied().collect();
+    order.sort_by_key(|process| std::cmp::Reverse(depth(process)));
+    order
+}
+
+/// The groups that are not among the known ones, and were probably started by the engine of this
+/// watcher: their leaders are younger, have lost their parent as well, and are in the same session,
+/// or have ended and left such processes. At most this number, the youngest.
 pub fn orphans(known: &[i32], most: usize) -> Vec<i32> {
     youngest_orphans(&list(), std::process::id() as i32, known, most)
 }
 
 fn youngest_orphans(all: &[Process], own: i32, known: &[i32], most: usize) -> Vec<i32> {
     let Some(own) = all.iter().find(|process| process.id == own) else { return Vec::new() };
+    let has_leader = |group: i32| all.iter().any(|process| process.id == group);
     let is_orphan = |process: &&Process| {
-        process.id == process.group
-            && process.id != own.id
+        (process.id == process.group || !has_leader(process.group))
+            && process.group != own.group
             && process.parent == own.parent
             && process.session == own.session
             && process.started >= own.started
@@ -63,7 +76,14 @@ fn youngest_orphans(all: &[Process], own: i32, known: &[i32], most: usize) -> Ve
     };
     let mut found: Vec<&Process> = all.iter().filter(is_orphan).collect();
     found.sort_by_key(|process| std::cmp::Reverse((process.started, process.id)));
-    found.iter().take(most).map(|process| process.group).collect()
+    let mut groups: Vec<i32> = Vec::new();
+    for group in found.into_iter().map(|process| process.group) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups.truncate(most);
+    groups
 }
 
 /// The processes of these groups and their descendants, except this process.
@@ -175,10 +195,22 @@ mod tests {
             process(15, 1, 13, 54),
             Process { session: 5, ..process(16, 1, 16, 55) },
             process(17, 1, 17, 56),
+            // Left by a leader that has ended; the engine's own group is known.
+            process(19, 1, 18, 51),
+            process(20, 1, 18, 51),
+            process(21, 1, 6, 57),
         ];
-        assert_eq!(youngest_orphans(&all, 10, &[17], 9), [13, 12]);
-        assert_eq!(youngest_orphans(&all, 10, &[17], 1), [13]);
+        assert_eq!(youngest_orphans(&all, 10, &[17, 6], 9), [13, 18, 12]);
+        assert_eq!(youngest_orphans(&all, 10, &[17, 6], 1), [13]);
         assert_eq!(youngest_orphans(&all, 99, &[], 9), [0; 0]);
+    }
+
+    #[test]
+    fn children_are_killed_before_their_parents() {
+        let all = [process(10, 1, 10, 5), process(12, 14, 12, 7), process(14, 10, 14, 6)];
+        let found = all.into_iter().map(|process| (process.id, process)).collect();
+        let order = lowest_first(&found).iter().map(|process| process.id).collect::<Vec<_>>();
+        assert_eq!(order, [12, 14, 10]);
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn spawn(argument: &str) -> io::Result<Watched> {
 /// If standard input or the table cannot be read.
 pub fn watch() -> io::Result<()> {
     let engine = parent();
+    let engine_group = rustix::process::getpgid(engine).ok();
     // Nothing is ever written to it. A program that is being started holds the pipe until it is in
     // its group.
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
@@ -126,7 +127,10 @@ pub fn watch() -> io::Result<()> {
         while parent() == engine && begun.elapsed() < ORPHANED {
             std::thread::sleep(Duration::from_millis(1));
         }
-        groups.extend(tree::orphans(&groups, starting.len()));
+        // The group of the engine may be that of a script with other programs.
+        let own = engine_group.map(|group| group.as_raw_nonzero().get());
+        let known: Vec<i32> = groups.iter().copied().chain(own).collect();
+        groups.extend(tree::orphans(&known, starting.len()));
     }
     tree::kill(&groups, now);
     Ok(())

@@ -20,8 +20,8 @@ pub const TRANSFORMERS_FIELDS: &str = "\
     tie_word_embeddings tokenizer_class top_k top_p torch_dtype torchscript transformers_version \
     typical_p use_bfloat16";
 
-/// A note on the fields of a part of a configuration that are in none of these lists of words; `part`
-/// is empty for the whole.
+/// A note on the fields of a part of a configuration that no list in `known` has. A list is a text
+/// of names with spaces between them; `part` is empty for the whole.
 pub fn unknown_fields(config: &[u8], part: &str, known: &[&str]) -> Vec<(String, u64)> {
     let parsed: Value = serde_json::from_slice(config).unwrap_or_default();
     let fields = if part.is_empty() { Some(&parsed) } else { parsed.get(part) };

@@ -102,7 +102,7 @@ impl DualArTrainee {
         })
     }
 
-    /// Training of the original leaves out the scaling of embeddings that generation applies.
+    /// The original scales the embeddings in generation, but not in training.
     fn scaled(&self) -> bool {
         self.model.parity == Parity::Correct
     }

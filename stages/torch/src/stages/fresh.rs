@@ -1,5 +1,5 @@
-//! The common parts of the stages that make a model without training it, with random numbers from
-//! a seed.
+//! The common parts of the stages that make a model without training. Random numbers come from a
+//! seed.
 
 use serde::Serialize;
 use stage_core::{
@@ -16,7 +16,7 @@ use crate::stored;
 /// Makes a model.
 type Draw = fn(&Parameters, &GatherInput, &mut dyn Context) -> Result<GatherOutput, StageError>;
 
-/// A stage that makes a model without training it.
+/// A stage that makes a model without training.
 pub struct Init {
     pub kind: &'static Kind,
     pub draw: Draw,

@@ -125,7 +125,7 @@ impl Packer<'_> {
     }
 }
 
-/// Refuses more ids than `most`, and those outside of `0..end`; `who` begins the message.
+/// Refuses more ids than `most`, and ids outside of `0..end`. The message begins with `who`.
 pub(super) fn check_ids(
     who: &str,
     what: &str,
@@ -219,7 +219,7 @@ impl<'a> Rows<'a> {
 }
 
 impl Tokens {
-    /// The same with each list converted.
+    /// Converts each list.
     pub(super) fn each<T>(
         &self,
         to: impl Fn(&[i64]) -> Result<T, TorchError>,
@@ -251,7 +251,7 @@ impl Batch {
         self.rows * self.length
     }
 
-    /// True for each column that is no padding.
+    /// True for each column that is not padding.
     pub(super) fn live(&self, config: &GptConfig) -> impl Iterator<Item = bool> {
         let latents = self.rows * config.latents as usize;
         let nothing = (latents + self.text.ids.len() + self.audio.ids.len()) as i64;

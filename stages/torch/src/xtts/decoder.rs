@@ -24,8 +24,8 @@ pub struct WaveformDecoder {
 }
 
 impl WaveformDecoder {
-    /// Weights under the names below `waveform_decoder`, with or without weight norm, for codes of
-    /// this number of samples at this rate.
+    /// Weights under the names below `waveform_decoder`, with or without weight norm. A code has
+    /// `code_stride` samples at `code_rate`.
     pub fn load(
         config: &DecoderConfig,
         (code_stride, code_rate): (f64, f64),

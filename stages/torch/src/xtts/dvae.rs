@@ -53,7 +53,7 @@ impl Layer {
     }
 }
 
-/// [B, mels, T] to [B, codebook width, T / 2^layers, rounded up].
+/// Layers from [B, mels, T] to [B, codebook width, T / 2^layers, rounded up].
 fn encoder(
     weights: &mut Weights,
     config: &DvaeConfig,
@@ -76,7 +76,7 @@ fn encoder(
     Ok(layers)
 }
 
-/// [B, codebook width, N] to [B, mels, N * 2^layers].
+/// Layers from [B, codebook width, N] to [B, mels, N * 2^layers].
 fn decoder(
     weights: &mut Weights,
     config: &DvaeConfig,

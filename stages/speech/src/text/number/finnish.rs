@@ -18,7 +18,7 @@ const CARDINALS: Spelling<'_> = Spelling {
     attributes: "",
 };
 
-/// The first two differ when alone.
+/// Ordinals as parts of a longer one; 1 and 2 differ when alone.
 const ORDINALS: Spelling<'_> = Spelling {
     rules: "0 nollas;1 yhdes;2 kahdes;3 kolmas;4 neljäs;5 viides;6 kuudes;7 seitsemäs;8 kahdeksas;\
         9 yhdeksäs;10 kymmenes;11/10 >toista;20 <kymmenes[>];100 sadas[>];200/100 <sadas[>];\
