@@ -233,7 +233,13 @@ fn trash(
     all: bool,
     output: &mut dyn Write,
 ) -> Result<(), CliError> {
-    let emptied = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
+    let age = if all { Duration::ZERO } else { TRASH };
+    let unfinished = remote::remove_unfinished(cache, age)?;
+    if unfinished > 0 {
+        let bytes = units::bytes(unfinished);
+        writeln!(output, "permanently deleted {bytes} of objects that a `pull` did not finish")?;
+    }
+    let emptied = cache.empty_trash(age)?;
     if emptied.bytes > 0 {
         writeln!(output, "permanently deleted {} of trash", units::bytes(emptied.bytes))?;
     }

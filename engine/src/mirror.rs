@@ -81,10 +81,39 @@ pub fn repair(
 ) -> Result<(Vec<String>, Pushed), Trouble> {
     let mut repaired = remote.begin_repair(verified)?;
     let damaged = std::mem::take(&mut repaired.damaged);
+    keep_whole(cache, remote, &mut repaired)?;
     let mut pushed = push_with(cache, remote, repaired, progress)?;
     pushed.logs += push_logs(cache, remote)?;
     let removed = remote.end_repair(damaged)?;
     Ok((removed, pushed))
+}
+
+/// Keeps the outcomes whose objects are all left: here, in intact packs, or beside the packs. The others
+/// are removed from the remote, so that a machine that has them writes them again.
+fn keep_whole(cache: &Cache, remote: &Remote, repaired: &mut Repaired) -> Result<(), Trouble> {
+    let large: HashSet<Digest> = repaired.large.iter().map(|(digest, _)| *digest).collect();
+    let mut whole = Vec::new();
+    for mut outcome in std::mem::take(&mut repaired.outcomes) {
+        if let Some(record) =
+            decode::<StageRecord>(&outcome.value).filter(|_| outcome.table == STAGE)
+        {
+            let mut reached = HashSet::new();
+            for output in record.outputs.values() {
+                gc::mark_value(cache, output, &mut reached)?;
+            }
+            outcome.objects.retain(|digest| reached.contains(digest));
+        }
+        let here = cache.contains_all(&outcome.objects)?;
+        let mut is_whole = true;
+        for (digest, is_here) in outcome.objects.iter().zip(here) {
+            is_whole &= is_here || large.contains(digest) || remote.lists(digest)?;
+        }
+        if is_whole {
+            whole.push(outcome);
+        }
+    }
+    repaired.outcomes = whole;
+    Ok(())
 }
 
 /// A push with the contents of packs that were removed from the remote because of damage.

@@ -55,7 +55,7 @@ impl Remote {
         let mut records = Vec::new();
         for (volume, offset, length) in index.record_parts() {
             let Some(part) = self.whole_part(id, volume, offset, length)? else { return Ok(None) };
-            for entry in self.entries(id, volume, offset, &part).0 {
+            for entry in self.entries(id, volume, offset, &part) {
                 if let ArchiveEntry::Record { table, key, written } = entry
                     && (self.rules.takes)(table)
                 {
@@ -66,19 +66,19 @@ impl Remote {
         Ok(Some((index, records)))
     }
 
-    /// The valid entries of a part up to a damaged one, which is reported; true if all are valid.
+    /// The valid entries of a part. Damaged ones are reported.
     pub(crate) fn entries(
         &self,
         pack: &Digest,
         volume: u32,
         offset: u64,
         part: &Bytes,
-    ) -> (Vec<ArchiveEntry>, bool) {
+    ) -> Vec<ArchiveEntry> {
         let (entries, is_whole) = archive_entries(volume, offset, part);
         if !is_whole {
             self.tell_damaged(&layout::volume(pack, volume));
         }
-        (entries, is_whole)
+        entries
     }
 
     /// A part of a volume, in several requests if it is long; none if the remote has less.
@@ -159,20 +159,12 @@ impl Remote {
         let total: u64 = spans.iter().map(|span| span.length).sum();
         let done = std::sync::atomic::AtomicU64::new(0);
         let taken = self.each(&spans, |span| {
-            let is_whole = self.take_span(span)?;
+            self.take_span(span)?;
             let before = done.fetch_add(span.length, std::sync::atomic::Ordering::Relaxed);
             progress(before + span.length, total);
-            Ok(is_whole)
+            Ok(())
         });
-        let taken = taken.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
-        if taken.contains(&false) {
-            // The index of the pack has the positions of the objects after a damaged entry.
-            for (digest, is_here) in wanted.iter().zip(self.cache.contains_all(wanted)?) {
-                if !is_here {
-                    self.bring(digest)?;
-                }
-            }
-        }
+        taken.into_iter().collect::<Result<(), Trouble>>()?;
         for digest in large {
             self.bring(&digest)?;
         }
@@ -180,23 +172,20 @@ impl Remote {
         Ok(())
     }
 
-    /// False if an entry is damaged, so that those after it were not found.
-    fn take_span(&self, span: &Span) -> Result<bool, Trouble> {
+    fn take_span(&self, span: &Span) -> Result<(), Trouble> {
         if !self.is_usable() {
-            return Ok(true);
+            return Ok(());
         }
         let part = self.whole_part(&span.pack, span.volume, span.offset, span.length)?;
-        let Some(part) = part else { return Ok(true) };
+        let Some(part) = part else { return Ok(()) };
         let mut objects = Vec::new();
-        let (entries, is_whole) = self.entries(&span.pack, span.volume, span.offset, &part);
-        for entry in entries {
+        for entry in self.entries(&span.pack, span.volume, span.offset, &part) {
             if let ArchiveEntry::Object { digest, bytes } = entry {
                 objects.push((digest, bytes));
             }
         }
         self.keep(objects)?;
-        self.commit_if_much()?;
-        Ok(is_whole)
+        self.commit_if_much()
     }
 
     /// The places of small objects in volumes, and the large objects.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::fs::{FsFile, Open};
-use cache::{ArchiveEntry, CacheError, Digest, ENTRY_HEADER, Hasher, ObjectPlace};
+use cache::{ArchiveEntry, Cache, CacheError, Digest, ENTRY_HEADER, Hasher, ObjectPlace};
 use camino::Utf8PathBuf;
 
 use crate::archive::PIECE;
@@ -84,7 +84,7 @@ impl Remote {
             return Ok(false);
         }
         let mut objects = Vec::new();
-        for entry in self.entries(pack, place.volume, offset, &part).0 {
+        for entry in self.entries(pack, place.volume, offset, &part) {
             if let ArchiveEntry::Object { digest, bytes } = entry {
                 // Copied, so that the whole part can be freed.
                 objects.push((digest, Bytes::copy_from_slice(&bytes)));
@@ -123,7 +123,7 @@ impl Remote {
 
     fn bring_large(&self, digest: &Digest, size: u64) -> Result<bool, Trouble> {
         const PATIENCE: Duration = Duration::from_secs(3_600);
-        let right = Digest::of(&[b"incoming", &digest.as_bytes()[..]].concat());
+        let right = right(digest);
         let _claim = loop {
             match self.cache.claim(&right)? {
                 Some(claim) => break claim,
@@ -201,6 +201,37 @@ impl Remote {
         let _ = self.cache.fs().remove_file(path);
         self.tell_wrong(name, why);
     }
+}
+
+/// Removes what interrupted fetches have left, if it is at least this old and no fetch goes on with it.
+/// Returns the number of bytes.
+///
+/// # Errors
+///
+/// If the folder of the cache cannot be read or changed.
+pub fn remove_unfinished(cache: &Cache, age: Duration) -> Result<u64, CacheError> {
+    let (fs, folder) = (cache.fs(), cache.dir().join(INCOMING));
+    let entries = match fs.read_dir(&folder) {
+        Err(error) if error.is_not_found() => return Ok(0),
+        other => other?,
+    };
+    let mut removed = 0;
+    for entry in entries {
+        let Ok(digest) = entry.name.parse::<Digest>() else { continue };
+        let Some(_claim) = cache.claim(&right(&digest))? else { continue };
+        let path = folder.join(&entry.name);
+        let Ok(about) = fs.metadata(&path) else { continue };
+        if about.is_file() && about.mtime_ns.saturating_add(age.as_nanos() as i64) <= fs.now() {
+            fs.remove_file(&path)?;
+            removed += about.size;
+        }
+    }
+    Ok(removed)
+}
+
+/// The key of the claim of the only fetch of a large object.
+fn right(digest: &Digest) -> Digest {
+    Digest::of(&[b"incoming", &digest.as_bytes()[..]].concat())
 }
 
 /// The hash and the length of the bytes that an earlier attempt left.

@@ -16,9 +16,22 @@ pub const KNOWN: Table = Table(40);
 /// has the verdict.
 pub const IGNORED: Table = Table(43);
 
-/// True if this cache has records of a remote, whose objects may be in the remote alone.
-pub fn has_learned(cache: &Cache) -> Result<bool, CacheError> {
-    Ok(!cache.scan(KNOWN)?.is_empty())
+/// True if this cache has records of packs of a remote, and lacks objects of these packs.
+///
+/// # Errors
+///
+/// If the index of the cache cannot be read.
+pub fn lacks_objects(cache: &Cache) -> Result<bool, CacheError> {
+    let mut objects = Vec::new();
+    for (_, bytes) in cache.scan(KNOWN)? {
+        if let Ok(Memory::Pack { index, .. }) = postcard::from_bytes::<Memory>(&bytes)
+            && let Some(index) = PackIndex::decode(index.into())
+        {
+            objects.extend(index.small().map(|place| place.digest));
+            objects.extend(index.large().map(|(digest, _)| digest));
+        }
+    }
+    Ok(cache.contains_all(&objects)?.contains(&false))
 }
 
 fn ignored_key(table: Table, key: &Digest) -> Digest {

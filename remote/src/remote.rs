@@ -313,10 +313,13 @@ impl Remote {
             .is_some_and(|mark| mark.trim_ascii_end() == layout::FORMAT.trim_end().as_bytes());
         if let Some(mark) = mark.filter(|_| !begun) {
             let line = layout::FORMAT.trim_end();
-            let why = match mark.trim_ascii().is_empty() {
-                true => {
+            let is_empty = mark.trim_ascii().is_empty();
+            let is_file = || self.place.size(layout::MARK).is_ok_and(|size| size.is_some());
+            let why = match is_empty {
+                true if is_file() => {
                     format!("it is empty; if this was a remote, write the line `{line}` into it")
                 }
+                true => "it is not a file".to_owned(),
                 false => "it does not mark a remote, or marks one of a newer version".to_owned(),
             };
             self.answer::<()>(Err(Refusal(format!("`{}`: {why}", layout::MARK))))?;

@@ -25,7 +25,10 @@ pub struct Repaired {
     pub objects: Vec<(Digest, u64)>,
     /// The records of damaged packs.
     pub records: Vec<(Table, Digest)>,
+    /// With all objects of their packs.
     pub outcomes: Vec<Fresh>,
+    /// The large objects of these packs that the remote has.
+    pub large: Vec<(Digest, u64)>,
     pub damaged: Damaged,
 }
 
@@ -155,11 +158,12 @@ impl Remote {
             self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
             repaired.damaged.removed.push(name);
         }
-        for label in found.wrong.iter().filter(|name| found.is_label_of_intact(name)) {
+        let odd = self.remove_odd(&found.wrong, &mut repaired.damaged)?;
+        let labels = found.wrong.iter().filter(|name| found.is_label_of_intact(name));
+        for label in labels.filter(|name| !odd.contains(**name)) {
             let written = self.place.replace(label, Bytes::new());
             written.map_err(|refusal| self.give_up(refusal))?;
         }
-        self.remove_odd(&found.wrong, &mut repaired.damaged)?;
         self.look_again()?;
         self.with_known(|known| known.forget_packs(&self.cache, &self.url, &found.packs))?;
         for key in &outcomes {
@@ -169,7 +173,8 @@ impl Remote {
         *names = found.damaged();
         // The push may write other files under these names.
         names.retain(|name| !removed.contains(name));
-        let large = found.large();
+        repaired.large = found.large();
+        let large = repaired.large.clone();
         self.state().mending = Mending { packs: found.packs, outcomes, large };
         Ok(repaired)
     }
@@ -178,7 +183,7 @@ impl Remote {
     /// names of all removed files.
     pub fn end_repair(&self, damaged: Damaged) -> Result<Vec<String>, Trouble> {
         let Damaged { names, mut removed } = damaged;
-        // Of the packs of these results, nothing is left.
+        // Of these results, a part is gone.
         let lost: Vec<String> = self.state().mending.outcomes.iter().map(layout::result).collect();
         for name in lost.into_iter().chain(names) {
             self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
@@ -203,7 +208,12 @@ impl Remote {
         Ok(Found { all, indexes, wrong, packs })
     }
 
-    fn remove_odd(&self, wrong: &BTreeSet<&str>, damaged: &mut Damaged) -> Result<(), Trouble> {
+    /// Returns the names of what is left.
+    fn remove_odd(
+        &self,
+        wrong: &BTreeSet<&str>,
+        damaged: &mut Damaged,
+    ) -> Result<BTreeSet<String>, Trouble> {
         let odd: Vec<String> =
             self.odd()?.into_iter().filter(|name| wrong.contains(name.as_str())).collect();
         let removed = odd.iter().map(|name| self.place.remove(name)).collect::<Vec<_>>();
@@ -221,7 +231,7 @@ impl Remote {
             };
             self.tell_wrong(&name, &format!("it cannot be removed: {why}"));
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Fetches the intact contents of a pack; returns its objects, intact or not. The labels of its
@@ -260,12 +270,6 @@ impl Remote {
         }
         match found.indexes.get(pack) {
             Some(index) => {
-                // Objects behind a damaged entry are read one by one.
-                for place in index.small() {
-                    if !self.cache.contains(&place.digest)? {
-                        self.fetch_alone(index, place)?;
-                    }
-                }
                 let small = index.small().map(|place| (place.digest, u64::from(place.length)));
                 objects = small.chain(index.large()).collect();
             }
@@ -274,21 +278,6 @@ impl Remote {
         repaired.objects.extend(&objects);
         self.commit_if_much()?;
         Ok(objects.into_iter().map(|(digest, _)| digest).collect())
-    }
-
-    fn fetch_alone(&self, index: &PackIndex, place: cache::ObjectPlace) -> Result<(), Trouble> {
-        let offset = u64::from(place.offset);
-        let length = cache::ENTRY_HEADER + u64::from(place.length);
-        let name = layout::volume(&index.id, place.volume);
-        let part =
-            self.place.part(&name, offset, length).map_err(|refusal| self.give_up(refusal))?;
-        let (entries, _) = cache::archive_entries(place.volume, offset, &part.unwrap_or_default());
-        for entry in entries {
-            if let ArchiveEntry::Object { digest, bytes } = entry {
-                self.cache.put_with_digest(digest, bytes)?;
-            }
-        }
-        Ok(())
     }
 
     /// Reads the outcomes that refer to damaged or missing packs, to write them again. Returns their

@@ -105,9 +105,9 @@ pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, C
 }
 
 /// The valid entries in a part of a volume that begins with an entry. The part may end in the
-/// middle of one. False if an entry is damaged; nothing after it is read.
+/// middle of one. False if an entry is damaged; those after it are read.
 pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEntry>, bool) {
-    let (framed, is_whole) = framed(volume, offset, part);
+    let (framed, mut is_whole) = framed(volume, offset, part);
     let is_object = |(header, _): &&(Header, Bytes)| header.small_object().is_some();
     let objects: Vec<&[u8]> =
         framed.iter().filter(is_object).map(|(_, bytes)| &bytes[..]).collect();
@@ -129,19 +129,24 @@ pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEn
                 entries.push(ArchiveEntry::Record { table, key, written: value });
             }
             Some(Entry::Loose { .. } | Entry::Gone { .. } | Entry::Piece { .. }) => {}
-            None => return (entries, false),
+            None => is_whole = false,
         }
     }
     (entries, is_whole)
 }
 
-/// The headers and payloads of a part, up to the first damaged header. False if there is one.
+/// The valid headers of a part with their payloads: behind a damaged one, those from the next valid
+/// one on. False if there is a damaged one.
 fn framed(volume: u32, offset: u64, part: &Bytes) -> (Vec<(Header, Bytes)>, bool) {
-    let mut framed = Vec::new();
+    let (mut framed, mut is_whole) = (Vec::new(), true);
     let mut at = 0;
     while at + HEADER <= part.len() {
         let header = Header::decode(&part[at..at + HEADER], volume, offset + at as u64);
-        let Some(header) = header else { return (framed, false) };
+        let Some(header) = header else {
+            is_whole = false;
+            at += 1;
+            continue;
+        };
         let end = at + HEADER + header.length as usize;
         if end > part.len() {
             break;
@@ -149,7 +154,7 @@ fn framed(volume: u32, offset: u64, part: &Bytes) -> (Vec<(Header, Bytes)>, bool
         framed.push((header, part.slice(at + HEADER..end)));
         at = end;
     }
-    (framed, true)
+    (framed, is_whole)
 }
 
 /// The objects that a record's value as written consists of, if it is a long one.

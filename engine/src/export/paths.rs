@@ -96,13 +96,23 @@ pub fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
         }
     }
     let path = Utf8PathBuf::from(path);
-    match is_inside(&path) {
-        true => Ok(path),
-        false => Err(format!(
-            "its export path `{}` leads outside the folder",
-            path.as_str().escape_debug()
-        )),
+    if is_inside(&path) {
+        return Ok(path);
     }
+    let why = match (has_control(&path), has_long_name(&path)) {
+        (true, _) => "has a control character",
+        (false, true) => "has a name of more than 255 bytes",
+        (false, false) => "leads outside the folder",
+    };
+    Err(format!("its export path `{}` {why}", path.as_str().escape_debug()))
+}
+
+fn has_control(path: &Utf8Path) -> bool {
+    path.as_str().contains(|letter: char| letter.is_control())
+}
+
+fn has_long_name(path: &Utf8Path) -> bool {
+    path.components().any(|component| component.as_str().len() > 255)
 }
 
 /// Tests if a path stays below its start and can be a file name.
@@ -111,6 +121,30 @@ pub fn is_inside(path: &Utf8Path) -> bool {
     let usual = |component| matches!(component, Utf8Component::Normal(_));
     path.components().all(usual)
         && path.components().next().is_some()
-        && !path.as_str().contains(|letter: char| letter.is_control())
-        && path.components().all(|component| component.as_str().len() <= 255)
+        && !has_control(path)
+        && !has_long_name(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_cannot_be_used_says_why() {
+        let template = Template(vec![
+            TemplatePart::Text("out/".to_owned()),
+            TemplatePart::Field("id".to_owned()),
+            TemplatePart::Text(".txt".to_owned()),
+        ]);
+        let fill = |id: &str| fill(&template, &Item { id: id.into(), fields: Default::default() });
+        assert_eq!(fill("a/b"), Ok("out/a/b.txt".into()));
+        for (id, why) in [
+            ("cr\rx", "`out/cr\\rx.txt` has a control character"),
+            ("../x", "`out/../x.txt` leads outside the folder"),
+            (&"x".repeat(252), "has a name of more than 255 bytes"),
+        ] {
+            let told = fill(id).err().unwrap_or_default();
+            assert!(told.contains(why), "{told}");
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl<'a> Planner<'a> {
         cache: &Cache,
     ) -> Result<Planner<'a>, CacheError> {
         let index = Arc::new(StatIndex::load(cache)?);
-        let is_apart = engine.remote.is_none() && remote::has_learned(cache)?;
+        let is_apart = engine.remote.is_none() && remote::lacks_objects(cache)?;
         Ok(Planner {
             engine,
             pipeline,

@@ -145,6 +145,42 @@ fn labels_and_logs_are_read_and_repaired() {
     assert_eq!(run(&other, &shared).executed(), BTreeMap::new());
 }
 
+#[test]
+fn a_repair_leaves_only_outcomes_that_are_whole_and_keeps_the_records_of_items() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    // An object of one item: the outcome of its stage is incomplete, all other items are known.
+    damage(&shared, ".pack", 100);
+    another(&project).printed(&[&verify[..], &["--repair"]].concat());
+    let other = another(&project);
+    let ran = run(&other, &shared);
+    let executed = ran.executed();
+    assert!(executed.values().all(|count| *count == 1), "{executed:?}");
+    assert_eq!(other.files("out"), project.files("out"));
+    // Nothing is left of the volume, and a machine that has everything writes it again.
+    for volume in shared.files("packs").iter().filter(|path| path.extension().is_some()) {
+        std::fs::remove_file(volume).unwrap();
+    }
+    another(&project).printed(&[&verify[..], &["--repair"]].concat());
+    project.printed(&["push", "--remote", &shared.url()]);
+    assert_whole(&project, &shared, "after a push");
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_label_is_removed_and_the_rest_repaired() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let label = shared.files("known").remove(0);
+    std::fs::remove_file(&label).unwrap();
+    std::fs::create_dir(&label).unwrap();
+    damage(&shared, "ARCHIVE", 30);
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    project.printed(&[&verify[..], &["--repair"]].concat());
+    assert!(project.printed(&verify).contains("nothing is damaged"));
+    assert_whole(&project, &shared, "a folder as a label");
+}
+
 /// Changes one byte of the file of this kind.
 fn damage(shared: &Shared, kind: &str, at: usize) -> PathBuf {
     let of_kind = |path: &PathBuf| path.to_str().unwrap().ends_with(kind);

@@ -115,6 +115,16 @@ fn without_the_remote_objects_that_never_came_are_planned_and_made_again() {
 }
 
 #[test]
+fn a_push_changes_nothing_for_other_folders_on_the_same_cache() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let other = another(&project);
+    let cache = project.file(".throstle");
+    let arguments = ["--cache", cache.to_str().unwrap(), "--remote", "none"];
+    assert_eq!(run_with(&other, &arguments).executed(), BTreeMap::new());
+}
+
+#[test]
 fn the_manifest_or_the_environment_names_the_remote_and_none_switches_it_off() {
     let shared = Shared::new();
     first(&shared);

@@ -201,3 +201,32 @@ fn a_folder_of_others_is_not_taken_for_a_remote() {
     assert_eq!((shared.files("objects").len(), shared.files("logs").len()), (2, 1));
     assert!(!shared.path().join("THROSTLE").exists());
 }
+
+#[test]
+fn gc_removes_what_an_interrupted_pull_has_left() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let folder = project.file(".throstle/incoming");
+    std::fs::create_dir_all(&folder).unwrap();
+    let left = folder.join("ab".repeat(32));
+    std::fs::write(&left, vec![1; 5_000]).unwrap();
+    project.printed(&["cache", "gc", "--yes"]);
+    assert!(left.exists(), "a pull may go on with it");
+    let week = Duration::from_secs(8 * 24 * 3600);
+    let file = std::fs::File::options().write(true).open(&left).unwrap();
+    file.set_modified(SystemTime::now() - week).unwrap();
+    let told = project.printed(&["cache", "gc", "--yes"]);
+    assert!(told.contains("5.0 kB of objects that a `pull` did not finish"), "{told}");
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_mark_is_no_empty_file() {
+    let shared = Shared::new();
+    let project = machine(MANIFEST);
+    std::fs::create_dir(shared.path().join("THROSTLE")).unwrap();
+    let output = project.output(&["pull", "--remote", &shared.url()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("`THROSTLE`: it is not a file"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}
