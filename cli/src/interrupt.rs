@@ -109,8 +109,8 @@ fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
     end_at_once(display);
 }
 
-/// Stops the run when this number of seconds has passed since `start`: at once if they are over, since
-/// a thread that starts late lets work begin.
+/// Stops the run when this number of seconds has passed since `start`. If they are over already,
+/// this thread stops it, since work could begin before a new thread does.
 pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> io::Result<()> {
     let left = move || span(seconds).saturating_sub(start.elapsed());
     let end = move || {

@@ -214,7 +214,7 @@ fn typed(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// The command that the words before this one name.
+/// The command that is named by the words before `typed`.
 fn command_before(typed: &str, words: &[String]) -> clap::Command {
     let mut command = Arguments::command();
     for word in words.iter().take_while(|word| *word != typed) {
@@ -225,7 +225,7 @@ fn command_before(typed: &str, words: &[String]) -> clap::Command {
     command
 }
 
-/// How this command takes a manifest, if the arguments have one in another place.
+/// Says how the command takes a manifest, if the error is about a manifest in the wrong place.
 fn tip_about_manifest(error: &clap::Error, words: &[String]) -> Option<String> {
     let kinds = [ContextKind::InvalidArg, ContextKind::InvalidValue];
     let typed = words.iter().find(|word| {

@@ -140,7 +140,7 @@ pub fn make(
     Ok(engine.plan(&project.pipeline, cache, targets, &mut |event| tell_event(program, &event))?)
 }
 
-/// Tells people about an event of planning.
+/// Prints the message of an event of planning, if it has one.
 pub fn tell_event(program: &Program, event: &Event) {
     if let Some(text) = message(event, program.terminal.errors) {
         program.tell(&text);

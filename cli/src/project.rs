@@ -383,8 +383,8 @@ pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
                 FileKind::File | FileKind::Special => Ok(file),
                 _ => Err(CliError::usage(
                     format!("there is no `{MANIFEST}` in `{argument}`"),
-                    "name a manifest or its folder (`-m FOLDER` in commands about a stage, an item or \
-                     a run), or create one with `throstle init`",
+                    "name a manifest or its folder (`-m FOLDER` in commands about a stage, an item \
+                     or a run), or create one with `throstle init`",
                 )),
             }
         }

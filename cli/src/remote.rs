@@ -96,7 +96,7 @@ fn required(
 ) -> Result<(Project, Cache, Arc<Remote>), CliError> {
     if remote_choice::is_off(settings) {
         return Err(CliError::usage(
-            "`--remote none` switches the remote off, which this command needs",
+            "this command needs a remote, but `--remote none` switches it off",
             "leave `--remote none` out, or name a remote",
         ));
     }
@@ -261,7 +261,7 @@ impl Pulled {
         self.lacking.is_empty() && !self.has_ignored
     }
 
-    /// Adds what an earlier attempt has found.
+    /// Adds the damage and the notes of an earlier attempt.
     fn add(&mut self, earlier: Pulled) {
         self.has_damaged |= earlier.has_damaged;
         self.notes.retain(|note| !earlier.notes.contains(note));
@@ -432,7 +432,7 @@ fn verify(
     if left.wrong.is_empty() {
         output.flush()?;
         program.tell(
-            "if another machine has more of what was removed, `throstle push` there writes it",
+            "if another machine still has removed results, `throstle push` there writes them again",
         );
         return Ok(Exit::Done);
     }

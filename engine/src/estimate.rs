@@ -209,7 +209,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// `none_fits`: the work needs more than every GPU of the price table has.
+    /// `none_fits`: no GPU in the price table can run all stages.
     fn tell_gpu(&self, chosen: Option<&Price>, none_fits: bool) {
         self.assumed.add(match chosen {
             Some(price) if none_fits => format!(

@@ -335,7 +335,7 @@ pub fn mark_value(
 }
 
 /// Marks a data set without its blobs; returns its chunks. A lost data set keeps nothing alive.
-fn mark_tables(
+pub fn mark_tables(
     cache: &Cache,
     root: &Digest,
     live: &mut HashSet<Digest>,

@@ -71,8 +71,8 @@ pub fn push(
     push_with(cache, remote, Repaired::default(), progress)
 }
 
-/// Writes the intact contents of damaged files, and what this machine has of the others, to the remote,
-/// and then removes the damaged files. Returns their names as well.
+/// Writes the intact contents of damaged packs to the remote, with the copies that this machine has
+/// of damaged contents, and then removes the damaged files. Returns their names as well.
 pub fn repair(
     cache: &Cache,
     remote: &Remote,
@@ -88,35 +88,64 @@ pub fn repair(
     Ok((removed, pushed))
 }
 
-/// Keeps the outcomes whose objects are all left: here, in intact packs, or beside the packs. The others
-/// are removed from the remote, so that a machine that has them writes them again.
+/// Keeps the outcomes with objects that all exist: on this machine, in intact packs, or as files of
+/// their own in the remote. The end of the repair removes the others, so that a machine with their
+/// objects writes them again.
 fn keep_whole(cache: &Cache, remote: &Remote, repaired: &mut Repaired) -> Result<(), Trouble> {
     let large: HashSet<Digest> = repaired.large.iter().map(|(digest, _)| *digest).collect();
-    let mut whole = Vec::new();
-    for mut outcome in std::mem::take(&mut repaired.outcomes) {
-        if let Some(record) =
-            decode::<StageRecord>(&outcome.value).filter(|_| outcome.table == STAGE)
-        {
-            let mut reached = HashSet::new();
+    let is_left = |digest: &Digest| -> Result<bool, Trouble> {
+        Ok(large.contains(digest) || cache.contains(digest)? || remote.lists(digest)?)
+    };
+    let outcomes = std::mem::take(&mut repaired.outcomes);
+    let record =
+        |outcome: &Fresh| decode::<StageRecord>(&outcome.value).filter(|_| outcome.table == STAGE);
+    let records: Vec<Option<StageRecord>> = outcomes.iter().map(record).collect();
+    let in_place = read_in_place(cache, records.iter().flatten(), &is_left)?;
+    for (mut outcome, record) in outcomes.into_iter().zip(records) {
+        if let Some(record) = record {
+            let mut needed = HashSet::new();
             for output in record.outputs.values() {
-                gc::mark_value(cache, output, &mut reached)?;
+                gc::mark_value(cache, output, &mut needed)?;
             }
-            outcome.objects.retain(|digest| reached.contains(digest));
+            match repaired.unlisted.contains(&outcome.key) {
+                true => outcome.objects = needed.difference(&in_place).copied().collect(),
+                false => outcome.objects.retain(|digest| needed.contains(digest)),
+            }
         }
-        let here = cache.contains_all(&outcome.objects)?;
         let mut is_whole = true;
-        for (digest, is_here) in outcome.objects.iter().zip(here) {
-            is_whole &= is_here || large.contains(digest) || remote.lists(digest)?;
+        for digest in &outcome.objects {
+            is_whole &= is_left(digest)?;
         }
         if is_whole {
-            whole.push(outcome);
+            repaired.outcomes.push(outcome);
         }
     }
-    repaired.outcomes = whole;
     Ok(())
 }
 
-/// A push with the contents of packs that were removed from the remote because of damage.
+/// The recordings that stages read where they are: the objects of items of data sets without a single
+/// one in the remote.
+fn read_in_place<'a>(
+    cache: &Cache,
+    records: impl Iterator<Item = &'a StageRecord>,
+    is_left: &dyn Fn(&Digest) -> Result<bool, Trouble>,
+) -> Result<HashSet<Digest>, Trouble> {
+    let mut in_place = HashSet::new();
+    for output in records.flat_map(|record| record.outputs.values()) {
+        let PortValue::Dataset { root, .. } = output else { continue };
+        let chunks = gc::mark_tables(cache, root, &mut HashSet::new())?;
+        let items = chunks.iter().flat_map(|chunk| &chunk.items);
+        let blobs: HashSet<Digest> =
+            items.flat_map(|item| item.fields.blobs()).map(|blob| blob.digest).collect();
+        let left: Result<Vec<bool>, Trouble> = blobs.iter().map(is_left).collect();
+        if !left?.contains(&true) {
+            in_place.extend(blobs);
+        }
+    }
+    Ok(in_place)
+}
+
+/// A push that also writes the contents of damaged packs again.
 fn push_with(
     cache: &Cache,
     remote: &Remote,

@@ -54,7 +54,7 @@ pub type ItemState = (Option<ItemRecord>, Option<Digest>);
 /// The reason why bytes are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Damaged or gone: the stage that made it makes it again.
+    /// Missing or damaged: the stage that made it makes it again.
     #[error("object {} is missing or damaged", .0.short())]
     Lost(Digest),
     /// A source file differs from the plan.

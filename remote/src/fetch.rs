@@ -203,8 +203,8 @@ impl Remote {
     }
 }
 
-/// Removes what interrupted fetches have left, if it is at least this old and no fetch goes on with it.
-/// Returns the number of bytes.
+/// Removes the files of interrupted fetches that are at least this old, unless a process continues
+/// them now. Returns the number of bytes.
 ///
 /// # Errors
 ///
@@ -229,7 +229,7 @@ pub fn remove_unfinished(cache: &Cache, age: Duration) -> Result<u64, CacheError
     Ok(removed)
 }
 
-/// The key of the claim of the only fetch of a large object.
+/// The key of the claim that the only fetch of a large object holds.
 fn right(digest: &Digest) -> Digest {
     Digest::of(&[b"incoming", &digest.as_bytes()[..]].concat())
 }

@@ -97,7 +97,7 @@ impl Folder {
         }
     }
 
-    /// Tests if there is something else than a file, such as a link that leads back to itself.
+    /// Tests if there is something other than a file, such as a link that leads back to itself.
     fn is_odd(&self, name: &str) -> bool {
         let path = self.path(name);
         let about = RealFs.metadata(&path).or_else(|_| RealFs.symlink_metadata(&path));

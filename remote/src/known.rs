@@ -16,7 +16,7 @@ pub const KNOWN: Table = Table(40);
 /// has the verdict.
 pub const IGNORED: Table = Table(43);
 
-/// True if this cache has records of packs of a remote, and lacks objects of these packs.
+/// True if packs of a remote are known in this cache, and it lacks objects of these packs.
 ///
 /// # Errors
 ///
@@ -233,7 +233,7 @@ impl Known {
         Ok(())
     }
 
-    /// The next push writes what only these packs have.
+    /// The next push writes the contents of these packs again, unless others have them.
     pub fn forget_packs<'a>(
         &mut self,
         cache: &Cache,

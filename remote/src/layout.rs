@@ -107,7 +107,7 @@ pub fn pack_of(name: &str) -> Option<Digest> {
     name.strip_prefix(PACKS)?.strip_prefix('/')?.split('/').next()?.parse().ok()
 }
 
-/// Tests if this program has written the file in the folder of a pack.
+/// Tests if a name is one that this program gives to a file of a pack.
 pub fn is_of_pack(name: &str) -> bool {
     pack_of(name).is_some_and(|id| {
         name == index(&id) || name == archive(&id) || volume_number(&id, name).is_some()

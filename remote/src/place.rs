@@ -18,7 +18,8 @@ pub struct Listed {
     pub modified: i64,
 }
 
-/// Names are relative paths that the layout makes. Only a repair overwrites a file with other bytes.
+/// Names are relative paths that the layout makes. Only a repair overwrites a file with other
+/// bytes.
 pub trait Place: Debug + Send + Sync {
     /// All bytes; none if there is no such file. A file of more than `most` bytes is not read: it
     /// counts as an empty one, which every reader takes for damaged, as no valid file is empty.

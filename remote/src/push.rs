@@ -1,6 +1,6 @@
 //! Writing to a remote: large objects, packs of small ones with their records, and last the
-//! outcomes that refer to them. Only a large object of the wrong length and the outcomes of a repair
-//! are replaced, so two machines may write at once.
+//! outcomes that refer to them. Only large objects of the wrong length and outcomes of a repair are
+//! replaced, so two machines may write at once.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::PoisonError;
@@ -158,7 +158,7 @@ impl Remote {
         scopes.iter().try_for_each(|scope| self.scope(scope).map(drop))
     }
 
-    fn read_outcome(&self, key: &Digest) -> Result<Option<Outcome>, Trouble> {
+    pub(crate) fn read_outcome(&self, key: &Digest) -> Result<Option<Outcome>, Trouble> {
         let found = self.place.get(&layout::result(key), MOST_BYTES);
         let found = found.map_err(|refusal| self.give_up(refusal))?;
         Ok(found.and_then(|bytes| Outcome::decode(&bytes, key)))
@@ -184,7 +184,7 @@ impl Remote {
         })
     }
 
-    /// Those of these objects that the remote is not known to have, and large ones that it was found
+    /// Selects the objects that the remote is not known to have, and large ones that it was found
     /// to lack although a pack names them.
     fn new_objects(&self, objects: &[(Digest, u64)]) -> Result<Vec<(Digest, u64)>, CacheError> {
         let is_known: Vec<Option<Found>> = self.with_known(|known| {
@@ -368,7 +368,9 @@ impl Remote {
             true => {
                 let replaced = self.place.replace(&name, outcome.encode());
                 replaced.map_err(|refusal| self.give_up(refusal))?;
-                self.state().mending.outcomes.remove(&fresh.key);
+                let mut state = self.state();
+                state.mending.outcomes.remove(&fresh.key);
+                state.mending.replaced.insert(name);
                 Written::New
             }
             false if self.write(&name, outcome.encode())? => Written::New,

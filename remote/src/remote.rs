@@ -112,13 +112,15 @@ pub(crate) struct State {
     has_damaged: bool,
 }
 
-/// What a repair puts in the place of damaged packs before it removes them.
+/// The contents of damaged packs, which a repair writes again before it removes the packs.
 #[derive(Debug, Default)]
 pub(crate) struct Mending {
     /// The damaged packs, which count as unknown.
     pub packs: BTreeSet<Digest>,
     /// The outcomes that refer to them, until they are written again.
     pub outcomes: BTreeSet<Digest>,
+    /// The names of outcomes that were written again.
+    pub replaced: BTreeSet<String>,
     /// The large objects of these packs that the remote has, with their sizes.
     pub large: Vec<(Digest, u64)>,
 }
@@ -192,7 +194,7 @@ impl Remote {
         self.place.requests.all()
     }
 
-    /// Tests if entries of packs were damaged. Notes have named the packs.
+    /// Tests if entries of packs were damaged. Notes have named the volumes.
     pub fn has_damaged(&self) -> bool {
         self.state().has_damaged
     }
@@ -266,7 +268,7 @@ impl Remote {
         self.tell_ignored(format!("{}; the file is ignored", Trouble::Wrong { url, name, why }));
     }
 
-    /// Reports a pack with a damaged entry. Its other entries are used.
+    /// Reports a volume with a damaged entry. Its other entries are used.
     pub(crate) fn tell_damaged(&self, name: &str) {
         self.state().has_damaged = true;
         let url = &self.address;

@@ -25,8 +25,10 @@ pub struct Repaired {
     pub objects: Vec<(Digest, u64)>,
     /// The records of damaged packs.
     pub records: Vec<(Table, Digest)>,
-    /// With all objects of their packs.
+    /// The outcomes that refer to these packs, with all objects of all their packs.
     pub outcomes: Vec<Fresh>,
+    /// The keys of outcomes that refer to a pack without an index: it may have had other objects.
+    pub unlisted: BTreeSet<Digest>,
     /// The large objects of these packs that the remote has.
     pub large: Vec<(Digest, u64)>,
     pub damaged: Damaged,
@@ -76,8 +78,8 @@ impl Found<'_> {
         }
     }
 
-    /// The intact large objects of the packs to write again. Without an index, each one that no valid
-    /// index names may be of such a pack.
+    /// The intact large objects of the packs to write again. If a pack lacks its index, those that
+    /// no valid index names are included, since they may belong to it.
     fn large(&self) -> Vec<(Digest, u64)> {
         let is_whole = self.packs.iter().all(|pack| self.indexes.contains_key(pack));
         let (mut again, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -95,8 +97,8 @@ impl Found<'_> {
         large.filter(is_needed).collect()
     }
 
-    /// The files to remove after the push, outcomes apart: first what refers to others. A file of
-    /// somebody in the folder of a pack stays.
+    /// The files to remove after the push, except outcomes. Files that refer to others come first.
+    /// Files that this program has not written stay in the folder of a pack.
     fn damaged(&self) -> Vec<String> {
         let is_own = |name: &&str| self.is_again(layout::pack_of(name)) && layout::is_of_pack(name);
         let (indexes, rest): (Vec<&str>, Vec<&str>) =
@@ -175,15 +177,16 @@ impl Remote {
         names.retain(|name| !removed.contains(name));
         repaired.large = found.large();
         let large = repaired.large.clone();
-        self.state().mending = Mending { packs: found.packs, outcomes, large };
+        self.state().mending =
+            Mending { packs: found.packs, outcomes, replaced: BTreeSet::new(), large };
         Ok(repaired)
     }
 
-    /// Removes the damaged files, after a push has written everything that is left of them. Returns the
-    /// names of all removed files.
+    /// Removes the damaged files, after a push has written everything that is left of them. Returns
+    /// the names of all removed files.
     pub fn end_repair(&self, damaged: Damaged) -> Result<Vec<String>, Trouble> {
         let Damaged { names, mut removed } = damaged;
-        // Of these results, a part is gone.
+        // Parts of these results are gone.
         let lost: Vec<String> = self.state().mending.outcomes.iter().map(layout::result).collect();
         for name in lost.into_iter().chain(names) {
             self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
@@ -205,10 +208,25 @@ impl Remote {
         let lacks = |index: &PackIndex| index.large().any(|(digest, _)| large.contains(&digest));
         let lacking = indexes.values().filter(|index| lacks(index)).map(|index| index.id);
         let packs = wrong.iter().filter_map(|name| layout::pack_of(name)).chain(lacking).collect();
-        Ok(Found { all, indexes, wrong, packs })
+        let mut found = Found { all, indexes, wrong, packs };
+        // A pack whose index is missing is no unfinished one if something refers to it.
+        let labels = found.wrong.iter().filter(|name| is_in(name, layout::KNOWN));
+        let mut named: BTreeSet<Digest> =
+            labels.filter_map(|name| layout::digest_of(name)).collect();
+        for name in found.wrong.iter().filter(|name| is_in(name, layout::RESULTS)) {
+            if let Some(key) = layout::digest_of(name)
+                && let Some(outcome) = self.read_outcome(&key)?
+            {
+                named.extend(outcome.packs);
+            }
+        }
+        named.retain(|id| !found.indexes.contains_key(id) && !found.volumes(id).is_empty());
+        found.packs.extend(named);
+        Ok(found)
     }
 
-    /// Returns the names of what is left.
+    /// Removes odd entries, and reports those that cannot be removed. Returns the names of all that
+    /// are left.
     fn remove_odd(
         &self,
         wrong: &BTreeSet<&str>,
@@ -234,8 +252,8 @@ impl Remote {
         Ok(left)
     }
 
-    /// Fetches the intact contents of a pack; returns its objects, intact or not. The labels of its
-    /// records are those of the next push.
+    /// Fetches the intact contents of a pack. Returns all objects in its index, or the intact ones
+    /// if it has none. The next push writes the labels of its records.
     fn save_pack(
         &self,
         pack: &Digest,
@@ -280,8 +298,8 @@ impl Remote {
         Ok(objects.into_iter().map(|(digest, _)| digest).collect())
     }
 
-    /// Reads the outcomes that refer to damaged or missing packs, to write them again. Returns their
-    /// keys, and the names of unreadable ones.
+    /// Reads the outcomes that refer to damaged or missing packs, to write them again. Returns
+    /// their keys, and the names of unreadable outcomes.
     fn save_outcomes(
         &self,
         found: &Found,
@@ -305,6 +323,9 @@ impl Remote {
                 continue;
             }
             keys.insert(key);
+            if !outcome.packs.iter().all(|id| found.indexes.contains_key(id)) {
+                repaired.unlisted.insert(key);
+            }
             let objects = |id: &Digest| match (contents.get(id), found.indexes.get(id)) {
                 (Some(objects), _) => Some(objects.clone()),
                 (None, Some(index)) => {

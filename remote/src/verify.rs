@@ -48,7 +48,9 @@ impl Remote {
     /// not read again.
     pub fn verify_again(&self, before: &Verified, removed: &[String]) -> Result<Verified, Trouble> {
         let removed: HashSet<&String> = removed.iter().collect();
-        let right = before.right.iter().filter(|name| !removed.contains(name));
+        let replaced = self.state().mending.replaced.clone();
+        let is_kept = |name: &&String| !removed.contains(name) && !replaced.contains(*name);
+        let right = before.right.iter().filter(is_kept);
         self.verify_rest(&right.map(String::as_str).collect(), &|_, _| {})
     }
 

@@ -236,8 +236,8 @@ fn room(fitted: &Fitted) -> String {
     match (fitted.left_out.is_empty(), fitted.may_not_fit.is_empty()) {
         (true, true) => format!("all work fits into the remaining {left} of this session"),
         (true, false) => format!(
-            "all work is expected to fit into the remaining {left} of this session, but these stages \
-             may not finish in time: {}",
+            "all work is expected to fit into the remaining {left} of this session, but these \
+             stages may not finish in time: {}",
             clean(&fitted.may_not_fit.join(", "))
         ),
         (false, true) => format!("the remaining {left} of this session {}", left_out(fitted)),

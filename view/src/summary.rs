@@ -77,7 +77,7 @@ impl Summary {
         }
     }
 
-    /// The counts of a stage with the time that it takes on all threads together, as in estimates, in
+    /// The counts of a stage. Their time is that with all threads to itself, as in estimates, in
     /// place of the sum over all threads.
     pub fn shared_out(&self, stage: &str, counts: &StageCounts) -> StageCounts {
         StageCounts { seconds: *self.taken.get(stage).unwrap_or(&counts.seconds), ..*counts }

@@ -105,7 +105,7 @@ pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, C
 }
 
 /// The valid entries in a part of a volume that begins with an entry. The part may end in the
-/// middle of one. False if an entry is damaged; those after it are read.
+/// middle of one. False if an entry is damaged; the valid ones after it are read as well.
 pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEntry>, bool) {
     let (framed, mut is_whole) = framed(volume, offset, part);
     let is_object = |(header, _): &&(Header, Bytes)| header.small_object().is_some();
@@ -135,8 +135,8 @@ pub fn archive_entries(volume: u32, offset: u64, part: &Bytes) -> (Vec<ArchiveEn
     (entries, is_whole)
 }
 
-/// The valid headers of a part with their payloads: behind a damaged one, those from the next valid
-/// one on. False if there is a damaged one.
+/// The valid headers of a part with their payloads. After a damaged header, the next valid one is
+/// searched for, and the result is false.
 fn framed(volume: u32, offset: u64, part: &Bytes) -> (Vec<(Header, Bytes)>, bool) {
     let (mut framed, mut is_whole) = (Vec::new(), true);
     let mut at = 0;

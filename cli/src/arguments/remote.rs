@@ -79,7 +79,7 @@ pub struct RemoteStats {
 
 #[derive(Args, Debug)]
 pub struct RemoteVerify {
-    /// Remove damaged files, and write what this machine has of their contents again.
+    /// Write what is intact or on this machine again, and remove damaged files.
     #[arg(long)]
     pub repair: bool,
     #[command(flatten)]

@@ -22,8 +22,8 @@ pub struct Room {
 pub struct Fitted {
     pub room: Room,
     pub fits: Vec<String>,
-    /// The stages of `fits` that do not finish in time by the upper bounds. A stage of unknown time has
-    /// none.
+    /// The stages of `fits` that do not finish in time by the upper bounds. A stage of unknown time
+    /// has no upper bound.
     pub may_not_fit: Vec<String>,
     pub left_out: Vec<String>,
     /// The time of the stages that do not fit.
@@ -32,7 +32,7 @@ pub struct Fitted {
     pub left_out_money: Option<Figure>,
 }
 
-/// The time of a stage that has no estimate: it may be the last one to finish.
+/// The time of a stage that has no estimate: no limit is certain to be long enough for it.
 const UNKNOWN: Figure = Figure { low: 0.0, likely: 0.0, high: f64::INFINITY };
 
 impl Room {
@@ -42,7 +42,7 @@ impl Room {
 
     /// The smaller of two bounds on the time.
     pub fn with_seconds(self, seconds: Option<f64>) -> Room {
-        // A budget without a price lasts for ever.
+        // A budget never ends if an hour costs nothing.
         let bounds =
             [self.seconds, seconds].into_iter().flatten().filter(|bound| bound.is_finite());
         Room { seconds: bounds.reduce(f64::min), ..self }

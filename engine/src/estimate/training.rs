@@ -67,7 +67,7 @@ impl Plan<'_> {
         self.setting.rows * self.accumulation
     }
 
-    /// The rows of a micro-batch with this `batch`: each device gets one, as far as there are rows.
+    /// The rows of a micro-batch with this `batch`: fewer if a device would otherwise get none.
     fn micro_batch(&self, batch: i64) -> i64 {
         let share = (self.rows_of_step() + self.devices - 1) / self.devices;
         batch.min(share).max(1)
@@ -77,8 +77,8 @@ impl Plan<'_> {
         self.model.memory(&Setting { rows, ..self.setting.clone() })
     }
 
-    /// The peak of a device in steps with this `batch`. On a GPU, gradients reuse the memory of freed
-    /// activations; the allocator of the CPU seldom allows that.
+    /// The peak memory of a device in steps with this `batch`. On a GPU, gradients reuse the memory
+    /// of freed activations; the allocator of the CPU seldom allows that.
     fn peak(&self, batch: i64, is_gpu: bool) -> f64 {
         let rows = self.micro_batch(batch);
         let memory = self.memory(rows);

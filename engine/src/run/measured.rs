@@ -131,7 +131,7 @@ impl Schedule<'_> {
         model.map_or(0, |model| model.parameters())
     }
 
-    /// The same for all stages that have not finished.
+    /// Reports and records the cost so far of all stages that have not finished.
     pub fn end_measures(&mut self) -> Result<(), EngineError> {
         let unfinished = self.pipeline.ids().filter(|id| !self.board.is(*id, State::Done));
         unfinished.collect::<Vec<_>>().into_iter().try_for_each(|id| self.end_measure(id))

@@ -23,8 +23,8 @@ pub enum Message {
         lost: Vec<Digest>,
         /// The size of the objects that were made.
         written: u64,
-        /// The time of the work without waits, before and after it. None stands for the time since the
-        /// task was handed out.
+        /// The time of the work, without waits before, in and after it. None stands for the time
+        /// since the task was handed out.
         took: Option<Duration>,
     },
     /// A report of a running task.

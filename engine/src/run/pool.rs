@@ -54,8 +54,9 @@ fn run_items(shared: &Shared, task: ItemTask) {
                 Batching::Single => 1,
                 Batching::ByBytes { .. } | Batching::ByCount { .. } => count.max(1),
             };
-            let batches = task.items.chunks(size).take_while(|_| !shared.is_late(task.ticket));
-            let done = batches.flat_map(|batch| run_batch(&job, batch, &mut context));
+            let batches = task.items.chunks(size).enumerate();
+            let batches = batches.take_while(|(at, _)| *at == 0 || !shared.stop.is_requested());
+            let done = batches.flat_map(|(_, batch)| run_batch(&job, batch, &mut context));
             let mut outcomes: Vec<ItemOutcome> = done.collect();
             outcomes.resize(count, ItemOutcome::Failed(Failure::Stage(StageError::Stopped)));
             outcomes

@@ -53,11 +53,11 @@ impl Shared {
         }
     }
 
-    /// True if the items of a task that have not begun stay for the next run, since this one is asked
-    /// to stop. The first task begins even then: otherwise runs that are shorter than the start of a
-    /// worker would make no progress.
+    /// True if a task that has not begun stays for the next run, since this one was asked to stop. The
+    /// first task begins even after a time limit: otherwise, runs that are shorter than the start of
+    /// a worker would make no progress.
     pub fn is_late(&self, ticket: u64) -> bool {
-        ticket > FIRST_TICKET && self.stop.is_requested()
+        self.stop.is_requested() && (ticket > FIRST_TICKET || self.stop.is_pressing())
     }
 
     pub fn done(&self, outcome: Outcome, mut context: EngineContext) {

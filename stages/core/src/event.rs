@@ -97,8 +97,8 @@ pub enum Event {
         spent: Option<f64>,
         budget: Option<f64>,
     },
-    /// The measured cost of a stage that has finished or was stopped, in the terms of the estimate: with
-    /// all threads to itself.
+    /// The measured cost of a stage that has finished or was stopped, in the terms of the estimate:
+    /// with all threads to itself.
     Measured {
         stage: String,
         seconds: f64,

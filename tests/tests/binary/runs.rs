@@ -261,7 +261,7 @@ fn a_sum_over_a_changed_data_set_is_what_a_run_from_nothing_gives() {
 #[test]
 fn a_run_too_short_to_do_anything_says_so() {
     let project = project();
-    // The source is read even then.
+    // The source is read even if the time limit is over.
     project.printed(&["run", ".", "clips"]);
     let output = project.output(&["run", "--stop-after", "1ms"]);
     let told = String::from_utf8_lossy(&output.stderr);

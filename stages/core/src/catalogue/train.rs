@@ -205,12 +205,12 @@ pub const fn from<const N: usize>(name: &str) -> [Parameter; N] {
     all
 }
 
-/// A shared number with another default.
+/// A shared parameter that is a number, with another default.
 pub const fn with_number(name: &str, default: f64) -> Parameter {
     Parameter { default: Default::Number(default), ..shared(name) }
 }
 
-/// A shared count with another default.
+/// A shared parameter that is a count, with another default.
 pub const fn with_count(name: &str, default: i64) -> Parameter {
     Parameter { default: Default::Integer(default), ..shared(name) }
 }

@@ -41,14 +41,15 @@ pub fn kill(groups: &[i32], started: Option<u64>) {
         new.iter().for_each(|process| signal(process, Signal::STOP));
         found.extend(new.into_iter().map(|process| (process.id, process)));
     }
-    // If this process ends meanwhile, the watcher finds the rest below what is left.
+    // If this process ends before all signals are sent, the watcher still finds the rest: the
+    // processes above them are alive.
     lowest_first(&found).iter().for_each(|process| signal(process, Signal::KILL));
 }
 
 fn lowest_first(found: &BTreeMap<i32, Process>) -> Vec<Process> {
     let depth = |process: &Process| {
         let above = |process: &&Process| found.get(&process.parent);
-        // Ids are read one after the other, so parents may seem to form a circle.
+        // Processes are read one after the other, so their parents may seem to form a cycle.
         std::iter::successors(Some(process), above).take(found.len()).count()
     };
     let mut order: Vec<Process> = found.values().copied().collect();
@@ -57,8 +58,9 @@ fn lowest_first(found: &BTreeMap<i32, Process>) -> Vec<Process> {
 }
 
 /// The groups that are not among the known ones, and were probably started by the engine of this
-/// watcher: their leaders are younger, have lost their parent as well, and are in the same session,
-/// or have ended and left such processes. At most this number, the youngest.
+/// watcher. The leader of such a group is younger than the watcher, has lost its parent as well,
+/// and is in the same session; if it has ended, this is true of another process of the group.
+/// At most this number of groups, the youngest.
 pub fn orphans(known: &[i32], most: usize) -> Vec<i32> {
     youngest_orphans(&list(), std::process::id() as i32, known, most)
 }

@@ -54,7 +54,7 @@ pub const fn patterns(name: &'static str, default: Default, doc: &'static str) -
     Parameter { name, parameter_type: TEXTS, default, doc, ..Parameter::BASE }
 }
 
-/// A size of a new model; if it is not given, the stage chooses the size.
+/// A size of a new model; if it is absent, the stage chooses it.
 pub const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Parameter {
     absent(at_least_one(count(name, 0, doc), largest))
 }
