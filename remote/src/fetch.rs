@@ -121,7 +121,7 @@ impl Remote {
         (objects.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
 
-    fn bring_large(&self, digest: &Digest, size: u64) -> Result<bool, Trouble> {
+    pub(crate) fn bring_large(&self, digest: &Digest, size: u64) -> Result<bool, Trouble> {
         const PATIENCE: Duration = Duration::from_secs(3_600);
         let right = right(digest);
         let _claim = loop {

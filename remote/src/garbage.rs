@@ -61,7 +61,9 @@ impl Remote {
             let folder = name.split('/').next().unwrap_or_default();
             let is_young = listed.modified > now - GRACE;
             let is_used = match folder {
-                layout::PACKS => layout::pack_of(name).is_none_or(|id| is_kept(&id)),
+                layout::PACKS => {
+                    !layout::is_of_pack(name) || layout::pack_of(name).is_none_or(|id| is_kept(&id))
+                }
                 layout::KNOWN => layout::digest_of(name).is_none_or(|id| is_kept(&id)),
                 layout::OBJECTS => {
                     is_young || layout::digest_of(name).is_none_or(|id| live.contains(&id))

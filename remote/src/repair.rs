@@ -27,6 +27,8 @@ pub struct Repaired {
     pub records: Vec<(Table, Digest)>,
     /// The outcomes that refer to these packs, with all objects of all their packs.
     pub outcomes: Vec<Fresh>,
+    /// Intact packs that these outcomes refer to as well.
+    intact: BTreeSet<Digest>,
     /// The keys of outcomes that refer to a pack without an index: it may have had other objects.
     pub unlisted: BTreeSet<Digest>,
     /// The large objects of these packs that the remote has.
@@ -147,7 +149,8 @@ impl Remote {
             contents.insert(*pack, self.save_pack(pack, &found, &mut repaired)?);
         }
         self.cache.commit()?;
-        let (outcomes, unreadable) = self.save_outcomes(&found, &contents, &mut repaired)?;
+        let outcomes = self.save_outcomes(&found, &contents, &mut repaired)?;
+        self.save_long_objects(&found)?;
         let labels = found.names().filter(|name| found.is_label(name));
         let scopes = labels.filter_map(|label| label.split('/').nth(1)?.parse::<Digest>().ok());
         self.state().scopes.extend(scopes);
@@ -155,8 +158,7 @@ impl Remote {
             let is_single = is_in(name, layout::OBJECTS) || is_in(name, layout::LOGS);
             found.wrong.contains(name) && is_single
         };
-        let useless = found.names().filter(is_useless).map(str::to_owned);
-        for name in useless.chain(unreadable) {
+        for name in found.names().filter(is_useless).map(str::to_owned) {
             self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
             repaired.damaged.removed.push(name);
         }
@@ -171,6 +173,9 @@ impl Remote {
         for key in &outcomes {
             self.forget_outcome(key)?;
         }
+        // The outcomes also refer to these.
+        let intact: Vec<Digest> = repaired.intact.iter().copied().collect();
+        self.learn(&intact)?;
         let Damaged { names, removed } = &mut repaired.damaged;
         *names = found.damaged();
         // The push may write other files under these names.
@@ -196,6 +201,21 @@ impl Remote {
             self.look_again()?;
         }
         Ok(removed)
+    }
+
+    /// Fetches large objects with more bytes behind their own.
+    fn save_long_objects(&self, found: &Found) -> Result<(), Trouble> {
+        let named: BTreeMap<Digest, u64> =
+            found.indexes.values().flat_map(PackIndex::large).collect();
+        let objects = found.all.iter().filter(|listed| is_in(&listed.name, layout::OBJECTS));
+        for listed in objects {
+            let digest = layout::digest_of(&listed.name);
+            let size = digest.and_then(|digest| Some((digest, *named.get(&digest)?)));
+            if let Some((digest, size)) = size.filter(|(_, size)| listed.size > *size) {
+                self.bring_large(&digest, size)?;
+            }
+        }
+        Ok(())
     }
 
     fn look_for_damage<'a>(&self, verified: &'a Verified) -> Result<Found<'a>, Trouble> {
@@ -305,14 +325,14 @@ impl Remote {
         found: &Found,
         contents: &BTreeMap<Digest, Vec<Digest>>,
         repaired: &mut Repaired,
-    ) -> Result<(BTreeSet<Digest>, Vec<String>), Trouble> {
-        let (mut keys, mut unreadable) = (BTreeSet::new(), Vec::new());
+    ) -> Result<BTreeSet<Digest>, Trouble> {
+        let mut keys = BTreeSet::new();
         for name in found.names().filter(|name| is_in(name, layout::RESULTS)) {
             let Some(key) = layout::digest_of(name) else { continue };
             let bytes = self.place.get(name, MOST_BYTES);
             let bytes = bytes.map_err(|refusal| self.give_up(refusal))?;
             let Some(outcome) = bytes.and_then(|bytes| Outcome::decode(&bytes, &key)) else {
-                unreadable.push(name.to_owned());
+                keys.insert(key);
                 continue;
             };
             let is_damaged = |id: &Digest| match found.indexes.contains_key(id) {
@@ -326,6 +346,8 @@ impl Remote {
             if !outcome.packs.iter().all(|id| found.indexes.contains_key(id)) {
                 repaired.unlisted.insert(key);
             }
+            let is_intact = |id: &&Digest| !is_damaged(id);
+            repaired.intact.extend(outcome.packs.iter().filter(is_intact));
             let objects = |id: &Digest| match (contents.get(id), found.indexes.get(id)) {
                 (Some(objects), _) => Some(objects.clone()),
                 (None, Some(index)) => {
@@ -348,6 +370,6 @@ impl Remote {
                 objects: objects.concat(),
             });
         }
-        Ok((keys, unreadable))
+        Ok(keys)
     }
 }

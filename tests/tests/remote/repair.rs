@@ -222,6 +222,39 @@ fn a_repair_on_a_machine_without_anything_keeps_all_that_is_intact() {
 }
 
 #[test]
+fn outcomes_that_also_refer_to_an_intact_pack_stay() {
+    for by_first in [true, false] {
+        let shared = Shared::new();
+        let project = first(&shared);
+        let more = another(&project);
+        more.write("data/wavs/c.wav", throstle_tests::wav(9_000));
+        run(&more, &shared);
+        let oldest = shared.files("packs").into_iter().filter(|path| path.ends_with("ARCHIVE"));
+        let oldest = oldest.min_by_key(|path| path.metadata().unwrap().modified().unwrap());
+        std::fs::write(oldest.unwrap(), "").unwrap();
+        let repairer = if by_first { project } else { another(&more) };
+        let verify = ["remote", "verify", "--remote", &shared.url()];
+        repairer.printed(&[&verify[..], &["--repair"]].concat());
+        assert!(repairer.printed(&verify).contains("nothing is damaged"));
+        assert_whole(&more, &shared, &format!("{by_first}"));
+    }
+}
+
+#[test]
+fn bytes_behind_a_large_object_cost_nothing() {
+    let shared = Shared::new();
+    let project = first(&shared);
+    let object = shared.files("objects").remove(0);
+    let mut bytes = std::fs::read(&object).unwrap();
+    bytes.push(0);
+    std::fs::write(&object, bytes).unwrap();
+    let verify = ["remote", "verify", "--remote", &shared.url()];
+    another(&project).printed(&[&verify[..], &["--repair"]].concat());
+    assert_eq!(std::fs::metadata(&object).unwrap().len(), 2_000_000);
+    assert_whole(&project, &shared, "a byte more");
+}
+
+#[test]
 fn a_killed_repair_loses_nothing() {
     let shared = Shared::new();
     let project = first(&shared);
@@ -262,6 +295,11 @@ fn a_repair_leaves_files_of_others_in_the_folder_of_a_pack() {
     std::fs::write(&mine, "mine").unwrap();
     project.printed(&["remote", "verify", "--repair", "--remote", &shared.url()]);
     assert!(mine.exists() && !index.exists());
+    let week = std::time::SystemTime::now() - Duration::from_secs(7 * 24 * 3600);
+    let file = std::fs::File::options().write(true).open(&mine).unwrap();
+    file.set_modified(week).unwrap();
+    project.printed(&["remote", "gc", "--yes", "--remote", &shared.url()]);
+    assert!(mine.exists());
     let volume = damage(&shared, ".pack", 20);
     std::fs::remove_file(&volume).unwrap();
     std::fs::create_dir(&volume).unwrap();
