@@ -81,22 +81,27 @@ pub fn repair(
 ) -> Result<(Vec<String>, Pushed), Trouble> {
     let mut repaired = remote.begin_repair(verified)?;
     let damaged = std::mem::take(&mut repaired.damaged);
-    keep_whole(cache, remote, &mut repaired)?;
     let mut pushed = push_with(cache, remote, repaired, progress)?;
     pushed.logs += push_logs(cache, remote)?;
     let removed = remote.end_repair(damaged)?;
     Ok((removed, pushed))
 }
 
-/// Keeps the outcomes with objects that all exist: on this machine, in intact packs, or as files of
-/// their own in the remote. The end of the repair removes the others, so that a machine with their
-/// objects writes them again.
-fn keep_whole(cache: &Cache, remote: &Remote, repaired: &mut Repaired) -> Result<(), Trouble> {
+/// The outcomes with objects that all exist: on this machine, in intact packs, or as files of their
+/// own in the remote. The end of the repair removes the others, so that a machine with their
+/// objects writes them again. `knows_all`: the outcome has a list of all objects that its packs had.
+fn only_whole(
+    cache: &Cache,
+    remote: &Remote,
+    repaired: &Repaired,
+    outcomes: Vec<Fresh>,
+    knows_all: impl Fn(&Fresh) -> bool,
+) -> Result<Vec<Fresh>, Trouble> {
     let large: HashSet<Digest> = repaired.large.iter().map(|(digest, _)| *digest).collect();
     let is_left = |digest: &Digest| -> Result<bool, Trouble> {
         Ok(large.contains(digest) || cache.contains(digest)? || remote.lists(digest)?)
     };
-    let outcomes = std::mem::take(&mut repaired.outcomes);
+    let mut whole = Vec::new();
     let record =
         |outcome: &Fresh| decode::<StageRecord>(&outcome.value).filter(|_| outcome.table == STAGE);
     let records: Vec<Option<StageRecord>> = outcomes.iter().map(record).collect();
@@ -107,9 +112,9 @@ fn keep_whole(cache: &Cache, remote: &Remote, repaired: &mut Repaired) -> Result
             for output in record.outputs.values() {
                 gc::mark_value(cache, output, &mut needed)?;
             }
-            match repaired.unlisted.contains(&outcome.key) {
-                true => outcome.objects = needed.difference(&in_place).copied().collect(),
-                false => outcome.objects.retain(|digest| needed.contains(digest)),
+            match knows_all(&outcome) {
+                true => outcome.objects.retain(|digest| needed.contains(digest)),
+                false => outcome.objects = needed.difference(&in_place).copied().collect(),
             }
         }
         let mut is_whole = true;
@@ -117,10 +122,10 @@ fn keep_whole(cache: &Cache, remote: &Remote, repaired: &mut Repaired) -> Result
             is_whole &= is_left(digest)?;
         }
         if is_whole {
-            repaired.outcomes.push(outcome);
+            whole.push(outcome);
         }
     }
-    Ok(())
+    Ok(whole)
 }
 
 /// The recordings that stages read where they are: the objects of items of data sets without a single
@@ -149,16 +154,24 @@ fn read_in_place<'a>(
 fn push_with(
     cache: &Cache,
     remote: &Remote,
-    repaired: Repaired,
+    mut repaired: Repaired,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Pushed, Trouble> {
     let limits = Limits { keep_runs: KEEP_RUNS, kept_since: None, most_bytes: None };
     let gone = gc::plan(cache, &limits)?.sweep;
     let gone: HashSet<(Table, Digest)> = gone.records().map(|(table, key)| (table, *key)).collect();
     let mut reached = HashSet::new();
-    let mut outcomes = outcomes(cache, remote, &gone, &mut reached)?;
+    // This machine may have only read an outcome that is to be written again.
+    let (read, mut outcomes): (Vec<Fresh>, Vec<Fresh>) =
+        outcomes(cache, remote, &gone, &mut reached)?
+            .into_iter()
+            .partition(|outcome| repaired.keys.contains(&outcome.key));
+    outcomes.extend(only_whole(cache, remote, &repaired, read, |_| false)?);
     let own: HashSet<Digest> = outcomes.iter().map(|outcome| outcome.key).collect();
-    outcomes.extend(repaired.outcomes.into_iter().filter(|outcome| !own.contains(&outcome.key)));
+    let again = std::mem::take(&mut repaired.outcomes);
+    let is_listed = |outcome: &Fresh| !repaired.unlisted.contains(&outcome.key);
+    let again = only_whole(cache, remote, &repaired, again, is_listed)?;
+    outcomes.extend(again.into_iter().filter(|outcome| !own.contains(&outcome.key)));
     reached.extend(repaired.objects.iter().map(|(digest, _)| *digest));
     let again: HashSet<(Table, Digest)> = repaired.records.into_iter().collect();
     let mut records = Vec::new();

@@ -27,6 +27,8 @@ pub struct Repaired {
     pub records: Vec<(Table, Digest)>,
     /// The outcomes that refer to these packs, with all objects of all their packs.
     pub outcomes: Vec<Fresh>,
+    /// The keys of these outcomes, and of unreadable ones.
+    pub keys: BTreeSet<Digest>,
     /// Intact packs that these outcomes refer to as well.
     intact: BTreeSet<Digest>,
     /// The keys of outcomes that refer to a pack without an index: it may have had other objects.
@@ -181,6 +183,7 @@ impl Remote {
         // The push may write other files under these names.
         names.retain(|name| !removed.contains(name));
         repaired.large = found.large();
+        repaired.keys.clone_from(&outcomes);
         let large = repaired.large.clone();
         self.state().mending =
             Mending { packs: found.packs, outcomes, replaced: BTreeSet::new(), large };

@@ -158,13 +158,19 @@ fn a_repair_leaves_only_outcomes_that_are_whole_and_keeps_the_records_of_items()
     let executed = ran.executed();
     assert!(executed.values().all(|count| *count == 1), "{executed:?}");
     assert_eq!(other.files("out"), project.files("out"));
-    // Nothing is left of the volume, and a machine that has everything writes it again.
-    for volume in shared.files("packs").iter().filter(|path| path.extension().is_some()) {
-        std::fs::remove_file(volume).unwrap();
+    // Nothing is left of the volume, with an intact or a damaged index; a machine that has everything
+    // writes it again.
+    for what in ["index", "no index"] {
+        for volume in shared.files("packs").iter().filter(|path| path.extension().is_some()) {
+            std::fs::write(volume, "").unwrap();
+        }
+        if what == "no index" {
+            damage(&shared, "INDEX", 60);
+        }
+        another(&project).printed(&[&verify[..], &["--repair"]].concat());
+        project.printed(&["push", "--remote", &shared.url()]);
+        assert_whole(&project, &shared, what);
     }
-    another(&project).printed(&[&verify[..], &["--repair"]].concat());
-    project.printed(&["push", "--remote", &shared.url()]);
-    assert_whole(&project, &shared, "after a push");
 }
 
 #[test]
