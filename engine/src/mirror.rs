@@ -103,9 +103,22 @@ fn only_whole(
     };
     let mut whole = Vec::new();
     let record =
-        |outcome: &Fresh| decode::<StageRecord>(&outcome.value).filter(|_| outcome.table == STAGE);
-    let records: Vec<Option<StageRecord>> = outcomes.iter().map(record).collect();
-    let in_place = read_in_place(cache, records.iter().flatten(), &is_left)?;
+        |(table, value): (Table, &Bytes)| decode::<StageRecord>(value).filter(|_| table == STAGE);
+    let records: Vec<Option<StageRecord>> =
+        outcomes.iter().map(|outcome| record((outcome.table, &outcome.value))).collect();
+    let others = repaired.others.iter().filter_map(|(table, value)| record((*table, value)));
+    // Without an index, the recordings of all data sets have to be told from lost objects.
+    let others: Vec<StageRecord> = match outcomes.iter().all(&knows_all) {
+        true => Vec::new(),
+        false => others.collect(),
+    };
+    let all = || records.iter().flatten().chain(&others);
+    for output in all().flat_map(|record| record.outputs.values()) {
+        if let PortValue::Dataset { root, .. } = output {
+            bring_tables(cache, remote, root)?;
+        }
+    }
+    let in_place = read_in_place(cache, all(), &is_left)?;
     for (mut outcome, record) in outcomes.into_iter().zip(records) {
         if let Some(record) = record {
             let mut needed = HashSet::new();
@@ -172,6 +185,7 @@ fn push_with(
     let is_listed = |outcome: &Fresh| !repaired.unlisted.contains(&outcome.key);
     let again = only_whole(cache, remote, &repaired, again, is_listed)?;
     outcomes.extend(again.into_iter().filter(|outcome| !own.contains(&outcome.key)));
+    reached.extend(outcomes.iter().flat_map(|outcome| &outcome.objects));
     reached.extend(repaired.objects.iter().map(|(digest, _)| *digest));
     let again: HashSet<(Table, Digest)> = repaired.records.into_iter().collect();
     let mut records = Vec::new();

@@ -29,7 +29,9 @@ pub struct Repaired {
     pub outcomes: Vec<Fresh>,
     /// The keys of these outcomes, and of unreadable ones.
     pub keys: BTreeSet<Digest>,
-    /// Intact packs that these outcomes refer to as well.
+    /// The tables and values of all other outcomes.
+    pub others: Vec<(Table, Bytes)>,
+    /// The intact packs that outcomes refer to.
     intact: BTreeSet<Digest>,
     /// The keys of outcomes that refer to a pack without an index: it may have had other objects.
     pub unlisted: BTreeSet<Digest>,
@@ -343,6 +345,8 @@ impl Remote {
                 false => true,
             };
             if !outcome.packs.iter().any(is_damaged) {
+                repaired.intact.extend(&outcome.packs);
+                repaired.others.push((Table(outcome.table), outcome.value.into()));
                 continue;
             }
             keys.insert(key);

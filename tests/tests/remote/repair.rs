@@ -229,20 +229,22 @@ fn a_repair_on_a_machine_without_anything_keeps_all_that_is_intact() {
 
 #[test]
 fn outcomes_that_also_refer_to_an_intact_pack_stay() {
-    for by_first in [true, false] {
+    for (by_first, file) in
+        [(true, "ARCHIVE"), (false, "ARCHIVE"), (true, "INDEX"), (false, "INDEX")]
+    {
         let shared = Shared::new();
         let project = first(&shared);
         let more = another(&project);
         more.write("data/wavs/c.wav", throstle_tests::wav(9_000));
         run(&more, &shared);
-        let oldest = shared.files("packs").into_iter().filter(|path| path.ends_with("ARCHIVE"));
+        let oldest = shared.files("packs").into_iter().filter(|path| path.ends_with(file));
         let oldest = oldest.min_by_key(|path| path.metadata().unwrap().modified().unwrap());
         std::fs::write(oldest.unwrap(), "").unwrap();
         let repairer = if by_first { project } else { another(&more) };
         let verify = ["remote", "verify", "--remote", &shared.url()];
         repairer.printed(&[&verify[..], &["--repair"]].concat());
         assert!(repairer.printed(&verify).contains("nothing is damaged"));
-        assert_whole(&more, &shared, &format!("{by_first}"));
+        assert_whole(&more, &shared, &format!("{file}, {by_first}"));
     }
 }
 
