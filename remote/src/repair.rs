@@ -158,26 +158,13 @@ impl Remote {
         let labels = found.names().filter(|name| found.is_label(name));
         let scopes = labels.filter_map(|label| label.split('/').nth(1)?.parse::<Digest>().ok());
         self.state().scopes.extend(scopes);
-        let is_useless = |name: &&str| {
-            let is_single = is_in(name, layout::OBJECTS) || is_in(name, layout::LOGS);
-            found.wrong.contains(name) && is_single
-        };
-        for name in found.names().filter(is_useless).map(str::to_owned) {
-            self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
-            repaired.damaged.removed.push(name);
-        }
-        let odd = self.remove_odd(&found.wrong, &mut repaired.damaged)?;
-        let labels = found.wrong.iter().filter(|name| found.is_label_of_intact(name));
-        for label in labels.filter(|name| !odd.contains(**name)) {
-            let written = self.place.replace(label, Bytes::new());
-            written.map_err(|refusal| self.give_up(refusal))?;
-        }
+        self.remove_useless(&found, &mut repaired.damaged)?;
         self.look_again()?;
         self.with_known(|known| known.forget_packs(&self.cache, &self.url, &found.packs))?;
         for key in &outcomes {
             self.forget_outcome(key)?;
         }
-        // The outcomes also refer to these.
+        // Their objects count as there.
         let intact: Vec<Digest> = repaired.intact.iter().copied().collect();
         self.learn(&intact)?;
         let Damaged { names, removed } = &mut repaired.damaged;
@@ -190,6 +177,26 @@ impl Remote {
         self.state().mending =
             Mending { packs: found.packs, outcomes, replaced: BTreeSet::new(), large };
         Ok(repaired)
+    }
+
+    /// Removes what no result can be read from, to make room for the push, and writes damaged labels of
+    /// intact packs again.
+    fn remove_useless(&self, found: &Found, damaged: &mut Damaged) -> Result<(), Trouble> {
+        let is_useless = |name: &&str| {
+            let is_single = is_in(name, layout::OBJECTS) || is_in(name, layout::LOGS);
+            found.wrong.contains(name) && is_single
+        };
+        for name in found.names().filter(is_useless).map(str::to_owned) {
+            self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
+            damaged.removed.push(name);
+        }
+        let odd = self.remove_odd(&found.wrong, damaged)?;
+        let labels = found.wrong.iter().filter(|name| found.is_label_of_intact(name));
+        for label in labels.filter(|name| !odd.contains(**name)) {
+            let written = self.place.replace(label, Bytes::new());
+            written.map_err(|refusal| self.give_up(refusal))?;
+        }
+        Ok(())
     }
 
     /// Removes the damaged files, after a push has written everything that is left of them. Returns
