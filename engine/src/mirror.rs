@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
-use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Repaired, Rules, Trouble, Verified};
+use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Repaired, Rules, Trouble};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 
 pub use self::pusher::Pusher;
+use self::repair::only_whole;
+pub use self::repair::repair;
 pub use self::training::{Mirror, adopt, adopt_any, put};
 use crate::archive::is_newer;
 use crate::gc::{self, Limits};
@@ -29,6 +31,7 @@ use crate::runlog;
 use crate::units;
 
 mod pusher;
+mod repair;
 mod training;
 
 /// The tables of records that mean the same on every machine.
@@ -69,98 +72,6 @@ pub fn push(
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Pushed, Trouble> {
     push_with(cache, remote, Repaired::default(), progress)
-}
-
-/// Writes the intact contents of damaged packs to the remote, with the copies that this machine has
-/// of damaged contents, and then removes the damaged files. Returns their names as well.
-pub fn repair(
-    cache: &Cache,
-    remote: &Remote,
-    verified: &Verified,
-    progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<(Vec<String>, Pushed), Trouble> {
-    let mut repaired = remote.begin_repair(verified)?;
-    let damaged = std::mem::take(&mut repaired.damaged);
-    let mut pushed = push_with(cache, remote, repaired, progress)?;
-    pushed.logs += push_logs(cache, remote)?;
-    let removed = remote.end_repair(damaged)?;
-    Ok((removed, pushed))
-}
-
-/// The outcomes with objects that all exist: on this machine, in intact packs, or as files of their
-/// own in the remote. The end of the repair removes the others, so that a machine with their
-/// objects writes them again. `knows_all`: the outcome has a list of all objects that its packs had.
-fn only_whole(
-    cache: &Cache,
-    remote: &Remote,
-    repaired: &Repaired,
-    outcomes: Vec<Fresh>,
-    knows_all: impl Fn(&Fresh) -> bool,
-) -> Result<Vec<Fresh>, Trouble> {
-    let large: HashSet<Digest> = repaired.large.iter().map(|(digest, _)| *digest).collect();
-    let is_left = |digest: &Digest| -> Result<bool, Trouble> {
-        Ok(large.contains(digest) || cache.contains(digest)? || remote.lists(digest)?)
-    };
-    let mut whole = Vec::new();
-    let record =
-        |(table, value): (Table, &Bytes)| decode::<StageRecord>(value).filter(|_| table == STAGE);
-    let records: Vec<Option<StageRecord>> =
-        outcomes.iter().map(|outcome| record((outcome.table, &outcome.value))).collect();
-    let others = repaired.others.iter().filter_map(|(table, value)| record((*table, value)));
-    // Without an index, the recordings of all data sets have to be told from lost objects.
-    let others: Vec<StageRecord> = match outcomes.iter().all(&knows_all) {
-        true => Vec::new(),
-        false => others.collect(),
-    };
-    let all = || records.iter().flatten().chain(&others);
-    for output in all().flat_map(|record| record.outputs.values()) {
-        if let PortValue::Dataset { root, .. } = output {
-            bring_tables(cache, remote, root)?;
-        }
-    }
-    let in_place = read_in_place(cache, all(), &is_left)?;
-    for (mut outcome, record) in outcomes.into_iter().zip(records) {
-        if let Some(record) = record {
-            let mut needed = HashSet::new();
-            for output in record.outputs.values() {
-                gc::mark_value(cache, output, &mut needed)?;
-            }
-            match knows_all(&outcome) {
-                true => outcome.objects.retain(|digest| needed.contains(digest)),
-                false => outcome.objects = needed.difference(&in_place).copied().collect(),
-            }
-        }
-        let mut is_whole = true;
-        for digest in &outcome.objects {
-            is_whole &= is_left(digest)?;
-        }
-        if is_whole {
-            whole.push(outcome);
-        }
-    }
-    Ok(whole)
-}
-
-/// The recordings that stages read where they are: the objects of items of data sets without a single
-/// one in the remote.
-fn read_in_place<'a>(
-    cache: &Cache,
-    records: impl Iterator<Item = &'a StageRecord>,
-    is_left: &dyn Fn(&Digest) -> Result<bool, Trouble>,
-) -> Result<HashSet<Digest>, Trouble> {
-    let mut in_place = HashSet::new();
-    for output in records.flat_map(|record| record.outputs.values()) {
-        let PortValue::Dataset { root, .. } = output else { continue };
-        let chunks = gc::mark_tables(cache, root, &mut HashSet::new())?;
-        let items = chunks.iter().flat_map(|chunk| &chunk.items);
-        let blobs: HashSet<Digest> =
-            items.flat_map(|item| item.fields.blobs()).map(|blob| blob.digest).collect();
-        let left: Result<Vec<bool>, Trouble> = blobs.iter().map(is_left).collect();
-        if !left?.contains(&true) {
-            in_place.extend(blobs);
-        }
-    }
-    Ok(in_place)
 }
 
 /// A push that also writes the contents of damaged packs again.

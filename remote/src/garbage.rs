@@ -93,9 +93,7 @@ impl Remote {
     ) -> Result<(BTreeSet<&'a str>, HashSet<Digest>), Trouble> {
         let (mut old, mut used_packs) = (BTreeSet::new(), HashSet::new());
         for listed in all {
-            let is = |folder: &str| {
-                listed.name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-            };
+            let is = |folder: &str| layout::is_in(&listed.name, folder);
             let key = is(layout::RESULTS).then(|| layout::digest_of(&listed.name)).flatten();
             let last = listed.name.rsplit('/').next().unwrap_or_default();
             let is_log = is(layout::LOGS) && layout::is_log(last);

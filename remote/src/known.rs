@@ -226,22 +226,18 @@ impl Known {
         if lost_packs.is_empty() && lost.is_empty() {
             return Ok(());
         }
-        for of in lost_packs.iter().chain(&lost) {
-            cache.forget(KNOWN, &memory_key(url, of))?;
-        }
-        *self = Known::load(cache, url)?;
-        Ok(())
+        self.forget(cache, url, lost_packs.iter().chain(&lost))
     }
 
-    /// The next push writes the contents of these packs again, unless others have them.
-    pub fn forget_packs<'a>(
+    /// Forgets these packs and outcomes, so that the next push writes what no other pack has.
+    pub fn forget<'a>(
         &mut self,
         cache: &Cache,
         url: &Digest,
-        packs: impl IntoIterator<Item = &'a Digest>,
+        lost: impl IntoIterator<Item = &'a Digest>,
     ) -> Result<(), CacheError> {
-        for pack in packs {
-            cache.forget(KNOWN, &memory_key(url, pack))?;
+        for of in lost {
+            cache.forget(KNOWN, &memory_key(url, of))?;
         }
         *self = Known::load(cache, url)?;
         Ok(())

@@ -107,6 +107,11 @@ pub fn pack_of(name: &str) -> Option<Digest> {
     name.strip_prefix(PACKS)?.strip_prefix('/')?.split('/').next()?.parse().ok()
 }
 
+/// Tests if a name is below this folder of the remote.
+pub fn is_in(name: &str, folder: &str) -> bool {
+    name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// Tests if a name is one that this program gives to a file of a pack.
 pub fn is_of_pack(name: &str) -> bool {
     pack_of(name).is_some_and(|id| {

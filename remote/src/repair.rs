@@ -12,13 +12,13 @@ use cache::{ArchiveEntry, Digest, FIRST_ENTRY, Table};
 use crate::error::Trouble;
 use crate::index::PackIndex;
 use crate::known::without_ignored;
-use crate::layout;
+use crate::layout::{self, is_in};
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::place::{Listed, Refusal};
 use crate::remote::{Mending, Remote};
 use crate::verify::Verified;
 
-/// What the push of a repair writes again.
+/// The contents of damaged packs. The next push writes them again.
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
     /// The objects of damaged packs, with their sizes. This machine may lack some.
@@ -56,10 +56,6 @@ struct Found<'a> {
     wrong: BTreeSet<&'a str>,
     /// The packs to write again.
     packs: BTreeSet<Digest>,
-}
-
-fn is_in(name: &str, folder: &str) -> bool {
-    name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Found<'_> {
@@ -160,7 +156,7 @@ impl Remote {
         self.state().scopes.extend(scopes);
         self.remove_useless(&found, &mut repaired.damaged)?;
         self.look_again()?;
-        self.with_known(|known| known.forget_packs(&self.cache, &self.url, &found.packs))?;
+        self.with_known(|known| known.forget(&self.cache, &self.url, &found.packs))?;
         for key in &outcomes {
             self.forget_outcome(key)?;
         }

@@ -117,7 +117,7 @@ impl Remote {
     fn look_at(&self, name: &str, size: u64, files: &Files) -> Result<Option<String>, Trouble> {
         let Files { indexes, large, .. } = files;
         let refused = |refusal| self.give_up(refusal);
-        let is = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        let is = |folder: &str| layout::is_in(name, folder);
         if is(layout::CHECKPOINTS) {
             return self.look_at_checkpoint(name);
         }
