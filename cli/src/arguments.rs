@@ -170,7 +170,8 @@ pub enum Command {
     ///
     /// For environments without torch, or with a torch that does not fit: the worker needs exactly
     /// the release that it was built with. Downloads resume where they ended and are compared with
-    /// the digests of the package index (PIP_INDEX_URL). Needs Python 3.8 or newer.
+    /// the digests of the package index, which is that of pip (PIP_INDEX_URL, pip.conf). Needs Python
+    /// 3.8 or newer.
     Setup(Setup),
     /// Check what this machine lacks, and explain how to get it.
     Doctor(Doctor),
