@@ -174,6 +174,7 @@ fn open_cer(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let text = normalize::Options {
         form: written::form(parameters)?,
         case: written::case(parameters)?,
+        letters: written::letters(parameters)?,
         numbers: written::numbers(parameters)?,
         ..normalize::Options::default()
     };

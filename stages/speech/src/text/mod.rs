@@ -2,6 +2,7 @@
 //! tokenizer knows every character.
 
 pub mod audit;
+pub mod case;
 mod characters;
 pub mod mark;
 pub mod normalize;
