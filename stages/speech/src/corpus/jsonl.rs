@@ -3,12 +3,12 @@
 //! A name with dots leads into objects and lists: `supervisions.0.text`.
 
 use serde_json::{Map, Value as Json};
+use stage_formats::mark::unmarked;
 
 use super::columns::{Column, Role};
 use super::parts::Parts;
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
 use crate::object::Object;
-use crate::text::mark::unmarked;
 
 /// The keys of each role; an empty list means the usual names.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,6 @@
 
 pub mod audit;
 mod characters;
-pub mod mark;
 pub mod normalize;
 pub mod number;
 pub mod reader;
