@@ -445,4 +445,17 @@ pub trait World {
 
     /// Stores bytes that have no file of their own.
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;
+
+    /// The fields that were remembered under a key, if all of their objects exist.
+    fn recall(&mut self, _key: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    /// Remembers fields that follow from the key alone, which includes the contents of files.
+    fn remember(&mut self, _key: &Digest, _fields: &Fields) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// Reports what the user waits for.
+    fn waiting(&mut self, _what: String) {}
 }

@@ -19,4 +19,5 @@ mod signals;
 mod small;
 mod starved;
 mod storage;
+mod tables;
 mod typing;

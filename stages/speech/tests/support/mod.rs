@@ -323,7 +323,7 @@ impl World for Bench {
     ) -> Result<Vec<Result<FileFact, Reject>>, StageError> {
         let fact = |path: &Utf8PathBuf| match self.files.get(path) {
             Some(bytes) => Ok(FileFact { digest: Digest::of(bytes), size: bytes.len() as u64 }),
-            None => Err(Reject::new("missing", format!("`{path}` is not there"))),
+            None => Err(Reject::new("missing-file", format!("`{path}` is not there"))),
         };
         Ok(paths.iter().map(fact).collect())
     }
