@@ -68,7 +68,7 @@ fn a_table_gives_items_and_names_each_row_that_it_does_not() {
                 "no-audio",
                 "row 3 `c`: `c` has no audio file with that name in `data/wavs`"
             ),
-            ("metadata.csv:5", "missing", "`data/wavs/e.wav` is not there"),
+            ("metadata.csv:5", "missing-file", "there is no file `data/wavs/e.wav`"),
         ]
     );
 }

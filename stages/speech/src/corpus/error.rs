@@ -25,7 +25,7 @@ pub enum RowProblem {
     NotTime { column: String, found: String },
     #[error("it has a start but neither an end nor a duration; {NOT_PARTS}")]
     NoEnd,
-    #[error("its part of the file is empty: from {start} s to {end} s")]
+    #[error("its part of the file is empty: from {start:.3} s to {end:.3} s")]
     NoLength { start: f64, end: f64 },
     #[error("its part ends at {end:.3} s, but the recording has {seconds:.3} s; {NOT_PARTS}")]
     BeyondEnd { end: f64, seconds: f64 },
@@ -48,7 +48,7 @@ pub enum RowProblem {
     #[error("the source of the recording has the type `{found}`; only files are read")]
     SourceType { found: String },
     #[error(
-        "the supervision is from {start} s to {end} s of a cut of {seconds} s, so its text is not \
+        "the supervision is from {start:.3} s to {end:.3} s of a cut of {seconds:.3} s, so its text is not \
          only that of the cut"
     )]
     OutsideCut { start: f64, end: f64, seconds: f64 },

@@ -106,8 +106,10 @@ impl RowFile {
         if paths.iter().all(is_there) {
             return Ok(self.rows(records, paths, &facts, output));
         }
-        let listing = world.list_if_any(&self.audio)?;
-        let missing = || StageError::failed(format!("there is no folder `{}`", self.audio));
+        // The folder of a manifest that is started in it has no name.
+        let folder = if self.audio.as_str().is_empty() { Utf8Path::new(".") } else { &self.audio };
+        let listing = world.list_if_any(folder)?;
+        let missing = || StageError::failed(format!("there is no folder `{folder}`"));
         let files = ListedFiles::new(listing.ok_or_else(missing)?.files);
         if !paths.iter().any(is_there) {
             let place =

@@ -308,6 +308,7 @@ impl World for Bench {
     }
 
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError> {
+        let folder = if folder == "." { Utf8Path::new("") } else { folder };
         let below = |path: &Utf8PathBuf| path.strip_prefix(folder).ok().map(Utf8Path::to_owned);
         let files = self.files.keys().filter_map(below).collect();
         Ok(Listing { files, ..Listing::default() })

@@ -122,7 +122,7 @@ fn parts_without_an_end_or_with_several_channels_are_refused() {
     assert_eq!(told("\"offset\": 1"), [format!("1: {}", RowProblem::NoEnd)]);
     assert_eq!(
         told("\"start\": 2, \"end\": 2"),
-        ["1: its part of the file is empty: from 2 s to 2 s"]
+        ["1: its part of the file is empty: from 2.000 s to 2.000 s"]
     );
     assert_eq!(
         told("\"channel_selector\": [0, 1]"),
@@ -201,7 +201,8 @@ fn cuts_that_are_more_than_a_part_of_a_file_are_refused() {
     assert!(told(&fast).contains("transform `Speed`"));
     assert!(told(&cut(&good, "").replace("\"file\"", "\"command\"")).contains("type `command`"));
     assert!(
-        told(&cut(&supervision("x", -1.0, 5.0), "")).contains("supervision is from -1 s to 4 s")
+        told(&cut(&supervision("x", -1.0, 5.0), ""))
+            .contains("supervision is from -1.000 s to 4.000 s")
     );
     let alone = supervision("x", 0.0, 4.0);
     assert!(told(&alone).contains("a supervision without its recording"));
