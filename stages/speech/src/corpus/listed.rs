@@ -40,8 +40,8 @@ impl ListedFiles {
         }
         let is_same_case = |name: &&String| name.nfc().eq(composed.chars());
         let same_case: Vec<&String> = alike.iter().filter(is_same_case).collect();
-        let all: Vec<&String> = alike.iter().collect();
-        match if same_case.is_empty() { all } else { same_case }[..] {
+        let chosen = if same_case.is_empty() { alike.iter().collect() } else { same_case };
+        match chosen[..] {
             [] => Found::None,
             [name] => Found::One(name),
             [first, second, ..] => Found::Several(first, second),
