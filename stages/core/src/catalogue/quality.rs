@@ -44,7 +44,7 @@ pub const LONGEST: Parameter = Parameter {
 
 pub static MEASURE: Kind = Kind {
     name: "quality.measure",
-    version: 2,
+    version: 3,
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
 Silence, clipping and noise are measured as in `audio.check`, which quarantines bad recordings; this
@@ -142,7 +142,7 @@ number of them. It is an error if none has a recording, or if two recordings fit
 
 pub static COMPARE: Kind = Kind {
     name: "quality.compare",
-    version: 2,
+    version: 3,
     summary: "Compares each synthesis with a recording of the same sentence.",
     doc: "\
 Both are brought to 16 kHz and cut into frames of 25 ms, one every 10 ms. The mel cepstrum of each

@@ -14,8 +14,10 @@ use stage_formats::npy::{self, IntArray, Width};
 use super::clip::{Clip, Samples};
 use super::cuts::{Cut, Lengths, cut};
 use super::decode::Options;
+use super::fault::Trouble;
+use super::note::Note;
 use super::pauses::{Pause, Pauses, Rule};
-use super::stream::{Stream, Trouble, file_of};
+use super::stream::{Stream, file_of};
 use super::wav;
 use crate::plain::stage;
 
@@ -57,10 +59,13 @@ impl EachItem for PausesJob {
             Err(reject) => return Ok(Err(reject)),
         };
         match self.find(parts, context) {
-            Ok((pauses, seconds)) => {
-                let output = Output::default()
+            Ok(Found { pauses, seconds, notes }) => {
+                let mut output = Output::default()
                     .with("pauses", NewValue::bytes(kinds::PAUSES_KIND, encode(&pauses)?))
                     .with("seconds", NewValue::Number(seconds));
+                for (code, count) in notes.iter().map(Note::tally) {
+                    output.note(code, count);
+                }
                 Ok(Ok(output))
             }
             Err(Stopped::Trouble(trouble)) => trouble.judge().map(Err),
@@ -70,21 +75,25 @@ impl EachItem for PausesJob {
 }
 
 impl PausesJob {
-    fn find(
-        &self,
-        parts: Arc<dyn FileParts>,
-        context: &mut dyn Context,
-    ) -> Result<(Vec<Pause>, f64), Stopped> {
+    fn find(&self, parts: Arc<dyn FileParts>, context: &mut dyn Context) -> Result<Found, Stopped> {
         let mut stream = Stream::open(parts, &Options::default())?;
         let rule = Rule::new(stream.rate, self.seconds, self.decibels);
         let (mut pauses, mut samples) = (Pauses::new(rule), Vec::new());
-        while stream.read(&mut samples)? {
+        while stream.read_pcm(&mut samples)? {
             pauses.push(&samples, stream.channels);
             samples.clear();
             stop_if_asked(context)?;
         }
-        Ok((pauses.finish(), stream.frames as f64 / f64::from(stream.rate)))
+        let seconds = stream.frames as f64 / f64::from(stream.rate);
+        Ok(Found { pauses: pauses.finish(), seconds, notes: stream.take_notes() })
     }
+}
+
+/// The pauses of a recording.
+struct Found {
+    pauses: Vec<Pause>,
+    seconds: f64,
+    notes: Vec<Note>,
 }
 
 /// The reason why the work on a recording ended early.
@@ -197,7 +206,7 @@ impl SegmentJob {
         let mut names = Names::default();
         let mut children = Vec::new();
         for range in ranges {
-            while (stream.frames < range.end) && stream.read(&mut held)? {
+            while (stream.frames < range.end) && stream.read_pcm(&mut held)? {
                 // Nothing before the segment is needed.
                 let before = range.start.saturating_sub(start).min(stream.frames - start);
                 held.drain(..before as usize * channels);
@@ -233,7 +242,7 @@ impl SegmentJob {
 fn length(parts: Arc<dyn FileParts>, context: &mut dyn Context) -> Result<u64, Stopped> {
     let mut stream = Stream::open(parts, &Options::default())?;
     let mut samples = Vec::new();
-    while stream.read(&mut samples)? {
+    while stream.read_pcm(&mut samples)? {
         samples.clear();
         stop_if_asked(context)?;
     }

@@ -5,8 +5,10 @@
 mod check;
 mod compressed;
 mod demo;
+mod ffmpeg;
 mod hostile;
 mod loudness;
+mod random;
 mod resample;
 mod stage;
 mod support;

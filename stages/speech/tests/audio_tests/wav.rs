@@ -88,16 +88,18 @@ fn a_cut_file_is_kept_and_marked_where_allowed() {
 #[test]
 fn a_file_without_samples_is_empty() {
     assert_eq!(rejected(&Wav::pcm(&[]).bytes()), "empty: no samples");
-    let behind = Wav { data_length: Some(0), ..Wav::pcm(&RAMP) };
-    assert_eq!(rejected(&behind.bytes()), "empty: 16 bytes after an empty `data` chunk");
+    // A chunk follows, and no sound.
+    let mut tagged = Wav::pcm(&[]).bytes();
+    tagged.extend(chunk(b"LIST", b"INFOabcd"));
+    assert_eq!(rejected(&tagged), "empty: 16 bytes after an empty `data` chunk");
     let half = Wav::of(16, vec![1]);
     assert_eq!(rejected(&half.bytes()), "empty: no samples");
 }
 
 #[test]
 fn a_length_that_a_pipe_could_not_know_is_accepted_with_a_note() {
-    // ffmpeg, then espeak-ng and sox.
-    for length in [0xFFFF_FFFF, 0x7FFF_F000] {
+    // ffmpeg, then espeak-ng and sox, then a recorder that crashed.
+    for length in [0xFFFF_FFFF, 0x7FFF_F000, 0] {
         let decoded = accepted(&Wav { data_length: Some(length), ..Wav::pcm(&RAMP) });
         assert_eq!(pcm(&decoded), RAMP);
         assert_eq!(decoded.notes, [Note::UnknownLength]);
@@ -235,9 +237,11 @@ fn extensible_formats_are_read_and_must_have_their_size() {
     assert_eq!(pcm(&accepted(&wav)), RAMP);
     let mut long = Wav { tag: 0xFFFE, extra: extensible(24, 1), ..Wav::pcm(&RAMP) };
     long.extra.extend([0, 0]);
+    assert_eq!(pcm(&accepted(&long)), RAMP);
+    let short = Wav { tag: 0xFFFE, extra: extensible(20, 1), ..Wav::pcm(&RAMP) };
     assert_eq!(
-        rejected(&long.bytes()),
-        "damaged: `fmt ` chunk at offset 12: extensible format with 24 bytes of extra, needs 22"
+        rejected(&short.bytes()),
+        "damaged: `fmt ` chunk at offset 12: extensible format with 20 bytes of extra, needs 22"
     );
 }
 
