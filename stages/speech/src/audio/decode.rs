@@ -62,9 +62,8 @@ pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
     }
     collect(bytes, options).map_err(|trouble| match trouble {
         Trouble::Fault(fault) => fault,
-        Trouble::Io(error) => {
-            Fault::Unsupported { what: format!("a file that cannot be read ({error})") }
-        }
+        // Memory is always readable.
+        Trouble::Io(_) => Fault::Empty { behind: 0 },
     })
 }
 

@@ -113,7 +113,7 @@ pub fn behind_tags(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
     let mut at = start;
     while at < size {
         let head = input.part(at, APE as usize)?;
-        let length = if head.starts_with(b"TAG") && size - at == ID3_1 {
+        let length = if head.starts_with(b"TAG") && size - at >= ID3_1 {
             ID3_1
         } else if head.starts_with(b"APETAGEX") && head.len() == APE as usize {
             APE + u64::from(Order::Little.u32(head, 12))

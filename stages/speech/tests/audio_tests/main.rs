@@ -7,6 +7,7 @@ mod compressed;
 mod demo;
 mod ffmpeg;
 mod hostile;
+mod joined;
 mod loudness;
 mod random;
 mod resample;

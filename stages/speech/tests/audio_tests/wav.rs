@@ -296,6 +296,39 @@ fn what_is_not_audio_is_named() {
 }
 
 #[test]
+fn recordings_that_are_not_read_are_named_with_the_line_that_converts_them() {
+    let transport: Vec<u8> = (0..600).map(|at| if at % 188 == 0 { 0x47 } else { 0x11 }).collect();
+    let cases: [(&[u8], &str); 12] = [
+        (b"caff\0\x01\0\0desc", "a Core Audio file (CAF)"),
+        (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11\xa6\xd9", "a Windows Media file (WMA, ASF)"),
+        (b"#!AMR-WB\n\x04", "an AMR recording"),
+        (b"\x0b\x77\x12\x34", "an AC-3 stream"),
+        (b"MPCKSH\0\0", "a Musepack file"),
+        (b"wvpk\x10\0\0\0", "a WavPack file"),
+        (b"MAC \x96\x0f", "a Monkey's Audio file"),
+        (b"DSD \x1c\0\0\0", "a DSD file (DSF)"),
+        (b".snd\0\0\0\x18", "a Sun audio file"),
+        (b".RMF\0\0\0\x12", "a RealMedia file"),
+        (b"\xff\xf1\x50\x80\x01\x7f", "an AAC stream without a container"),
+        (&transport, "an MPEG transport stream"),
+    ];
+    for (bytes, name) in cases {
+        let help = "convert it: `ffmpeg -i IN -vn OUT.flac`";
+        assert_eq!(rejected(bytes), format!("not audio: {name}; {help}"));
+    }
+}
+
+#[test]
+fn a_file_with_swapped_bytes_is_read() {
+    let mut bytes = b"RIFX\0\0\0\x24WAVEfmt \0\0\0\x10".to_vec();
+    for number in [1_u16, 1, 0, 16_000, 0, 32_000, 2, 16] {
+        bytes.extend(number.to_be_bytes());
+    }
+    bytes.extend(b"data\0\0\0\x04\x01\x02\xff\xfe");
+    assert_eq!(pcm(&read(&bytes).unwrap()), [0x0102, -2]);
+}
+
+#[test]
 fn channels_are_folded_as_asked() {
     let wav = Wav { channels: 2, ..Wav::pcm(&[100, 200, -300, -100, 32_767, 32_767, 1, 2]) };
     let fold = |mix| {
