@@ -41,6 +41,7 @@ mod sound;
 pub(crate) mod source;
 mod spectrum;
 mod stage;
+mod wave_format;
 
 pub use clip::{Clip, Samples};
 pub use decode::{Decoded, decode};

@@ -9,6 +9,7 @@ use super::part;
 use super::pcm::{Encoding, Order};
 use super::plain::Plain;
 use super::sniff;
+use super::wave_format::Header;
 use std::ops::Range;
 
 /// From here on a 32-bit data length means "unknown": programs that write to a pipe put a number
@@ -55,7 +56,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
                 let body = chunk.bytes(input)?;
                 frames = (body.len() >= 4).then(|| u64::from(order.u32(body, 0)));
             }
-            b"fmt " => header = Some(Header::parse(chunk.bytes(input)?, order, &chunk)?),
+            b"fmt " => header = Some(Header::parse(chunk.bytes(input)?, order, chunk.offset)?),
             b"data" => {
                 let Some(header) = header else {
                     return Err(chunk.fault("comes before any `fmt ` chunk").into());
@@ -67,7 +68,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
                 };
                 let stated =
                     Stated { length: chunk.stated(wide), is_wide: wide.is_some(), file_end };
-                return header.with_data(input, &chunk, &stated, frames, allow_truncated);
+                return with_data(header, input, &chunk, &stated, frames, allow_truncated);
             }
             _ => {}
         }
@@ -254,170 +255,72 @@ fn further_chunks(
     Ok((chunks.at, data))
 }
 
-/// The contents of the `fmt ` chunk.
-struct Header {
-    order: Order,
-    tag: u16,
-    channels: u16,
-    rate: u32,
-    byte_rate: u32,
-    block: u16,
-    bits: u16,
-    offset: u64,
+/// The samples in the `data` chunk.
+fn with_data(
+    header: Header,
+    input: &mut Input<'_>,
+    chunk: &Chunk,
+    stated: &Stated,
+    frames: Option<u64>,
+    allow_truncated: bool,
+) -> Result<Samples, Trouble> {
+    let mut notes = Vec::new();
+    let encoding = header.encoding()?;
+    let frame = match encoding {
+        Some(encoding) => header.frame(encoding, &mut notes)? as u64,
+        None => 1,
+    };
+    let mut extent = Extent::find(input, chunk, stated, header.order)?;
+    if extent.is_unknown {
+        notes.insert(0, Note::UnknownLength);
+    }
+    let stored: u64 = extent.data.iter().map(|data| data.end - data.start).sum();
+    let mut dropped = 0;
+    for data in &mut extent.data {
+        let odd = (data.end - data.start) % frame;
+        data.end -= odd;
+        dropped += odd;
+    }
+    if extent.missing > 0 {
+        // The broken frame at the end counts as missing.
+        let present = stored - dropped;
+        let all = stored + extent.missing;
+        notes.push(part::short(allow_truncated, "bytes", Some(all - dropped), present)?);
+    } else if dropped > 0 {
+        notes.push(Note::OddBytes { dropped });
+    }
+    let is_false = stored != stated.length && extent.missing == 0 && !extent.is_unknown;
+    if extent.data.len() > 1 {
+        notes.push(Note::Joined { files: extent.data.len() as u64 });
+    } else if is_false {
+        let (stated, present) = (stated.length / frame, stored / frame);
+        notes.push(Note::FalseLength { stated, present });
+    }
+    Ok(with_extent(&header, encoding, extent, frames, notes))
 }
 
-const TAG_EXTENSIBLE: u16 = 0xFFFE;
-
-impl Header {
-    fn parse(body: &[u8], order: Order, chunk: &Chunk) -> Result<Self, Fault> {
-        if body.len() < 16 {
-            return Err(chunk.fault(&format!("has {} bytes, needs 16", body.len())));
-        }
-        let mut header = Self {
-            order,
-            tag: order.u16(body, 0),
-            channels: order.u16(body, 2),
-            rate: order.u32(body, 4),
-            byte_rate: order.u32(body, 8),
-            block: order.u16(body, 12),
-            bits: order.u16(body, 14),
-            offset: chunk.offset,
-        };
-        if header.tag == TAG_EXTENSIBLE {
-            header.tag = extended_tag(body, order, chunk)?;
-        }
-        Ok(header)
-    }
-
-    fn fault(&self, problem: String) -> Fault {
-        Fault::Chunk { chunk: "fmt ".to_owned(), offset: self.offset, problem }
-    }
-
-    /// The encoding of samples that are stored one by one; None for a codec.
-    fn encoding(&self) -> Result<Option<Encoding>, Fault> {
-        let encoding = match (self.tag, self.bits) {
-            (1, 8) => Encoding::U8,
-            (1, 9..=16) => Encoding::I16,
-            (1, 17..=24) => Encoding::I24,
-            (1, 25..=32) => Encoding::I32,
-            (3, 32) => Encoding::F32,
-            (3, 64) => Encoding::F64,
-            (6, 8) => Encoding::Alaw,
-            (7, 8) => Encoding::Mulaw,
-            (1 | 3 | 6 | 7, bits) => return Err(self.fault(format!("{bits} bits a sample"))),
-            _ => return Ok(None),
-        };
-        Ok(Some(encoding))
-    }
-
-    /// The bytes of a frame. The alignment field may be wrong if the byte rate agrees with the
-    /// sample size; if both contradict it, the encoding is unknown.
-    fn frame(&self, encoding: Encoding, notes: &mut Vec<Note>) -> Result<usize, Fault> {
-        let frame = usize::from(self.channels) * encoding.bytes();
-        if frame == usize::from(self.block) {
-            return Ok(frame);
-        }
-        let by_rate = u64::from(self.byte_rate);
-        if by_rate == u64::from(self.rate) * u64::from(self.block) {
-            return Err(self.fault(format!(
-                "{} channels of {} bits do not fill blocks of {} bytes",
-                self.channels, self.bits, self.block
-            )));
-        }
-        notes.push(Note::BlockAlign { stated: self.block, used: frame as u16 });
-        Ok(frame)
-    }
-
-    fn with_data(
-        self,
-        input: &mut Input<'_>,
-        chunk: &Chunk,
-        stated: &Stated,
-        frames: Option<u64>,
-        allow_truncated: bool,
-    ) -> Result<Samples, Trouble> {
-        if self.channels == 0 {
-            return Err(self.fault("0 channels".to_owned()).into());
-        }
-        let mut notes = Vec::new();
-        let encoding = self.encoding()?;
-        let frame = match encoding {
-            Some(encoding) => self.frame(encoding, &mut notes)? as u64,
-            None => 1,
-        };
-        let mut extent = Extent::find(input, chunk, stated, self.order)?;
-        if extent.is_unknown {
-            notes.insert(0, Note::UnknownLength);
-        }
-        let stored: u64 = extent.data.iter().map(|data| data.end - data.start).sum();
-        let mut dropped = 0;
-        for data in &mut extent.data {
-            let odd = (data.end - data.start) % frame;
-            data.end -= odd;
-            dropped += odd;
-        }
-        if extent.missing > 0 {
-            // The broken frame at the end counts as missing.
-            let present = stored - dropped;
-            let all = stored + extent.missing;
-            notes.push(part::short(allow_truncated, "bytes", Some(all - dropped), present)?);
-        } else if dropped > 0 {
-            notes.push(Note::OddBytes { dropped });
-        }
-        let is_false = stored != stated.length && extent.missing == 0 && !extent.is_unknown;
-        if extent.data.len() > 1 {
-            notes.push(Note::Joined { files: extent.data.len() as u64 });
-        } else if is_false {
-            let (stated, present) = (stated.length / frame, stored / frame);
-            notes.push(Note::FalseLength { stated, present });
-        }
-        Ok(self.with_extent(encoding, extent, frames, notes))
-    }
-
-    fn with_extent(
-        self,
-        encoding: Option<Encoding>,
-        extent: Extent,
-        frames: Option<u64>,
-        notes: Vec<Note>,
-    ) -> Samples {
-        let (rate, channels, end) = (self.rate, self.channels, extent.end);
-        match encoding {
-            Some(encoding) => Samples::Plain(Plain {
-                rate,
-                channels,
-                encoding,
-                order: self.order,
-                data: extent.data.into(),
-                end,
-                notes,
-            }),
-            None => {
-                let data = extent.data.into_iter().next().unwrap_or(end..end);
-                let (tag, block) = (self.tag, self.block);
-                Samples::Blocks(Blocks { tag, rate, channels, block, data, frames, end, notes })
-            }
+fn with_extent(
+    header: &Header,
+    encoding: Option<Encoding>,
+    extent: Extent,
+    frames: Option<u64>,
+    notes: Vec<Note>,
+) -> Samples {
+    let (rate, channels, end) = (header.rate, header.channels, extent.end);
+    match encoding {
+        Some(encoding) => Samples::Plain(Plain {
+            rate,
+            channels,
+            encoding,
+            order: header.order,
+            data: extent.data.into(),
+            end,
+            notes,
+        }),
+        None => {
+            let data = extent.data.into_iter().next().unwrap_or(end..end);
+            let (tag, block) = (header.tag, header.block);
+            Samples::Blocks(Blocks { tag, rate, channels, block, data, frames, end, notes })
         }
     }
-}
-
-/// The format tag inside an extensible header: the first two bytes of its GUID. More than the
-/// needed bytes of extra are valid.
-fn extended_tag(body: &[u8], order: Order, chunk: &Chunk) -> Result<u16, Fault> {
-    /// The common endings of all GUIDs of format tags: those of plain and of Ambisonic channels.
-    const TAILS: [[u8; 14]; 2] = [
-        [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71],
-        [0, 0, 0x21, 0x07, 0xD3, 0x11, 0x86, 0x44, 0xC8, 0xC1, 0xCA, 0, 0, 0],
-    ];
-    const NEEDED: u16 = 22;
-    let extra = if body.len() >= 18 { order.u16(body, 16) } else { 0 };
-    if extra < NEEDED || body.len() < 18 + usize::from(NEEDED) {
-        return Err(
-            chunk.fault(&format!("extensible format with {extra} bytes of extra, needs {NEEDED}"))
-        );
-    }
-    if order == Order::Little && !TAILS.iter().any(|tail| body[26..40] == *tail) {
-        return Err(Fault::Unsupported { what: "WAV of an unknown extensible format".to_owned() });
-    }
-    Ok(order.u16(body, 24))
 }
