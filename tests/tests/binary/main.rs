@@ -8,6 +8,7 @@ mod estimates;
 mod hub;
 mod killed;
 mod leftovers;
+mod lengths;
 mod moved;
 mod narrow;
 mod odd_files;

@@ -14,6 +14,8 @@ use symphonia::core::codecs::audio::well_known::CODEC_ID_MP3;
 
 /// The bytes in which the first frame is looked for.
 const MAX_JUNK_BYTES: u64 = 1 << 20;
+/// The bytes of the head of an ID3 version 2 tag.
+const ID3_HEADER: usize = 10;
 /// The bytes that are searched at once.
 const SEARCH_BYTES: usize = 1 << 16;
 /// More bytes than the longest frame.
@@ -47,13 +49,7 @@ pub struct Mp3 {
 
 impl Mp3 {
     pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Mp3, Trouble> {
-        let mut at = start;
-        loop {
-            match id3_length(input.part(at, 10)?) {
-                0 => break,
-                length => at += length,
-            }
-        }
+        let at = behind_id3(input, start)?;
         let Some((first, header)) = next_frame(input, at, at + MAX_JUNK_BYTES, None)? else {
             return Err(no_frames(input, at)?.into());
         };
@@ -204,6 +200,26 @@ impl Mp3 {
         let stated = self.tag.and_then(|tag| tag.bytes);
         stated.is_some_and(|stated| self.start + u64::from(stated) <= self.at)
     }
+}
+
+/// The offset behind the tags of ID3 version 2. If no frame is there, the length of a tag is false, and
+/// the first frame is looked for from its beginning on.
+fn behind_id3(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
+    let mut at = start;
+    loop {
+        let head = input.part(at, ID3_HEADER)?;
+        match id3_length(head) {
+            0 if at == start => return Ok(at),
+            0 => break,
+            length => at += length,
+        }
+    }
+    // Tags can be padded.
+    let padding = input.part(at, SEARCH_BYTES)?.iter().take_while(|byte| **byte == 0).count();
+    let bytes = input.part(at + padding as u64, FRAME_BYTES)?;
+    let is_right = Header::parse(bytes)
+        .is_some_and(|header| is_confirmed(&header, bytes, bytes.len() < FRAME_BYTES));
+    Ok(if is_right { at } else { start + ID3_HEADER as u64 })
 }
 
 /// Finds of a search for the next frame.

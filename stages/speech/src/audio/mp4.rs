@@ -60,7 +60,7 @@ impl<'a> Mp4<'a> {
         allow_truncated: bool,
     ) -> Result<Mp4<'a>, Trouble> {
         let boxes = Boxes::walk(input, start)?;
-        let (source, failure) = input.source(start, boxes.end);
+        let (source, failure) = input.source(start, boxes.readable);
         let stream = MediaSourceStream::new(Box::new(source), Default::default());
         let mut hint = Hint::new();
         hint.with_extension("m4a");
@@ -103,7 +103,7 @@ impl<'a> Mp4<'a> {
             packets,
             packets_read: 0,
             bytes_read: 0,
-            bytes: boxes.end - start,
+            bytes: boxes.readable - start,
             frames: 0,
             keep,
             end: boxes.end,
@@ -202,18 +202,24 @@ impl Keep {
 struct Boxes {
     movie: Option<std::ops::Range<u64>>,
     end: u64,
+    /// The start of the next file, or the end of all: a false length of a box hides nothing.
+    readable: u64,
 }
 
 impl Boxes {
     /// Walks the outer boxes up to those of the next file, or to bytes that are none.
     fn walk(input: &mut Input<'_>, start: u64) -> Result<Boxes, Trouble> {
         let size = input.size();
-        let mut boxes = Boxes { movie: None, end: start };
+        let mut boxes = Boxes { movie: None, end: start, readable: size };
         loop {
             let at = boxes.end;
             let header = input.part(at, 16)?;
             let is_name = header.len() >= 8 && header[4..8].iter().all(u8::is_ascii_graphic);
-            if !is_name || (at > start && &header[4..8] == b"ftyp") {
+            if is_name && at > start && &header[4..8] == b"ftyp" {
+                boxes.readable = at;
+                return Ok(boxes);
+            }
+            if !is_name {
                 return Ok(boxes);
             }
             let number =

@@ -96,7 +96,7 @@ impl Ogg {
             at = page.end;
         }
         let Some(head) = heads.iter().find(|head| head.is_read()) else {
-            return Err(no_sound(&heads).into());
+            return Err(no_sound(input, at, &heads)?.into());
         };
         let Setup { packets, page, last, waiting } = Setup::read(input, at, head)?;
         let (codec, rate, channels) = decoder(&head.packet, &last)?;
@@ -296,17 +296,23 @@ fn decoder(head: &[u8], setup: &[u8]) -> Result<(Codec, u32, u16), Fault> {
     Ok((Codec::new("Vorbis", Format::Ogg, &parameters)?, rate, channels))
 }
 
-/// The fault of streams of which none is read.
-fn no_sound(heads: &[Head]) -> Fault {
+/// The fault of streams of which none is read; `at` is the offset behind their heads.
+fn no_sound(input: &mut Input<'_>, mut at: u64, heads: &[Head]) -> Result<Fault, Trouble> {
     if heads.is_empty() {
-        return damaged_head();
+        return Ok(damaged_head());
     }
     let sound = heads.iter().find(|head| head.is_sound()).or(heads.first());
     let what = match sound.and_then(|head| head.codec) {
         Some(codec) => format!("{codec} in Ogg"),
         None => "an Ogg file of an unknown codec".to_owned(),
     };
-    Fault::Unsupported { what }
+    while let Some((_, page)) = Page::next(input, at)? {
+        if page.is_first {
+            return Ok(Fault::Unsupported { what: format!("{what}, several streams in a chain") });
+        }
+        at = page.end;
+    }
+    Ok(Fault::Unsupported { what })
 }
 
 impl Part for Ogg {

@@ -155,10 +155,11 @@ impl<'a> Stream<'a> {
                 self.files += 1;
                 Ok(true)
             }
-            Some(Err(Trouble::Fault(fault @ Fault::Unsupported { .. })))
+            Some(Err(Trouble::Fault(Fault::Unsupported { what })))
                 if sniff::begins_file(&mut self.input, at)? =>
             {
-                Err(fault.into())
+                let what = format!("several files or streams in a row, one of them {what}");
+                Err(Fault::Unsupported { what }.into())
             }
             Some(Err(Trouble::Io(error))) => Err(Trouble::Io(error)),
             Some(Err(Trouble::Fault(_))) | None => {

@@ -76,6 +76,31 @@ fn a_cut_mp3_names_the_header_that_states_more() {
 }
 
 #[test]
+fn a_false_length_of_a_tag_before_an_mp3_hides_no_sound() {
+    let sound = pcm(&read(MP3));
+    assert!(MP3.starts_with(b"ID3"));
+    for length in [[0, 0, 20, 3], [0, 127, 127, 127], [0, 0, 0, 0]] {
+        let mut bytes = MP3.to_vec();
+        bytes[6..10].copy_from_slice(&length);
+        assert!(pcm(&read(&bytes)) == sound, "{length:?}: {:?}", read(&bytes).notes);
+    }
+}
+
+#[test]
+fn a_false_length_of_a_box_hides_no_sound() {
+    let at = M4A.windows(4).position(|window| window == b"mdat").unwrap() - 4;
+    for length in [3_000_u32, u32::MAX] {
+        let mut bytes = M4A.to_vec();
+        bytes[at..at + 4].copy_from_slice(&length.to_be_bytes());
+        match decode(&bytes, &Options::default()) {
+            Ok(decoded) => assert!(pcm(&decoded) == pcm(&read(M4A)), "{length}"),
+            // The movie behind the data is not found.
+            Err(fault) => assert_eq!(fault.code(), "damaged", "{length}: {fault}"),
+        }
+    }
+}
+
+#[test]
 fn joined_files_are_read_one_after_the_other() {
     let wav = Wav::pcm(&[5, -5, 700, 9]).bytes();
     for (name, bytes) in [("FLAC", FLAC), ("MP3", MP3), ("Ogg", OGG), ("M4A", M4A), ("WAV", &wav)] {
@@ -117,7 +142,12 @@ fn a_change_of_channels_or_rate_is_named_with_its_place() {
 
 #[test]
 fn a_chained_stream_of_a_codec_that_is_not_read_is_named() {
-    assert!(refused(&[OGG, OPUS].concat()).starts_with("unsupported: Opus in Ogg; convert it"));
+    let help = "convert it: `ffmpeg -i IN -vn OUT.flac`";
+    let message =
+        format!("unsupported: several files or streams in a row, one of them Opus in Ogg; {help}");
+    assert_eq!(refused(&[OGG, OPUS].concat()), message);
+    let message = format!("unsupported: Opus in Ogg, several streams in a chain; {help}");
+    assert_eq!(refused(&[OPUS, OPUS].concat()), message);
 }
 
 #[test]
