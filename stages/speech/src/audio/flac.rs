@@ -15,6 +15,9 @@ use symphonia::core::codecs::audio::well_known::CODEC_ID_FLAC;
 const USUAL_FRAME: usize = 1 << 16;
 /// By fewer bytes than these a damaged frame is read as too short.
 const SHIFT: usize = 8;
+/// The most headers without a whole frame behind them. By chance there is one in some megabytes of
+/// noise; each costs a search for its end.
+const MAX_FALSE_HEADERS: u32 = 64;
 /// The bytes of an ID3 version 1 tag.
 const ID3_1: usize = 128;
 
@@ -31,6 +34,7 @@ pub struct Flac {
     hole: Option<u64>,
     /// Bytes that belong to no frame.
     skipped: u64,
+    false_headers: u32,
     is_cut: bool,
     allow_truncated: bool,
     notes: Vec<Note>,
@@ -69,6 +73,7 @@ impl Flac {
             first,
             hole: None,
             skipped: 0,
+            false_headers: 0,
             is_cut: false,
             allow_truncated,
             notes: Vec::new(),
@@ -113,6 +118,7 @@ impl Flac {
                 return Ok(Some(found));
             }
             if is_end || size >= LONGEST_FRAME {
+                self.false_headers += 1;
                 return Ok(None);
             }
             size *= 8;
@@ -162,7 +168,7 @@ impl Flac {
     /// comes before it.
     fn next_frame(&mut self, input: &mut Input<'_>) -> Result<Option<(u64, Frame)>, Trouble> {
         let mut at = self.at + 1;
-        loop {
+        while self.false_headers < MAX_FALSE_HEADERS {
             let bytes = input.part(at, USUAL_FRAME)?;
             let starts = |four: &[u8]| frame::begins_frame(four) || four == b"fLaC";
             match bytes.windows(4).position(starts) {
@@ -180,6 +186,7 @@ impl Flac {
                 None => at += bytes.len() as u64 - 3,
             }
         }
+        Ok(None)
     }
 
     /// True if the header at an offset is one of this file.
