@@ -310,7 +310,7 @@ fn a_thousand_files_are_read_alike_in_parts_and_as_a_whole_and_nothing_is_lost_i
 }
 
 #[test]
-#[ignore = "soak: starts ffmpeg 20,000 times"]
-fn twenty_thousand_files_are_read_alike_and_beside_ffmpeg() {
+#[ignore = "soak: make soak runs it"]
+fn soak_twenty_thousand_files_are_read_alike_and_beside_ffmpeg() {
     check(1_000..21_000, 1);
 }
