@@ -20,3 +20,4 @@ mod small;
 mod starved;
 mod storage;
 mod typing;
+mod values;
