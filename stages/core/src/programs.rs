@@ -248,13 +248,14 @@ impl Program {
 
     fn leave(&mut self) -> io::Result<Ended> {
         self.has_left = true;
-        match self.has_ended()? {
+        if self.has_ended()? {
             // Remaining descendants are in its group, or out of reach.
-            true => self.handle.end_group(),
-            false => self.handle.end(),
-        }
-        if !self.ends_within(LAST_BREATH)? {
-            return Err(io::ErrorKind::TimedOut.into());
+            self.handle.end_group();
+        } else {
+            self.handle.end();
+            if !self.ends_within(LAST_BREATH)? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
         // Before its process id can be reused.
         self.forget();

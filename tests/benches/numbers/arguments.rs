@@ -25,7 +25,7 @@ pub const PARTS: [(&str, &[&str]); 10] = [
     ("overhead", &[]),
     ("throughput", &[]),
     ("resampling", &[]),
-    ("commands", &["programs", "once"]),
+    ("commands", &["programs", "once", "disks"]),
     ("memory", &[]),
     ("recordings", &[]),
     ("remote", &[]),

@@ -6,6 +6,7 @@ mod arguments;
 mod clock;
 mod commands;
 mod corpus;
+mod disks;
 mod inside;
 mod latency;
 mod memory;

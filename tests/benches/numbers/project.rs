@@ -50,7 +50,12 @@ impl Project {
     }
 
     pub fn with(arguments: &Arguments, size: Size, manifest: &str) -> Project {
-        let folder = tempfile::tempdir_in(&arguments.folder).unwrap();
+        Project::on(&arguments.folder, arguments, size, manifest)
+    }
+
+    /// In a folder of this one, which may be on another disk.
+    pub fn on(above: &Path, arguments: &Arguments, size: Size, manifest: &str) -> Project {
+        let folder = tempfile::tempdir_in(above).unwrap();
         let clips = corpus::make(folder.path(), size, RATE);
         fs::write(folder.path().join("pipeline.toml"), manifest).unwrap();
         let_files_age();
