@@ -5,6 +5,7 @@
 //! where its content would be run, a value has no place.
 
 mod command;
+mod document;
 mod place;
 mod prefix;
 mod rules;

@@ -75,6 +75,13 @@ impl Word {
         !self.places.is_empty() || !self.printed.is_empty()
     }
 
+    /// True if the word is not there for an empty variable.
+    pub fn may_vanish(&self) -> bool {
+        self.source.starts_with(['$', '`'])
+            && !self.source.contains(['"', '\''])
+            && self.places.is_empty()
+    }
+
     pub fn values(&self) -> impl Iterator<Item = usize> {
         self.places.iter().chain(&self.printed).copied()
     }

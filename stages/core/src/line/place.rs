@@ -80,7 +80,7 @@ impl Misplaced {
             Misplaced::Name => format!("write a fixed name, as in `value={{{name}}}`"),
             Misplaced::Program => format!(
                 "write the program itself, as in `case {{{name}}} in one) {{base}}/one;; esac`; \
-                 a script of the project is `{{script}}`"
+                 a script of the project is `{{script}}`; a variable with a program is `\"$TOOL\"`, in quotes"
             ),
             Misplaced::ProgramText => format!(
                 "let the program get it as an argument: `sh -c 'echo \"$1\"' sh {{{name}}}`, \

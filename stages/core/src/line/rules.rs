@@ -164,8 +164,13 @@ impl Rules<'_, '_> {
         // A program, and those that it runs.
         while let Some(program) = words.get(at) {
             self.refuse(program, Misplaced::Program);
-            let Some(name) = name(program) else { return };
             at += 1;
+            let name = match name(program) {
+                Some(name) => name,
+                // With an empty variable, the next word is the program.
+                None if program.may_vanish() => continue,
+                None => return,
+            };
             let arguments = &words[at..];
             self.arguments(name, arguments);
             self.tests(name, arguments);

@@ -5,6 +5,7 @@
 //! no place.
 
 use super::command::SimpleCommand;
+use super::document::Document;
 use super::{Misplaced, Piece, Place, Unclosed, Writing, pieces};
 
 /// The nesting depth from which a line is not read.
@@ -71,12 +72,6 @@ impl Symbol {
     }
 }
 
-/// A document behind `<<`, until a line with its word.
-struct Document {
-    word: String,
-    strips_tabs: bool,
-}
-
 /// The position within a `case`.
 #[derive(PartialEq)]
 enum Case {
@@ -112,7 +107,7 @@ pub struct Reader<'a> {
     pub symbols: Vec<Symbol>,
     pub at: usize,
     depth: usize,
-    documents: Vec<Document>,
+    pub documents: Vec<Document>,
     pub script: Script<'a>,
     /// The construct around, if no value can be in it.
     pub region: Option<Misplaced>,
@@ -372,68 +367,5 @@ impl Reader<'_> {
                 list.expected = Expected::Argument;
             }
         }
-    }
-
-    /// The word of a document, behind `<<`.
-    fn document(&mut self) {
-        let strips_tabs = self.takes('-');
-        while self.takes(' ') || self.takes('\t') {}
-        let (mut word, mut quote) = (String::new(), None);
-        while let Some(Symbol::Letter(letter)) = self.peek() {
-            let ends = letter == '\n' || " \t;&|()<>".contains(letter) && quote.is_none();
-            if ends {
-                break;
-            }
-            self.at += 1;
-            match (quote, letter) {
-                (Some(open), letter) if letter == open => quote = None,
-                (None, '\'' | '"') => quote = Some(letter),
-                (None, '\\') => {}
-                _ => word.push(letter),
-            }
-        }
-        if let Some(Symbol::Place(number)) = self.peek() {
-            self.at += 1;
-            self.is_unclear = true;
-            self.place(number, Writing::Literal, Some(Misplaced::Document));
-        }
-        self.documents.push(Document { word, strips_tabs });
-    }
-
-    /// Reads the documents that the line before has announced.
-    fn documents(&mut self) {
-        for document in std::mem::take(&mut self.documents) {
-            let mut text = String::new();
-            while self.at < self.symbols.len() {
-                let rest = &self.symbols[self.at..];
-                let end = rest.iter().position(|symbol| *symbol == Symbol::Letter('\n'));
-                let line = rest[..end.unwrap_or(rest.len())].to_vec();
-                self.at += line.len() + usize::from(end.is_some());
-                if document.ends_at(&line) {
-                    break;
-                }
-                for symbol in line {
-                    match symbol {
-                        Symbol::Place(number) => {
-                            self.place(number, Writing::Literal, Some(Misplaced::Document));
-                        }
-                        // The shell may compute in it.
-                        Symbol::Letter(letter) => text.push(letter),
-                    }
-                }
-                text.push('\n');
-            }
-            if text.contains("$((") || text.contains("$[") {
-                self.script.arithmetic.push_str(&text);
-            }
-        }
-    }
-}
-
-impl Document {
-    fn ends_at(&self, line: &[Symbol]) -> bool {
-        let letters = line.iter().map(Symbol::letter);
-        let is_tab = |letter: &Option<char>| self.strips_tabs && *letter == Some('\t');
-        letters.skip_while(is_tab).eq(self.word.chars().map(Some))
     }
 }
