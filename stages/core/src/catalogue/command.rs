@@ -209,10 +209,13 @@ impl<'a> Line<'a> {
             false => "",
         };
         // Paths of the stage's own are text of the manifest; fields may say anything.
-        let is_field = |name: &str| {
-            !(["base", "script"].contains(&name) || name.starts_with("out."))
-                && !self.more.contains(&name)
+        let declared = self.parameters.texts("fields").unwrap_or_default();
+        let is_own = |name: &str| {
+            ["base", "script"].contains(&name)
+                || name.starts_with("out.")
+                || self.more.contains(&name)
         };
+        let is_field = |name: &str| declared.contains(&name) || !is_own(name);
         for Place { name, fault, .. } in shell.places {
             let Some(fault) = fault.filter(|_| is_field(name)) else { continue };
             let mistake = Mistake {

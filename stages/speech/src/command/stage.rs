@@ -137,7 +137,10 @@ impl Declared {
         let failed = |error: TemplateError| StageError::failed(error.to_string());
         let mut values: BTreeMap<String, String> = self.places(folder);
         values.extend(more.iter().map(|name| ((*name).to_owned(), folder.to_string())));
-        let is_own = |name: &str| values.contains_key(name);
+        // A field may have the name of a path.
+        let is_own = |name: &str| {
+            values.contains_key(name) && !self.fields.iter().any(|field| field == name)
+        };
         let template = Template::parse(&self.line, is_own).map_err(failed)?;
         values.extend(self.fields.iter().map(|name| (name.clone(), String::new())));
         template.fill(&values).map_err(failed)?;
