@@ -128,8 +128,8 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 
 /// True for a text with `$NAME` or `${NAME`.
 fn refers_to(text: &str, variable: &str) -> bool {
-    let references = text.split('$').skip(1).map(|rest| rest.trim_start_matches('{'));
-    references.into_iter().any(|rest| match variable {
+    let mut references = text.split('$').skip(1).map(|rest| rest.trim_start_matches('{'));
+    references.any(|rest| match variable {
         ARGUMENT => {
             rest.starts_with(|letter: char| letter.is_ascii_digit() || "@*".contains(letter))
         }
