@@ -17,6 +17,8 @@ mod finish;
 mod gather;
 mod hands;
 mod home;
+mod intake;
+mod item_results;
 mod item_stage;
 mod measured;
 pub(crate) mod message;

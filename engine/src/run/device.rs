@@ -148,21 +148,30 @@ impl Host {
     fn items(&mut self, task: ItemTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.finishes_batch = true;
+        let (shared, job) = (self.shared.clone(), task.job.clone());
+        shared.run_items(task, context, |items, context| self.run_items(&job, items, context));
+    }
+
+    fn run_items(
+        &mut self,
+        job: &JobHandle,
+        items: &[Item],
+        context: &mut EngineContext,
+    ) -> Vec<ItemOutcome> {
         self.last_said = None;
         let started = Instant::now();
-        let mut result = self.process(&task, &mut context);
-        if is_out_of_memory(&result) && self.makes_room(task.job.number) {
-            result = self.process(&task, &mut context);
+        let mut result = self.process(job, items, context);
+        if is_out_of_memory(&result) && self.makes_room(job.number) {
+            result = self.process(job, items, context);
         }
         let seconds = started.elapsed().as_secs_f32();
-        let outcomes = match result {
-            Ok(results) => outcomes(task.items.len(), results, seconds, &mut context),
+        match result {
+            Ok(results) => outcomes(items.len(), results, seconds, context),
             Err(failure) => {
-                let failure = without_memory(failure, task.items.len());
-                vec![ItemOutcome::Failed(failure); task.items.len()]
+                let failure = without_memory(failure, items.len());
+                vec![ItemOutcome::Failed(failure); items.len()]
             }
-        };
-        self.shared.done(Outcome::Items(outcomes), context);
+        }
     }
 
     fn gather(&mut self, mut task: GatherTask) {
@@ -214,13 +223,15 @@ impl Host {
         }
     }
 
-    fn process(&mut self, task: &ItemTask, context: &mut EngineContext) -> Processed {
-        if self.shared.is_late(task.ticket) {
-            return Err(Failure::Stage(StageError::Stopped));
-        }
-        self.open(&task.job, context)?;
-        let blobs = blobs(&task.items, context).map_err(Failure::Stage)?;
-        let request = Request::Process { job: task.job.number, items: task.items.clone(), blobs };
+    fn process(
+        &mut self,
+        job: &JobHandle,
+        items: &[Item],
+        context: &mut EngineContext,
+    ) -> Processed {
+        self.open(job, context)?;
+        let blobs = blobs(items, context).map_err(Failure::Stage)?;
+        let request = Request::Process { job: job.number, items: items.to_vec(), blobs };
         match self.ask(request, context)? {
             Reply::Processed(results) => Ok(results),
             _ => Err(self.out_of_turn()),
