@@ -32,6 +32,8 @@ const ABSENT: [&str; 9] = [
     "/voice/models/xtts-v2",
 ];
 
+const THREADS: usize = 8;
+
 fn pipeline(recipe: &str, set: &[&str]) -> Pipeline {
     let set = set.iter().map(|argument| (*argument).to_owned()).collect();
     let options = LoadOptions { set, ..LoadOptions::default() };
@@ -55,7 +57,7 @@ fn forecast_of(recipe: &str, set: &[&str]) -> Estimate {
     let pipeline = pipeline(recipe, set);
     let plan = lab.engine().plan(&pipeline, &cache, &[], &mut |_| {}).unwrap();
     let machine = Machine { processor: "some".to_owned(), gpus: Vec::new() };
-    estimate(&pipeline, &plan, &cache, machine, 8).unwrap()
+    estimate(&pipeline, &plan, &cache, machine, THREADS).unwrap()
 }
 
 fn stage(set: &[&str], name: &str) -> StageEstimate {
@@ -103,6 +105,19 @@ fn the_table_of_vits_is_full_and_knows_its_weights() {
 }
 
 /// The import supports models of many families; the stages that read it use XTTS.
+/// They took 1.0 s on two cores (docs/benchmarks.md, small clips).
+#[test]
+fn clips_of_a_tenth_of_a_second_are_no_longer_than_their_small_fixed_cost() {
+    let recipe = "[pipeline]\nname = \"x\"\n[expect]\nclips = 10000\nsound = \"1000s\"\n\
+         [stage.clips]\nuse = \"corpus.folder\"\nfolder = \"data\"\n\
+         [stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nrate = 16000\n\
+         [stage.good]\nuse = \"audio.check\"\ninput = \"voice\"\n";
+    let forecast = forecast_of(recipe, &[]);
+    let on_two_cores = |name: &str| likely(forecast.stages[name].seconds) * THREADS as f64 / 2.0;
+    let seconds = on_two_cores("voice") + on_two_cores("good");
+    assert!((0.5..2.0).contains(&seconds), "{seconds}");
+}
+
 #[test]
 fn an_imported_xtts_model_encodes_with_its_own_dvae() {
     let forecast = forecast_of(XTTS, &["params.device=cpu", "params.precision=f32"]);

@@ -17,6 +17,7 @@ mod recordings;
 mod remote;
 mod report;
 mod resampling;
+mod small;
 mod stages;
 mod table;
 mod throughput;
@@ -43,6 +44,7 @@ fn main() {
         latency::measure,
         overhead::measure,
         throughput::measure,
+        small::measure,
         resampling::measure,
         commands::measure,
         memory::measure,
