@@ -2,6 +2,7 @@
 // The only module that touches files.
 #![allow(clippy::disallowed_methods)]
 
+mod denied;
 mod named;
 mod regular;
 mod replace;
@@ -17,13 +18,13 @@ use camino::{Utf8Path, Utf8PathBuf};
 use memmap2::Mmap;
 
 use self::named::Target;
-use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
+use super::{Call, DirEntry, FileKind, Fs, FsFile, FsResult, LockKind, Metadata, Open};
 
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RealFs;
 
 fn named<T>(call: Call, path: &Utf8Path, result: io::Result<T>) -> FsResult<T> {
-    result.map_err(|source| FsError::new(call, path, source))
+    result.map_err(|source| denied::explained(call, path, source))
 }
 
 impl Fs for RealFs {
