@@ -388,8 +388,8 @@ static FINE_TUNE: Kind = Kind {
         integer("steps", 1_000),
         Parameter {
             name: "devices",
-            parameter_type: ParameterType::List(&ParameterType::Text),
-            default: Default::Texts(&[]),
+            parameter_type: ParameterType::List(&ParameterType::Device { or_auto: false }),
+            default: Default::Devices(&[]),
             ..Parameter::BASE
         },
         Parameter {

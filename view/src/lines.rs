@@ -263,10 +263,10 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
             format!("{}: reduced the batch to {size}: {}", clean(stage), clean(message))
         }
         Event::WorkerStarted { device, process } => {
-            format!("started worker {process} for {}", clean(device))
+            format!("started worker {process} for {device}")
         }
         Event::WorkerDied { device, message } => {
-            let head = paint.warning(&format!("the worker for {} died", clean(device)));
+            let head = paint.warning(&format!("the worker for {device} died"));
             format!("{head}: {}", super::escape::clean_lines(message))
         }
         Event::Damaged { stage, digest } => {

@@ -5,6 +5,7 @@
 //! time for stages to clean up, call [`end_all`]; if the process is killed, the watcher ends its
 //! programs (`watcher`).
 
+mod pipe;
 mod tree;
 pub mod watcher;
 
@@ -23,6 +24,7 @@ use rustix::process::{
     test_kill_process_group, waitid,
 };
 
+pub use pipe::{Patience, Pipe};
 use watcher::Watched;
 
 /// The time that a killed program may take to exit.

@@ -11,6 +11,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
+use crate::device::DeviceId;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item, Value};
 use crate::kind::Kind;
@@ -36,8 +37,8 @@ pub struct Setup {
     pub files: BTreeMap<String, Blob>,
     /// The secrets, by parameter. Never stored, never printed.
     pub secrets: BTreeMap<String, String>,
-    /// `cpu`, or `cuda:0`; empty for stages in the engine's process.
-    pub device: String,
+    /// The device of the worker; the processor for stages in the engine's process.
+    pub device: DeviceId,
     /// The time limit of one item, or of a gather.
     pub timeout_seconds: Option<f64>,
     /// The environment of programs that the manifest names: the paths of programs and the user's

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
 use stage_core::catalogue::python as kinds;
+use stage_core::device::DeviceName;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewItem, Output, PortInput,
     PortOutput, Reject, Setup, Stage, StageError,
@@ -20,7 +21,7 @@ use super::failures::of_machine;
 use super::inputs::{Inputs, out_of};
 use super::messages::{Answer, Form, Kept, Reply};
 use super::process::{Fault, Process};
-use super::workers::{CPU, Workers};
+use super::workers::Workers;
 use crate::command::answers::{Unfit, take};
 use crate::command::private::{INPUTS, OUTPUTS, create};
 use crate::command::room::Room;
@@ -176,7 +177,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
     let declared = Declared::open(&setup, Form::Items, context)?;
     let workers = Workers::new(
         usize::try_from(parameters.integer("workers")?).unwrap_or(0),
-        &parameters.texts("devices")?,
+        &parameters.devices("devices")?,
     );
     let verifies = parameters.flag("verify")? && context.kept().is_none();
     let each = Each {
@@ -190,7 +191,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
     };
     // Problems that keep every process from starting are reported before any item waits.
     let mut place = each.workers.take(context)?;
-    place.process = Some(each.declared.start(&place.device, context)?);
+    place.process = Some(each.declared.start(place.device, context)?);
     place.give_back();
     Ok(Job::Item(Box::new(each)))
 }
@@ -200,7 +201,7 @@ impl ItemJob for Each {
         let mut place = self.workers.take(context)?;
         let mut process = match place.process.take() {
             Some(process) => process,
-            None => self.declared.start(&place.device, context)?,
+            None => self.declared.start(place.device, context)?,
         };
         let results =
             self.batch(&mut process, items, context).map_err(|error| self.judge(error))?;
@@ -208,7 +209,7 @@ impl ItemJob for Each {
         if let Some(item) = items.last()
             && self.verifies.swap(false, Ordering::Relaxed)
         {
-            self.repeat(item, results.last(), &place.device, context)?;
+            self.repeat(item, results.last(), place.device, context)?;
         }
         place.process = Some(process);
         place.give_back();
@@ -319,7 +320,7 @@ impl Each {
         &self,
         item: &Item,
         known: Option<&Result<Output, Reject>>,
-        device: &str,
+        device: DeviceName,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let mut fresh = self.declared.start(device, context)?;
@@ -380,12 +381,13 @@ fn by_item(
 /// Calls the function once.
 struct All {
     declared: Declared,
-    device: String,
+    device: DeviceName,
 }
 
 fn open_all(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
     let declared = Declared::open(&setup, Form::All, context)?;
-    let device = setup.parameters.texts("devices")?.first().map_or(CPU, |first| first).to_owned();
+    let devices = setup.parameters.devices("devices")?;
+    let device = devices.first().copied().unwrap_or(DeviceName::CPU);
     Ok(Job::Gather(Box::new(All { declared, device })))
 }
 
@@ -399,7 +401,7 @@ impl GatherJob for All {
             Some(PortInput::Dataset { items, .. }) => items.as_slice(),
             _ => &[],
         };
-        let mut process = self.declared.start(&self.device, context)?;
+        let mut process = self.declared.start(self.device, context)?;
         let folder = process.folder().to_owned();
         let room = Room::of(&folder, &[INPUTS, OUTPUTS]);
         let inputs = Inputs::lay_out(&self.declared, items, &folder, context)?;

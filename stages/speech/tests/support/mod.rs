@@ -70,6 +70,10 @@ pub fn parameters(kind: &Kind, written: &[(&str, ParameterValue)]) -> Parameters
         Preset::Seconds(seconds) => ParameterValue::Seconds(*seconds),
         Preset::Bytes(bytes) => ParameterValue::Bytes(*bytes),
         Preset::Texts(texts) => texts_value(texts),
+        Preset::Device(device) => ParameterValue::Device(*device),
+        Preset::Devices(devices) => {
+            ParameterValue::List(devices.iter().copied().map(ParameterValue::Device).collect())
+        }
         Preset::PipelineSeed => ParameterValue::Integer(0),
         Preset::Required | Preset::Absent => ParameterValue::Absent,
     };
