@@ -2,7 +2,7 @@
 //! is complete.
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs, FsError, Open, RealFs, beside};
+use cache::fs::{Confined, FileKind, Fs, FsError, FsResult, Open, RealFs, beside};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::ErrorKind;
 
@@ -29,15 +29,22 @@ impl Folder {
         self.root.join(name)
     }
 
-    /// Creates the folder of a name. A link out of the remote is refused.
-    fn make_room(&self, path: &Utf8Path) -> Result<(), Refusal> {
-        let Some(folder) = path.parent() else { return Ok(()) };
+    /// The file system for changes below the root, which follows no link, and the path of a name
+    /// without links. A link out of the remote is refused.
+    fn spot(&self, name: &str) -> Result<(Confined, Utf8PathBuf), Refusal> {
         // People create the folder of the remote: a share that is not mounted must not be created
         // here.
         self.require_folder()?;
-        self.require_inside(folder)?;
-        RealFs.create_dir_all(folder)?;
-        self.require_inside(folder)
+        let (confined, path) = (Confined::to(&self.root)?, self.path(name));
+        match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => match confined.metadata(folder) {
+                Err(error) if error.is_link_on_path() => {
+                    Ok((confined, self.without_links(folder)?.join(name)))
+                }
+                _ => Ok((confined, path)),
+            },
+            _ => Ok((confined, path)),
+        }
     }
 
     /// Fails unless the remote is a folder.
@@ -52,29 +59,46 @@ impl Folder {
         }
     }
 
-    /// Fails if the existing part of a path leads out of the remote.
-    fn require_inside(&self, folder: &Utf8Path) -> Result<(), Refusal> {
+    /// The path of a folder with the links in its existing part resolved; they must not lead out of
+    /// the remote.
+    fn without_links(&self, folder: &Utf8Path) -> Result<Utf8PathBuf, Refusal> {
         let mut there = folder;
         while !RealFs.exists(there)? {
             there = there.parent().unwrap_or(&self.root);
         }
-        let is_inside = RealFs.resolve(there)?.starts_with(RealFs.resolve(&self.root)?);
-        match is_inside {
-            true => Ok(()),
-            false => Err(Refusal(format!("the link `{there}` leads outside it"))),
+        let missing = folder.strip_prefix(there).unwrap_or(Utf8Path::new(""));
+        match RealFs.resolve(there)?.strip_prefix(RealFs.resolve(&self.root)?) {
+            Ok(below) => Ok(self.root.join(below).join(missing)),
+            Err(_) => Err(Refusal(format!("the link `{there}` leads outside it"))),
         }
     }
 
+    /// Writes a file under its name as a whole; false if the name is taken.
+    fn write(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&Confined, &Utf8Path) -> FsResult<()>,
+    ) -> Result<bool, Refusal> {
+        let (fs, path) = self.spot(name)?;
+        fs.create_dir_all(path.parent().unwrap_or(&self.root))?;
+        let fresh = beside(&path);
+        if let Err(error) = fill(&fs, &fresh) {
+            let _ = fs.remove_file(&fresh);
+            return Err(error.into());
+        }
+        self.appear(&fs, &fresh, &path)
+    }
+
     /// Gives finished bytes their name; false if it is taken.
-    fn appear(&self, fresh: &Utf8Path, path: &Utf8Path) -> Result<bool, Refusal> {
-        let linked = RealFs.hard_link(fresh, path);
+    fn appear(&self, fs: &Confined, fresh: &Utf8Path, path: &Utf8Path) -> Result<bool, Refusal> {
+        let linked = fs.hard_link(fresh, path);
         let appeared = match linked {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
             // Without hard links, a copy: another machine may see a part of it, which every check
             // rejects.
             Err(error) if error.is_unsupported() || error.is_denied() => {
-                match RealFs.copy(fresh, path) {
+                match fs.copy(fresh, path) {
                     Ok(_) => Ok(true),
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
                     Err(error) => Err(error),
@@ -82,9 +106,9 @@ impl Folder {
             }
             Err(error) => Err(error),
         };
-        let _ = RealFs.remove_file(fresh);
+        let _ = fs.remove_file(fresh);
         let appeared = appeared?;
-        RealFs.sync_dir(path.parent().unwrap_or(&self.root))?;
+        fs.sync_dir(path.parent().unwrap_or(&self.root))?;
         Ok(appeared)
     }
 
@@ -176,36 +200,16 @@ impl Place for Folder {
     }
 
     fn put(&self, name: &str, bytes: Bytes) -> Result<bool, Refusal> {
-        let path = self.path(name);
-        self.make_room(&path)?;
-        let fresh = beside(&path);
-        if let Err(error) = RealFs.write_new(&fresh, &bytes) {
-            let _ = RealFs.remove_file(&fresh);
-            return Err(error.into());
-        }
-        self.appear(&fresh, &path)
+        self.write(name, |fs, fresh| fs.write_new(fresh, &bytes))
     }
 
     fn replace(&self, name: &str, bytes: Bytes) -> Result<(), Refusal> {
-        let path = self.path(name);
-        let fresh = beside(&path);
-        let renamed = RealFs.write_new(&fresh, &bytes).and_then(|()| RealFs.rename(&fresh, &path));
-        if let Err(error) = renamed {
-            let _ = RealFs.remove_file(&fresh);
-            return Err(error.into());
-        }
-        Ok(RealFs.sync_dir(path.parent().unwrap_or(&self.root))?)
+        let (fs, path) = self.spot(name)?;
+        Ok(fs.write_durably(&path, &bytes)?)
     }
 
     fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal> {
-        let path = self.path(name);
-        self.make_room(&path)?;
-        let fresh = beside(&path);
-        if let Err(error) = RealFs.copy(file, &fresh) {
-            let _ = RealFs.remove_file(&fresh);
-            return Err(error.into());
-        }
-        self.appear(&fresh, &path).map(drop)
+        self.write(name, |fs, fresh| fs.copy(file, fresh).map(drop)).map(drop)
     }
 
     fn size(&self, name: &str) -> Result<Option<u64>, Refusal> {
@@ -233,13 +237,16 @@ impl Place for Folder {
     }
 
     fn remove(&self, name: &str) -> Result<(), Refusal> {
-        let path = self.path(name);
-        let is_folder = RealFs.symlink_metadata(&path).is_ok_and(|about| about.is_dir());
-        let removed = if is_folder { RealFs.remove_dir(&path) } else { RealFs.remove_file(&path) };
+        if !RealFs.exists(&self.root)? {
+            return Ok(());
+        }
+        let (fs, path) = self.spot(name)?;
+        let is_folder = fs.symlink_metadata(&path).is_ok_and(|about| about.is_dir());
+        let removed = if is_folder { fs.remove_dir(&path) } else { fs.remove_file(&path) };
         match removed {
             // It may be gone, or an odd entry with a name that is no text.
             Err(error) if error.is_not_found() => match (path.parent(), path.file_name()) {
-                (Some(folder), Some(shown)) => match RealFs.remove_unnameable(folder, shown) {
+                (Some(folder), Some(shown)) => match fs.remove_unnameable(folder, shown) {
                     Err(error) if error.is_not_found() => Ok(()),
                     other => Ok(other?),
                 },

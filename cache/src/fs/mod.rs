@@ -1,8 +1,8 @@
 //! All access to files: a small trait, so that every error names its path and call, and so that
 //! tests can count operations, fail them, or lose unsynced changes.
 //!
-//! Implementations: [`RealFs`]; [`MemoryFs`], which can be crashed; and the layers [`CountingFs`],
-//! [`FaultFs`] and [`RetryFs`] over any other.
+//! Implementations: [`RealFs`]; [`Confined`], for changes below one of its folders; [`MemoryFs`],
+//! which can be crashed; and the layers [`CountingFs`], [`FaultFs`] and [`RetryFs`] over any other.
 
 mod contents;
 mod counting;
@@ -17,6 +17,7 @@ mod space;
 
 use std::fmt::Debug;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -29,7 +30,7 @@ pub use layer::{Interceptor, Layer};
 pub use lock_file::LockFile;
 pub use machine::{MachineFault, outlive_file_size_limit};
 pub use memory::MemoryFs;
-pub use real::RealFs;
+pub use real::{Confined, RealFs};
 pub use retry::{Retry, RetryFs};
 pub use space::Space;
 
@@ -64,6 +65,11 @@ impl FsError {
     /// The server of the file no longer knows the open handle.
     pub fn is_stale(&self) -> bool {
         self.kind() == io::ErrorKind::StaleNetworkFileHandle
+    }
+
+    /// A symbolic link is in the way, below a folder that confines changes.
+    pub fn is_link_on_path(&self) -> bool {
+        real::is_link_on_path(&self.source)
     }
 
     /// The disk, a quota, or the limit on file sizes leaves no space.
@@ -260,6 +266,12 @@ pub trait Fs: Debug + Send + Sync {
         Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(|id| !id.is_empty())
     }
 
+    /// The same file system for changes below an existing folder; see [`confined`]. None if it has
+    /// no links, so that nothing can lead out of the folder.
+    fn confined_to(&self, _folder: &Utf8Path) -> FsResult<Option<Arc<dyn Fs>>> {
+        Ok(None)
+    }
+
     fn exists(&self, path: &Utf8Path) -> FsResult<bool> {
         match self.symlink_metadata(path) {
             Ok(_) => Ok(true),
@@ -373,6 +385,13 @@ pub trait Fs: Debug + Send + Sync {
         let source = self.open(from, Open::Read)?;
         pour(&*source, &*self.open(to, Open::CreateNew)?)
     }
+}
+
+/// The file system for changes below a folder, which is opened now. Paths stay those of the machine.
+/// Below the folder no symbolic link is followed, so whatever another process exchanges meanwhile,
+/// nothing is changed elsewhere.
+pub fn confined(fs: &Arc<dyn Fs>, folder: &Utf8Path) -> FsResult<Arc<dyn Fs>> {
+    Ok(fs.confined_to(folder)?.unwrap_or_else(|| Arc::clone(fs)))
 }
 
 /// An open file. Dropping it closes it and releases its locks.
