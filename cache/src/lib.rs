@@ -61,7 +61,7 @@ pub use entry::Table;
 pub use error::CacheError;
 pub use gate::Access;
 pub use layout::{FORMAT, cache_around};
-pub use materialise::{Link, Materialised};
+pub use materialise::{Link, Materialised, Target};
 pub use objects::LOOSE_SIZE;
 pub use rebuild::RebuildReport;
 pub use shares::in_shares;

@@ -1,10 +1,10 @@
-//! Folders, pipes and similar things in place of files of the cache, put there by people or by a
+//! Folders, pipes, links and similar things in place of files of the cache, put there by people or by a
 //! damaged disk.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
-use crate::fs::{FileKind, Fs, FsError, FsResult, random};
+use crate::fs::{FileKind, Fs, FsResult, random};
 use crate::layout::Layout;
 
 /// The files of the present format. The mark is not among them: without it nothing is touched.
@@ -27,26 +27,20 @@ fn wrong_in(
         other => other?,
     };
     let paths = entries.into_iter().map(|entry| (entry.kind, folder.join(entry.name)));
-    let wrong = paths.filter(|(kind, path)| is_file(path) && wrong(fs, *kind, path).is_some());
+    let wrong = paths.filter(|(kind, path)| is_file(path) && wrong(*kind).is_some());
     Ok(wrong.map(|(_, path)| path).collect())
 }
 
 /// The kind of thing at a path, if it is not a regular file.
 pub(crate) fn found_at(fs: &dyn Fs, path: &Utf8Path) -> Option<&'static str> {
-    wrong(fs, fs.symlink_metadata(path).ok()?.kind, path)
+    wrong(fs.symlink_metadata(path).ok()?.kind)
 }
 
-fn wrong(fs: &dyn Fs, kind: FileKind, path: &Utf8Path) -> Option<&'static str> {
-    let leads_nowhere = |error: &FsError| !error.is_not_found() && error.machine_fault().is_none();
+fn wrong(kind: FileKind) -> Option<&'static str> {
     match kind {
         FileKind::Dir => Some("folder"),
         FileKind::Other => Some("pipe, socket or device"),
-        FileKind::Symlink => match fs.metadata(path) {
-            Ok(there) if there.kind == FileKind::Other => Some("link to a pipe, socket or device"),
-            Ok(there) if there.is_dir() => Some("link to a folder"),
-            Err(error) if leads_nowhere(&error) => Some("broken link"),
-            Ok(_) | Err(_) => None,
-        },
+        FileKind::Symlink => Some("symbolic link"),
         FileKind::File | FileKind::Unnameable => None,
     }
 }

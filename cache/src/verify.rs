@@ -45,6 +45,8 @@ pub struct VerifyReport {
     pub damages: Vec<Damage>,
     /// True if the damages were repaired.
     pub repaired: bool,
+    /// True if the index was renewed, which is no damage: the packs have everything in it.
+    pub index_rebuilt: bool,
 }
 
 impl VerifyReport {
@@ -69,12 +71,10 @@ impl Cache {
         }
         let mut check =
             Check { shared: &self.0, report: VerifyReport::default(), progress, total: 0 };
-        let index_is_sound = self.0.ledger().check_integrity()?;
-        if !index_is_sound {
+        if options.repair || self.0.access == Access::ReadOnly {
+            check.report.index_rebuilt = self.renew_index()?;
+        } else if !self.0.ledger().check_integrity()? {
             check.damage(&self.0.layout.ledger, None, "the index is damaged");
-            if options.repair {
-                self.rebuild_index()?;
-            }
         }
         for path in misplaced::find(&*self.0.fs, &self.0.layout)? {
             check.damage(
@@ -97,6 +97,23 @@ impl Cache {
             report.repaired = true;
         }
         Ok(report)
+    }
+
+    /// Builds the index again if it is invalid; true if it was. A cache that is only read has its
+    /// packs read instead, also if the index lacks their ends.
+    pub fn renew_index(&self) -> Result<bool, CacheError> {
+        let ledger = self.0.ledger();
+        // A writer has indexed the ends of the packs when it opened the cache.
+        let is_usable = match self.0.access {
+            Access::ReadWrite => ledger.check_integrity()?,
+            Access::ReadOnly => ledger.is_up_to_date()?,
+        };
+        match (is_usable, self.0.access) {
+            (true, _) => {}
+            (false, Access::ReadWrite) => drop(self.rebuild_index()?),
+            (false, Access::ReadOnly) => ledger.read_packs()?,
+        }
+        Ok(!is_usable)
     }
 
     /// Builds the index anew from the packs.

@@ -11,10 +11,12 @@ use serde_json::json;
 use view::escape::clean;
 use view::table::Table;
 
-use super::arguments::{CacheCommand, CacheGc, CachePin, CacheRestore, CacheStats, CacheVerify};
+use super::arguments::{
+    CacheCommand, CacheGc, CacheLocation, CachePin, CacheRestore, CacheStats, CacheVerify,
+};
 use super::error::{CliError, Exit};
 use super::meter::Meter;
-use super::project::Program;
+use super::project::{Program, is_denied};
 
 pub fn run(
     program: &Program,
@@ -77,11 +79,19 @@ fn verify(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
-    let cache = program.open_existing(&arguments.location, access)?;
+    let mut cache = program.open_existing(&arguments.location, access)?;
+    let is_up_to_date = cache.is_up_to_date()?;
+    if !is_up_to_date && !arguments.repair {
+        cache = open_to_rebuild(program, &arguments.location, cache)?;
+        cache.renew_index()?;
+    }
     let options = VerifyOptions { repair: arguments.repair, read_data: true };
     let meter = Meter::new(program.terminal.errors_are_seen, "reading");
     let report = cache.verify(options, &|done, total| meter.tell(done, total))?;
     meter.end();
+    if !is_up_to_date || report.index_rebuilt {
+        writeln!(output, "{}", rebuilt(&cache))?;
+    }
     for damage in &report.damages {
         writeln!(output, "{}", damage_line(damage))?;
     }
@@ -105,6 +115,31 @@ fn verify(
         }
     }
     Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })
+}
+
+/// Opening a cache for writing brings its index up to date. A cache that cannot be written is read
+/// without its index.
+fn open_to_rebuild(
+    program: &Program,
+    location: &CacheLocation,
+    read_only: Cache,
+) -> Result<Cache, CliError> {
+    match program.open_existing(location, Access::ReadWrite) {
+        Err(CliError::Cache(error)) if is_denied(&error) || error.is_no_space() => Ok(read_only),
+        opened => opened,
+    }
+}
+
+fn rebuilt(cache: &Cache) -> &'static str {
+    match cache.access() {
+        Access::ReadWrite => {
+            "the index was lost or out of date, as after a power cut: rebuilt it from the packs"
+        }
+        Access::ReadOnly => {
+            "the index is lost or out of date, as after a power cut, and cannot be written: read \
+             the packs instead"
+        }
+    }
 }
 
 pub fn damage_line(damage: &Damage) -> String {

@@ -230,7 +230,7 @@ fn bring_tables(cache: &Cache, remote: &Remote, root: &Digest) -> Result<(), Tro
 pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
     let mut logs = Vec::new();
     for run in history::runs(cache)? {
-        let Ok(bytes) = cache.fs().read(&runlog::path(cache.dir(), run.run)) else { continue };
+        let Ok(bytes) = cache.home().read(&runlog::path(cache.dir(), run.run)) else { continue };
         // Equal logs have equal names, and two machines have different logs.
         let digest = Digest::of(&bytes).short();
         let name = format!("{}-{}-{digest}.jsonl", run.pipeline, run.started);
@@ -243,7 +243,7 @@ pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
 
 /// Writes the log of a run under this name.
 pub fn push_log(cache: &Cache, remote: &Remote, run: u64, name: String) -> Result<(), Trouble> {
-    let Ok(bytes) = cache.fs().read(&runlog::path(cache.dir(), run)) else { return Ok(()) };
+    let Ok(bytes) = cache.home().read(&runlog::path(cache.dir(), run)) else { return Ok(()) };
     let logs = vec![(name, Bytes::from(bytes))];
     remote.push(Push { logs, ..Push::nothing() }).map(drop)
 }

@@ -164,6 +164,10 @@ impl Run<'_> {
             }
             tell_notes(Some(remote), sink);
         }
+        if !cache.is_read_only() {
+            // Losing the indices costs only time.
+            let _ = cache.sync();
+        }
         Ok(status)
     }
 

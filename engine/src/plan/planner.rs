@@ -550,6 +550,13 @@ impl<'a> Planner<'a> {
         Ok(seen.iter().filter_map(field).collect())
     }
 
+    /// Takes observations that are to replace a section of the index. Objects in these files are
+    /// found from now on.
+    pub fn saw(&mut self, key: Digest, section: Section) {
+        self.store.saw(&section);
+        self.seen.push((key, section));
+    }
+
     fn save_index(&mut self) -> Result<(), CacheError> {
         if self.seen.is_empty() || self.store.cache().is_read_only() {
             return Ok(());
