@@ -4,6 +4,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
+use crate::cache::Cache;
 use crate::fs::{FileKind, Fs, FsError, FsResult, random};
 use crate::layout::Layout;
 
@@ -59,7 +60,7 @@ pub(crate) fn put_mark_aside(fs: &dyn Fs, layout: &Layout) -> Result<Option<Stri
         return Ok(None);
     };
     fs.create_dir_all(&layout.trash)?;
-    move_aside(fs, layout, path, found)
+    move_aside(fs, layout, path, found, "file")
 }
 
 /// Moves them into the trash before anything is opened. Returns the warnings.
@@ -67,9 +68,35 @@ pub(crate) fn put_aside(fs: &dyn Fs, layout: &Layout) -> Result<Vec<String>, Cac
     let mut told = Vec::new();
     for path in find(fs, layout)? {
         let found = found_at(fs, &path).unwrap_or("folder");
-        told.extend(move_aside(fs, layout, path, found)?);
+        told.extend(move_aside(fs, layout, path, found, "file")?);
     }
     Ok(told)
+}
+
+impl Cache {
+    /// The path of a file for the caller, in a folder of this name in the cache. Something else in the
+    /// place of the folder or of the file is moved into the trash. Returns the warnings.
+    pub fn own_file(
+        &self,
+        folder: &str,
+        name: &str,
+    ) -> Result<(Utf8PathBuf, Vec<String>), CacheError> {
+        self.0.require_writable()?;
+        let (fs, layout) = (&*self.0.fs, &self.0.layout);
+        let folder = layout.dir.join(folder);
+        let mut told = Vec::new();
+        if fs.symlink_metadata(&folder).is_ok_and(|found| !found.is_dir())
+            && !fs.metadata(&folder).is_ok_and(|found| found.is_dir())
+        {
+            told.extend(move_aside(fs, layout, folder.clone(), "file", "folder")?);
+        }
+        fs.create_dir_in_place(&folder)?;
+        let file = folder.join(name);
+        if let Some(found) = found_at(fs, &file) {
+            told.extend(move_aside(fs, layout, file.clone(), found, "file")?);
+        }
+        Ok((file, told))
+    }
 }
 
 fn move_aside(
@@ -77,16 +104,19 @@ fn move_aside(
     layout: &Layout,
     path: Utf8PathBuf,
     found: &'static str,
+    wanted: &'static str,
 ) -> Result<Option<String>, CacheError> {
     let name = path.file_name().unwrap_or_default();
     let place = layout.damaged().join(format!("{name}-{:08x}", random() as u32));
     fs.create_dir_in_place(&layout.damaged())?;
+    let regular = if wanted == "file" { "regular " } else { "" };
     match fs.rename(&path, &place) {
         Ok(()) => Ok(Some(format!(
-            "moved `{path}`, which was not a regular file, to `{place}`; the file is made again"
+            "moved `{path}`, which was not a {regular}{wanted}, to `{place}`; the {wanted} is made \
+             again"
         ))),
         // Another process may have been faster.
         Err(error) if error.is_not_found() => Ok(None),
-        Err(_) => Err(CacheError::Misplaced { path, found, wanted: "file" }),
+        Err(_) => Err(CacheError::Misplaced { path, found, wanted }),
     }
 }

@@ -87,6 +87,31 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String
     }
 }
 
+/// Tests if another process has a private folder, such as one with large objects for its next commit.
+/// Without locks, any may be alive.
+pub(crate) fn others_work(
+    fs: &dyn Fs,
+    layout: &Layout,
+    ledger: &Ledger,
+) -> Result<bool, CacheError> {
+    // Exclusive, so that no folder is between its creation and its locking.
+    ledger.alone(|| {
+        for entry in fs.read_dir(&layout.staging)? {
+            if !entry.name.ends_with(LOCK) {
+                continue;
+            }
+            let is_free = match fs.open(&layout.staging.join(&entry.name), Open::Read) {
+                Err(error) if error.is_not_found() => true,
+                opened => opened?.try_lock(LockKind::Exclusive).unwrap_or(false),
+            };
+            if !is_free {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+}
+
 fn sweep_all(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<Vec<String>, CacheError> {
     if fs.read_dir(&layout.staging)?.is_empty() {
         return Ok(Vec::new());

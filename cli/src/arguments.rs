@@ -615,7 +615,8 @@ pub enum CacheCommand {
     /// Show what could be removed; with `--yes`, remove it.
     ///
     /// The results of pinned runs and of the last runs of every pipeline are kept. Removed entries
-    /// go to the folder `trash` of the cache first.
+    /// go to the folder `trash` of the cache first. On a completely full disk, add `--empty-trash`:
+    /// it frees space without needing any.
     Gc(CacheGc),
     /// Put back what was removed and is still in the trash.
     ///

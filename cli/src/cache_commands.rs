@@ -127,7 +127,8 @@ fn collect(
         kept_since: arguments.older_than.map(|seconds| now.saturating_sub(seconds as i64)),
         most_bytes: arguments.max_size,
     };
-    let plan = gc::plan(&cache, &limits)?;
+    let mut plan = gc::plan(&cache, &limits)?;
+    cache.plan_orphans(&mut plan.sweep)?;
     describe(&plan, output)?;
     match (arguments.yes, plan.sweep.is_empty()) {
         (_, true) => writeln!(output, "nothing to remove")?,
@@ -168,7 +169,7 @@ fn sweep(
         Err(error) if error.is_no_space() && for_good => {
             trash(program, cache, true, output)?;
             let won = cache.make_room(&plan)?;
-            writeln!(output, "permanently deleted {} of large objects", units::bytes(won))?;
+            writeln!(output, "permanently deleted {} of unused objects", units::bytes(won))?;
             Ok(cache.sweep(plan)?)
         }
         Err(error) if error.is_no_space() => Err(CliError::failed(
@@ -217,7 +218,12 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
         let stage = clean(&one.stage);
         writeln!(output, "over the size limit, to remove: `{stage}`, {bytes}, made in {seconds}")?;
     }
-    let objects = units::counted(plan.sweep.objects().count() as u64, "object");
+    if plan.sweep.orphans() > 0 {
+        let files = units::counted(plan.sweep.orphans() as u64, "large object");
+        writeln!(output, "left by a command that was killed: {files}")?;
+    }
+    let objects = plan.sweep.objects().count() + plan.sweep.orphans();
+    let objects = units::counted(objects as u64, "object");
     let records = units::counted(plan.sweep.records().count() as u64, "record");
     let bytes = units::bytes(plan.sweep.bytes);
     writeln!(output, "no longer needed: {objects} and {records}, {bytes} to free")?;

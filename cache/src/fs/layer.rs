@@ -256,6 +256,10 @@ impl<I: Interceptor> FsFile for LayerFile<I> {
         self.around(Call::SyncData, |below| below.sync_data())
     }
 
+    fn free(&self, offset: u64, length: u64) -> FsResult<()> {
+        self.around(Call::Write, |below| below.free(offset, length))
+    }
+
     fn write_back(&self, offset: u64, length: u64) {
         if let Ok(below) = self.below() {
             below.write_back(offset, length);

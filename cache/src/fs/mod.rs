@@ -389,6 +389,11 @@ pub trait FsFile: Debug + Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize>;
     fn set_len(&self, length: u64) -> FsResult<()>;
     fn sync_data(&self) -> FsResult<()>;
+    /// Gives the space of these bytes back to the disk; they read as zeros. This needs no space
+    /// itself. Not every file system can do it.
+    fn free(&self, _offset: u64, _length: u64) -> FsResult<()> {
+        Err(FsError::new(Call::Write, self.path(), io::ErrorKind::Unsupported.into()))
+    }
     /// Asks the system to start writing these bytes to the disk, so that a later
     /// [`sync_data`](Self::sync_data) waits less. Only a hint: it may do nothing.
     fn write_back(&self, _offset: u64, _length: u64) {}

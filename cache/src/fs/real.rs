@@ -329,6 +329,13 @@ impl FsFile for RealFile {
         self.named(Call::SyncData, self.file.sync_data())
     }
 
+    fn free(&self, offset: u64, length: u64) -> FsResult<()> {
+        use rustix::fs::FallocateFlags;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let freed = rustix::fs::fallocate(&self.file, how, offset, length);
+        self.named(Call::Write, freed.map_err(std::io::Error::from))
+    }
+
     fn write_back(&self, offset: u64, length: u64) {
         // For this advice Linux starts to write bytes that are not on the disk yet, without
         // waiting, and keeps them in memory meanwhile. It is only a hint, so errors do not matter.
