@@ -145,10 +145,9 @@ impl<W: Write + Send> Lines<W> {
         match named {
             1..=NAMED => writeln!(
                 self.output,
-                "{stage}: {} `{}`: {}",
+                "{stage}: {} {}",
                 self.paint.warning("quarantined"),
-                clean(item),
-                clean(reason)
+                clean(&format!("`{item}`: {reason}"))
             ),
             _ if named == NAMED + 1 => {
                 writeln!(self.output, "{stage}: more items were quarantined")
