@@ -120,7 +120,11 @@ impl Schedule<'_> {
         self.end_with(id, record, true)
     }
 
+    /// Nothing, if no work of the stage begins because the run ends.
     fn tell_started(&mut self, id: StageId, total: u64) {
+        if !self.may_start() {
+            return;
+        }
         let reasons = self.board[id].reasons.iter().map(ToString::to_string).collect();
         let trial = self.pipeline.values_of(self.pipeline.stage(id));
         self.tell(Event::StageStarted { stage: self.name(id), total, reasons, trial });
