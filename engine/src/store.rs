@@ -386,7 +386,7 @@ impl Store {
     }
 
     /// Tests if a file still has the stat that it had with this content.
-    fn is_in_a_source(&self, digest: &Digest) -> bool {
+    pub fn is_in_a_source(&self, digest: &Digest) -> bool {
         let (fs, base) = (self.0.cache.fs(), &self.0.base);
         self.sources(digest).iter().any(|entry| {
             fs.metadata(&base.join(&entry.path)).is_ok_and(|now| entry.describes(&now))

@@ -141,12 +141,18 @@ impl Remote {
             return Ok(true);
         }
         let fs = self.cache.fs();
-        let folder = self.cache.dir().join(INCOMING);
-        fs.create_dir_in_place(&folder).map_err(CacheError::from)?;
-        let path = folder.join(digest.to_string());
+        let (path, told) = self.cache.own_file(INCOMING, &digest.to_string())?;
+        self.state().notes.extend(told);
         let name = layout::object(digest);
         loop {
-            let file = fs.open(&path, Open::Create).map_err(CacheError::from)?;
+            let file = match fs.open(&path, Open::Create) {
+                // Left by another user, for example.
+                Err(error) if error.is_denied() && fs.remove_file(&path).is_ok() => {
+                    fs.open(&path, Open::Create)
+                }
+                opened => opened,
+            };
+            let file = file.map_err(CacheError::from)?;
             let (mut hasher, begun) = resumed(&*file, size)?;
             if !self.fetch_rest(&*file, (&path, &name), &mut hasher, (begun, size))? {
                 return Ok(false);

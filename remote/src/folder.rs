@@ -4,14 +4,21 @@
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, Open, RealFs, beside};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::sync::{Mutex, PoisonError};
 
 use crate::layout;
 use crate::place::{Listed, Place, Refusal};
 
+/// The system's number of an error of a disk.
+const EIO: i32 = 5;
+
 #[derive(Debug)]
 pub struct Folder {
     root: Utf8PathBuf,
+    /// The names of files and folders that could not be read, with the reasons.
+    unreadable: Mutex<BTreeMap<String, String>>,
 }
 
 impl From<FsError> for Refusal {
@@ -22,7 +29,7 @@ impl From<FsError> for Refusal {
 
 impl Folder {
     pub fn new(root: Utf8PathBuf) -> Folder {
-        Folder { root }
+        Folder { root, unreadable: Mutex::default() }
     }
 
     fn path(&self, name: &str) -> Utf8PathBuf {
@@ -38,6 +45,22 @@ impl Folder {
         self.require_inside(folder)?;
         RealFs.create_dir_all(folder)?;
         self.require_inside(folder)
+    }
+
+    /// Notes a file or folder that cannot be read, if the reason may concern it alone. Returns any
+    /// other error.
+    fn note_unreadable(&self, name: &str, error: FsError) -> Result<(), Refusal> {
+        let why = match error.source.raw_os_error() {
+            Some(EIO) => "it cannot be read: its disk is damaged",
+            _ if error.is_denied() => "it cannot be read: permission denied",
+            _ => return Err(error.into()),
+        };
+        if name.is_empty() || RealFs.read_dir(&self.root).is_err() {
+            return Err(error.into());
+        }
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreadable.insert(name.to_owned(), why.to_owned());
+        Ok(())
     }
 
     /// Fails unless the remote is a folder.
@@ -108,7 +131,8 @@ impl Folder {
     fn entries(&self, folder: &str) -> Result<Vec<(String, FileKind)>, Refusal> {
         let entries = match RealFs.read_dir(&self.path(folder)) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
-            other => other?,
+            Err(error) => return self.note_unreadable(folder, error).map(|()| Vec::new()),
+            Ok(entries) => entries,
         };
         let name = |name: String| match folder {
             "" => name,
@@ -164,14 +188,16 @@ impl Place for Folder {
             // Such as a file in the place of the folder.
             Err(error) => {
                 self.require_folder()?;
-                return Err(error.into());
+                return self.note_unreadable(name, error).map(|()| Some(Bytes::new()));
             }
             Ok(file) => file,
         };
         let left = file.len()?.saturating_sub(offset).min(length);
         let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
-        let filled = file.read_full_at(&mut bytes, offset)?;
-        bytes.truncate(filled);
+        match file.read_full_at(&mut bytes, offset) {
+            Ok(filled) => bytes.truncate(filled),
+            Err(error) => return self.note_unreadable(name, error).map(|()| Some(Bytes::new())),
+        }
         Ok(Some(bytes.into()))
     }
 
@@ -214,8 +240,12 @@ impl Place for Folder {
             Ok(_) => Ok(None),
             Err(error) if error.is_not_found() => Ok(None),
             Err(_) if self.is_odd(name) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => self.note_unreadable(name, error).map(|()| None),
         }
+    }
+
+    fn unreadable(&self) -> BTreeMap<String, String> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
