@@ -94,7 +94,8 @@ pub static COMMAND: Kind = Kind {
     doc: "\
 The command runs in a private folder with a clean environment. It must end with status 0 and write
 every declared output. When it exceeds `timeout` or the run is stopped, it is killed with all
-processes that it started.
+processes that it started. A daemon (a process in a session of its own, `setsid`, with an ended
+parent) goes on after the run: end it in the command itself.
 
 A failure on a full disk stops the run and quarantines no item. A program that was killed, or that
 reports an error of the machine, is retried, by the next run too.
