@@ -32,6 +32,7 @@ mod misplaced;
 mod objects;
 mod open;
 mod orphans;
+mod own_file;
 mod packs;
 mod pending;
 mod rebuild;
