@@ -64,6 +64,7 @@ pub(crate) struct Layout {
     pub stat_index: Utf8PathBuf,
     pub losses: Utf8PathBuf,
     pub staging: Utf8PathBuf,
+    pub inputs: Utf8PathBuf,
     pub locks: Utf8PathBuf,
     pub trash: Utf8PathBuf,
 }
@@ -78,6 +79,7 @@ impl Layout {
             stat_index: dir.join("stat.idx"),
             losses: dir.join("LOSSES"),
             staging: dir.join("staging"),
+            inputs: dir.join("inputs"),
             locks: dir.join("locks"),
             trash: dir.join("trash"),
         }

@@ -53,6 +53,8 @@ impl VerifyReport {
     }
 }
 
+const DIFFERENT_INPUT: &str = "this copy of an input of a program differs from its original";
+
 /// The valid entries of each pack: offsets and keys.
 type Sound = HashMap<u32, HashSet<(u64, Digest)>>;
 
@@ -88,6 +90,11 @@ impl Cache {
         check.report.records = records.len() as u64;
         if options.read_data {
             check.read_everything(&objects, &records)?;
+            let (damaged, bytes) = self.damaged_inputs()?;
+            check.advance(bytes);
+            for path in damaged {
+                check.damage(&path, None, DIFFERENT_INPUT);
+            }
         } else {
             check.look_at_sizes(&objects, &records)?;
         }
@@ -120,6 +127,8 @@ impl Cache {
             self.0.writer().start_new_packs(self.0.ledger())?;
         }
         self.0.forget_lost_packs(missing);
+        let inputs = report.damages.iter().filter(|damage| damage.what == DIFFERENT_INPUT);
+        inputs.map(|damage| self.0.fs.remove_file(&damage.path)).collect::<Result<(), _>>()?;
         let lost: HashSet<Digest> =
             report.damages.iter().filter_map(|damage| damage.object).collect();
         for (digest, location) in objects.iter().filter(|(digest, _)| lost.contains(digest)) {

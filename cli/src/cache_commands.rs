@@ -56,6 +56,7 @@ fn stats(
     table_of_sizes("unused bytes in packs", stats.dead_bytes);
     table_of_sizes("trash", stats.trash_bytes);
     table_of_sizes("being written", stats.staging_bytes);
+    table_of_sizes("inputs of programs", stats.input_bytes);
     writeln!(output, "{}", cache.dir())?;
     output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
     Ok(Exit::Done)
@@ -68,6 +69,7 @@ fn figures(stats: &Stats) -> serde_json::Value {
         "packs": stats.packs, "pack_bytes": stats.pack_bytes, "dead_bytes": stats.dead_bytes,
         "records": stats.records.values().sum::<u64>(), "index_bytes": stats.index_bytes,
         "trash_bytes": stats.trash_bytes, "staging_bytes": stats.staging_bytes,
+        "input_bytes": stats.input_bytes,
     })
 }
 
@@ -129,7 +131,19 @@ fn collect(
     };
     let plan = gc::plan(&cache, &limits)?;
     describe(&plan, output)?;
+    // First, since this works on a full disk too.
+    let freed = match arguments.yes {
+        true => cache.remove_idle_inputs(&plan.inputs)?,
+        false => 0,
+    };
+    if freed > 0 {
+        writeln!(output, "removed {} of copies of inputs of programs", units::bytes(freed))?;
+    }
     match (arguments.yes, plan.sweep.is_empty()) {
+        (_, true) if freed > 0 => {}
+        (false, true) if !plan.inputs.is_empty() => {
+            writeln!(output, "nothing was removed: add `--yes` to remove these copies")?
+        }
         (_, true) => writeln!(output, "nothing to remove")?,
         (false, false) => {
             writeln!(output, "nothing was removed: add `--yes` to remove these entries")?
@@ -216,6 +230,11 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
         let (bytes, seconds) = (units::bytes(one.bytes), units::seconds(one.seconds));
         let stage = clean(&one.stage);
         writeln!(output, "over the size limit, to remove: `{stage}`, {bytes}, made in {seconds}")?;
+    }
+    let copies: u64 = plan.inputs.iter().map(|folder| folder.bytes).sum();
+    if copies > 0 {
+        let copies = units::bytes(copies);
+        writeln!(output, "no longer needed: copies of inputs of programs, {copies} to free")?;
     }
     let objects = units::counted(plan.sweep.objects().count() as u64, "object");
     let records = units::counted(plan.sweep.records().count() as u64, "record");

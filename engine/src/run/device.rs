@@ -168,6 +168,7 @@ impl Host {
     fn gather(&mut self, mut task: GatherTask) {
         task.await_devices();
         let mut context = self.shared.context(task.ticket, task.job.kind);
+        context.inputs = task.inputs;
         context.training = task.training.take();
         context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
         context.device_stop = is_gpu(&self.device).then(|| self.shared.gpu_stop.clone());

@@ -23,7 +23,7 @@ use crate::history;
 use crate::machine::devices_key;
 use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
-use crate::record::{DEVICES, encode};
+use crate::record::{DEVICES, encode, last_key};
 
 /// The items of a task, and their claims.
 type Taken = (Vec<Queued>, Vec<Claim>);
@@ -172,6 +172,7 @@ impl Schedule<'_> {
             policy: spec.policy.clone(),
             training,
             own_key: keyed.map(|keyed| keyed.key.without_inputs().digest()),
+            inputs: Some(last_key(&self.pipeline.name, &spec.name)),
             awaits: Vec::new(),
         }));
         self.board.advance(id, State::RunsTask)?;

@@ -150,6 +150,8 @@ pub struct GatherTask {
     /// The stage's key without its inputs, to remember parts of the work. None if all of it is to be
     /// done anew.
     pub own_key: Option<Digest>,
+    /// The name of the folder in which the inputs of its program stay between runs.
+    pub inputs: Option<Digest>,
     /// Closed once the workers of its other devices have dropped what they hold.
     pub awaits: Vec<Receiver<()>>,
 }

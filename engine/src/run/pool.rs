@@ -21,6 +21,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
             Task::Gather(mut task) => {
                 task.await_devices();
                 let mut context = shared.context(task.ticket, task.job.kind);
+                context.inputs = task.inputs;
                 context.training = task.training.take();
                 context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
                 let job = task.job.gather_job(&shared.engine, &mut context);

@@ -118,6 +118,7 @@ impl Replayer<'_> {
                 policy: self.spec.policy.clone(),
                 training: None,
                 own_key: None,
+                inputs: None,
                 awaits: Vec::new(),
             })),
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::Digest;
+use cache::{Digest, InputFolder};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +131,12 @@ pub trait Context {
     /// A folder for temporary files, which is removed after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for temporary files"))
+    }
+
+    /// The folder in which the inputs of a program for a whole data set stay between runs. None if it
+    /// is to get new copies in its temporary folder.
+    fn input_folder(&mut self) -> Result<Option<InputFolder>, StageError> {
+        Ok(None)
     }
 
     /// Reports time in which the job only waited for its turn, which is no cost of its items.

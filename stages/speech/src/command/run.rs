@@ -34,6 +34,8 @@ pub struct CommandSpec<'a> {
     /// Required output files, relative to the folder.
     pub outputs: Vec<Utf8PathBuf>,
     pub timeout: Option<Duration>,
+    /// The folder of its inputs, if they are not in the private folder.
+    pub inputs: Option<&'a Utf8Path>,
     /// A folder for its complete output, not only the end of it.
     pub said: Option<&'a Utf8Path>,
 }
@@ -214,8 +216,12 @@ pub fn run(
     tail::drain(&mut streams, STREAM_PATIENCE).map_err(CommandError::Start)?;
     let are_closed = streams.iter().all(|stream| stream.open().is_none());
     let [stdout, stderr] = streams.map(Tail::text);
-    // The folder has a new name each time, and a reason must not depend on it.
+    // Both folders have a new name each time, and a reason must not depend on it.
     let stderr = stderr.replace(spec.folder.as_str(), ".");
+    let stderr = match spec.inputs {
+        Some(inputs) => stderr.replace(inputs.as_str(), "./in"),
+        None => stderr,
+    };
     match outcome {
         Outcome::Stopped => Err(CommandError::Stopped),
         Outcome::Late(timeout) => {
@@ -259,6 +265,7 @@ fn check_program(
         environment: environment.clone(),
         outputs: Vec::new(),
         timeout: None,
+        inputs: None,
         said: None,
     };
     match run(&spec, || false) {

@@ -150,6 +150,7 @@ impl Declared {
             environment: self.environment.clone(),
             outputs: Vec::new(),
             timeout: Some(VERSION_TIMEOUT),
+            inputs: None,
             said: None,
         };
         let judged = Room::of(folder, &[]).judge(run(&spec, || context.stopping()));
@@ -202,7 +203,7 @@ impl Declared {
         context: &mut dyn Context,
     ) -> Result<CommandOutputs, CommandError> {
         let room = Room::of(folder, &[INPUTS, OUTPUTS]);
-        let finished = self.run(folder, places, context);
+        let finished = self.run(folder, places, None, context);
         room.judge(finished.and_then(|finished| self.made(finished)))
     }
 
@@ -210,6 +211,7 @@ impl Declared {
         &self,
         folder: &Utf8Path,
         places: &BTreeMap<String, String>,
+        inputs: Option<&Utf8Path>,
         context: &mut dyn Context,
     ) -> Result<Finished, CommandError> {
         let line = template::fill(&self.line, places).map_err(CommandError::Line)?;
@@ -222,6 +224,7 @@ impl Declared {
             environment,
             outputs: outputs.collect(),
             timeout: self.timeout,
+            inputs,
             said: context.kept().is_some().then_some(folder),
         };
         if spec.said.is_some() {

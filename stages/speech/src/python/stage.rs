@@ -22,6 +22,7 @@ use super::messages::{Answer, Form, Kept, Reply};
 use super::process::{Fault, Process};
 use super::workers::{CPU, Workers};
 use crate::command::answers::{Unfit, take};
+use crate::command::gathered::GatheredInputs;
 use crate::command::private::{INPUTS, OUTPUTS, create};
 use crate::command::room::Room;
 use crate::command::run::CommandError;
@@ -401,16 +402,32 @@ impl GatherJob for All {
         };
         let mut process = self.declared.start(&self.device, context)?;
         let folder = process.folder().to_owned();
+        let gathered = GatheredInputs::lay_out(items, &self.declared.fields, &folder, context)?;
+        let output = self.output(&mut process, items, &gathered, context)?;
+        drop(process);
+        gathered.keep();
+        Ok(output)
+    }
+}
+
+impl All {
+    fn output(
+        &self,
+        process: &mut Process,
+        items: &[Item],
+        gathered: &GatheredInputs<'_>,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let folder = process.folder().to_owned();
         let room = Room::of(&folder, &[INPUTS, OUTPUTS]);
-        let inputs = Inputs::lay_out(&self.declared, items, &folder, context)?;
+        let inputs = Inputs::new(&self.declared, items, &folder, &gathered.files);
         if let Some((at, reject)) = inputs.rejects.first() {
             return Err(StageError::failed(format!("item `{}`: {}", items[*at].id, reject.reason)));
         }
         let out = Utf8Path::new(OUTPUTS).join(WHOLE);
         create(&folder.join(&out))?;
         let number = process.next_request();
-        inputs.send(&mut process, number, folder.join(&out).as_str());
-        let process = &mut process;
+        inputs.send(process, number, folder.join(&out).as_str());
         let limit = self.declared.timeout;
         let mut request = Request { process, items: 1, limit };
         match request.answer(number, &room, context)? {
@@ -432,9 +449,7 @@ impl GatherJob for All {
             _ => Err(request.broken("it sent an unexpected answer".to_owned())),
         }
     }
-}
 
-impl All {
     fn items(
         &self,
         kept: &[Kept],
