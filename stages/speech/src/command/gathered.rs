@@ -12,6 +12,7 @@ use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Blob, Context, Item, StageError};
 
 use super::inputs::{self, extension, safe_name};
+use super::private::absolute;
 
 /// Fewer inputs get new copies each time: looking for the others would cost as much.
 const MIN_KEPT_INPUTS: usize = 64;
@@ -19,7 +20,8 @@ const MIN_KEPT_INPUTS: usize = 64;
 /// The inputs of a program, by item and then by field.
 pub struct GatheredInputs<'a> {
     pub files: Vec<(Utf8PathBuf, &'a Blob)>,
-    folder: Option<InputFolder>,
+    /// That the cache keeps, with its absolute path.
+    folder: Option<(InputFolder, Utf8PathBuf)>,
 }
 
 impl<'a> GatheredInputs<'a> {
@@ -41,19 +43,24 @@ impl<'a> GatheredInputs<'a> {
             let files = inputs::lay_out_as(&names, &blobs, private, context)?;
             return Ok(GatheredInputs { files, folder: None });
         };
+        let place = absolute(folder.path())?;
         let paths = bring_up_to_date(&mut folder, &wanted, &blobs, context)?;
-        let files = paths.into_iter().zip(blobs).collect();
-        Ok(GatheredInputs { files, folder: Some(folder) })
+        let in_place = |path: Utf8PathBuf| match path.strip_prefix(folder.path()) {
+            Ok(inside) => place.join(inside),
+            Err(_) => path,
+        };
+        let files = paths.into_iter().map(in_place).zip(blobs).collect();
+        Ok(GatheredInputs { files, folder: Some((folder, place)) })
     }
 
     /// The folder that the cache keeps.
     pub fn folder(&self) -> Option<&Utf8Path> {
-        self.folder.as_ref().map(InputFolder::path)
+        self.folder.as_ref().map(|(_, place)| place.as_path())
     }
 
     /// Keeps the files for the next run. Requires that the program left no process behind.
     pub fn keep(self) {
-        self.folder.into_iter().for_each(InputFolder::keep);
+        self.folder.into_iter().for_each(|(folder, _)| folder.keep());
     }
 }
 

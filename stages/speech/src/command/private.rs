@@ -234,7 +234,7 @@ fn is_own(folder: &Path) -> io::Result<bool> {
 }
 
 /// The command runs elsewhere, and the cache may be given by a relative path.
-fn absolute(folder: &Utf8Path) -> Result<Utf8PathBuf, StageError> {
+pub fn absolute(folder: &Utf8Path) -> Result<Utf8PathBuf, StageError> {
     let failed =
         |why: String| StageError::failed(format!("failed to make a folder for the command: {why}"));
     let absolute = std::path::absolute(folder).map_err(|error| failed(error.to_string()))?;
