@@ -102,10 +102,12 @@ python: build
 	@bash tools/python.sh target/release/throstle $(PYTHON)
 	@python3 python/tests/setup.py
 
-# The same with the programs that `test` has built, and a wheel of them in a bare environment. A machine
-# that reaches no registry leaves out what needs packages, and says so.
+# The same with the programs that `test` has built, and a wheel of them in a bare environment, where
+# `throstle setup` fetches libtorch from the package index (0.6 GB). A machine that reaches no registry
+# leaves out what needs packages, and says so.
 TESTED_WHEEL = target/tested-wheel
 test-python:
+	@python3 python/tests/versions.py
 	@python3 python/tests/setup.py
 	@if timeout 300 bash tools/python.sh --fetch; then bash tools/python.sh target/debug/throstle; \
 		else echo "skipped: the packages of tools/python.sh cannot be fetched"; fi

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cache::fs::MemoryFs;
 use cache::{Access, Cache, Table};
+use stage_core::device::DeviceId;
 use stage_core::wire::{Reply, Request, send};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -91,7 +92,7 @@ fn weights(root: &Path, corpus: &Path) -> Outcome<()> {
 
 fn wires(corpus: &Path) -> Outcome<()> {
     let folder = corpus.join("wire");
-    let hello = Request::Hello { protocol: 1, device: "cpu".into(), threads: 2 };
+    let hello = Request::Hello { protocol: 1, device: DeviceId::Cpu, threads: 2 };
     let open = Request::Open {
         job: 1,
         kind: "vq.encode".into(),

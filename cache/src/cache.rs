@@ -24,7 +24,10 @@ pub struct Cache(pub(crate) Arc<Shared>);
 
 /// Locks are taken in this order: writer, ledger, pending.
 pub(crate) struct Shared {
+    /// For what is in the folder of the cache.
     pub fs: Arc<dyn Fs>,
+    /// For everything else.
+    pub outside: Arc<dyn Fs>,
     pub layout: Layout,
     pub access: Access,
     notes: Mutex<Vec<String>>,
@@ -54,8 +57,16 @@ impl Cache {
         &self.0.layout.dir
     }
 
-    /// The file system of the cache; operations that a signal interrupts are repeated.
+    /// The file system around the cache; operations that a signal interrupts are repeated.
+    // The other file system is private to this crate.
+    #[allow(clippy::misnamed_getters)]
     pub fn fs(&self) -> &Arc<dyn Fs> {
+        &self.0.outside
+    }
+
+    /// The file system for what is in the folder of the cache: it changes nothing elsewhere, and
+    /// follows no link in it.
+    pub fn home(&self) -> &Arc<dyn Fs> {
         &self.0.fs
     }
 
@@ -89,6 +100,19 @@ impl Cache {
         self.0.ledger().compact()
     }
 
+    /// Makes the index and the stat index durable, as far as this process has changed them: for the
+    /// end of a run.
+    pub fn sync(&self) -> Result<(), CacheError> {
+        self.0.stat.sync()?;
+        self.0.ledger().sync()
+    }
+
+    /// Tests if the index is valid and has all entries of the packs. After a power cut, opening the
+    /// cache for writing brings it up to date.
+    pub fn is_up_to_date(&self) -> Result<bool, CacheError> {
+        self.0.ledger().is_up_to_date()
+    }
+
     /// The size of uncommitted objects and records.
     pub fn pending_bytes(&self) -> u64 {
         self.0.pending().bytes()
@@ -96,10 +120,8 @@ impl Cache {
 
     /// A private folder for unfinished files.
     pub fn staging(&self) -> Result<StagingDir, CacheError> {
-        let shared = &self.0;
-        let ledger = shared.ledger();
-        ledger.require_writable()?;
-        StagingDir::create(&shared.fs, &shared.layout, ledger)
+        self.0.require_writable()?;
+        StagingDir::create(&self.0)
     }
 
     /// The right to work on a key; None while another process or thread has it.
@@ -125,7 +147,7 @@ impl Cache {
 
 impl Shared {
     pub fn new(
-        fs: Arc<dyn Fs>,
+        (fs, outside): (Arc<dyn Fs>, Arc<dyn Fs>),
         layout: Layout,
         access: Access,
         (ledger, claims): (Ledger, Claims),
@@ -134,6 +156,7 @@ impl Shared {
         Shared {
             stat: StatFile::new(Arc::clone(&fs), layout.stat_index.clone()),
             fs,
+            outside,
             layout,
             access,
             notes: Mutex::new(notes),
@@ -187,7 +210,7 @@ impl Shared {
         let mut room = self.waiting_room.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = match room.take() {
             Some(dir) => dir,
-            None => StagingDir::create(&self.fs, &self.layout, self.ledger())?,
+            None => StagingDir::create(self)?,
         };
         let path = crate::fs::beside(&dir.path().join("object"));
         *room = Some(dir);

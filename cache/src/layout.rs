@@ -64,6 +64,7 @@ pub(crate) struct Layout {
     pub stat_index: Utf8PathBuf,
     pub losses: Utf8PathBuf,
     pub staging: Utf8PathBuf,
+    pub inputs: Utf8PathBuf,
     pub locks: Utf8PathBuf,
     pub trash: Utf8PathBuf,
 }
@@ -78,6 +79,7 @@ impl Layout {
             stat_index: dir.join("stat.idx"),
             losses: dir.join("LOSSES"),
             staging: dir.join("staging"),
+            inputs: dir.join("inputs"),
             locks: dir.join("locks"),
             trash: dir.join("trash"),
         }
@@ -123,15 +125,8 @@ impl Layout {
     /// Creates missing folders, then the mark: a marked folder is complete. The mark of an older
     /// format is replaced.
     pub fn create(&self, fs: &dyn Fs, found: Option<u32>) -> Result<(), CacheError> {
-        for dir in [&self.dir, &self.objects, &self.packs, &self.staging, &self.locks, &self.trash]
-        {
-            fs.create_dir_all(dir).map_err(|error| match error.kind() {
-                ErrorKind::NotADirectory if error.path == *dir => {
-                    let (found, wanted) = ("file", "folder");
-                    CacheError::Misplaced { path: dir.clone(), found, wanted }
-                }
-                _ => CacheError::from(error),
-            })?;
+        for dir in [&self.objects, &self.packs, &self.staging, &self.locks, &self.trash] {
+            self.create_folder(fs, dir)?;
         }
         if found.is_none() {
             fs.write_durably(&self.dir.join(TAG_NAME), TAG)?;
@@ -140,6 +135,18 @@ impl Layout {
             fs.write_durably(&self.mark(), mark(FORMAT).as_bytes())?;
         }
         Ok(())
+    }
+
+    /// Creates one of its folders, if it is missing.
+    pub fn create_folder(&self, fs: &dyn Fs, dir: &Utf8Path) -> Result<(), CacheError> {
+        let misplaced =
+            |found| Err(CacheError::Misplaced { path: dir.to_owned(), found, wanted: "folder" });
+        match fs.create_dir_all(dir) {
+            Err(error) if error.path != dir => Err(error.into()),
+            Err(error) if error.is_link_on_path() => misplaced("symbolic link"),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => misplaced("file"),
+            created => Ok(created?),
+        }
     }
 
     pub fn ledger_lock(&self) -> Utf8PathBuf {

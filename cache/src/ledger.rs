@@ -5,13 +5,16 @@
 //! touch the pages of the state before it, since a crash must find them intact. Only the next
 //! change reuses them, and it has to wait for the lock.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Direct, Failure, Overlay, Sync};
 use crate::database::{
     convert, database, guarded, open_view, require_content, transact, with_cause,
 };
-use crate::fs::{Fs, LockKind, Open};
+use crate::entry::PACK_MARK;
+use crate::fs::{Fs, LockKind, Open, size_of};
 use crate::gate::{Boot, Gate, Guard};
 use crate::index::{IndexFailure, IndexResult, Tables, View, broken};
 use crate::layout::Layout;
@@ -24,11 +27,15 @@ const WORTH_COMPACTING: u64 = 4 << 20;
 
 pub(crate) struct Ledger {
     fs: Arc<dyn Fs>,
+    /// Finds the cache by its path, where another one may be meanwhile.
+    outside: Arc<dyn Fs>,
     layout: Layout,
     access: Access,
     gate: Gate,
     /// This boot of the machine, if changes may be synced later.
     boot: Option<Boot>,
+    /// True after such a change.
+    is_unsynced: AtomicBool,
     state: Mutex<State>,
     /// Notified when a change of this process ends.
     changed: Condvar,
@@ -67,12 +74,20 @@ impl Drop for Change<'_> {
 }
 
 impl Ledger {
-    pub fn open(fs: Arc<dyn Fs>, layout: Layout, access: Access) -> Result<Ledger, CacheError> {
+    /// The file systems are that for the folder of the cache, and that around it.
+    pub fn open(
+        (fs, outside): (Arc<dyn Fs>, Arc<dyn Fs>),
+        layout: &Layout,
+        access: Access,
+    ) -> Result<Ledger, CacheError> {
+        let layout = layout.clone();
         let gate = Gate::open(&*fs, &layout, access)?;
         let state = Mutex::new(State { view: None, seen: 0, changing: false });
         let changed = Condvar::new();
         let boot = Boot::present(&*fs, &layout);
-        let ledger = Ledger { fs, layout, access, gate, boot, state, changed };
+        let is_unsynced = AtomicBool::new(false);
+        let ledger =
+            Ledger { fs, outside, layout, access, gate, boot, is_unsynced, state, changed };
         ledger.refresh()?;
         if ledger.is_doubtful()? {
             ledger.look_after_restart()?;
@@ -92,7 +107,8 @@ impl Ledger {
         if self.access == Access::ReadOnly {
             let mut state = self.state();
             let _guard = self.gate.lock(LockKind::Shared)?;
-            return if self.is_sound()? { Ok(()) } else { self.view_in_memory(&mut state) };
+            let is_up_to_date = self.is_sound()? && self.has_all_packs()?;
+            return if is_up_to_date { Ok(()) } else { self.view_in_memory(&mut state) };
         }
         let begun = self.begin()?;
         // Another process may have been faster.
@@ -250,6 +266,9 @@ impl Ledger {
         {
             self.gate.set_boot(&*self.fs, &self.layout, boot)?;
         }
+        if sync == Sync::Later {
+            self.is_unsynced.store(true, Ordering::Relaxed);
+        }
         match self.change(sync, &mut change) {
             Err(IndexFailure::Broken(_)) => {
                 self.replace()?;
@@ -312,7 +331,7 @@ impl Ledger {
 
     /// Continuing after the cache was removed or moved would recreate an old one, or mix two.
     pub fn require_in_place(&self) -> Result<(), CacheError> {
-        match self.gate.is_in_place(&*self.fs, &self.layout)? {
+        match self.gate.is_in_place(&*self.outside, &self.layout)? {
             true => Ok(()),
             false => Err(CacheError::Gone { dir: self.layout.dir.clone() }),
         }
@@ -355,6 +374,62 @@ impl Ledger {
             .map_err(|failure| self.convert(failure))?;
         self.gate.set_compacted(self.fs.metadata(&self.layout.ledger)?.size)?;
         Ok(true)
+    }
+
+    /// Makes the changes durable that this process has not synced.
+    pub fn sync(&self) -> Result<(), CacheError> {
+        if !self.is_unsynced.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let sync = || self.fs.open(&self.layout.ledger, Open::Read)?.sync_data();
+        let synced = {
+            let _state = self.at_rest();
+            let _guard = self.gate.lock(LockKind::Shared)?;
+            sync()
+        };
+        if synced.is_err() {
+            // The contents of the file are unknown from here on; the packs know everything.
+            self.alone(|| Ok(self.fs.remove_file(&self.layout.ledger)?))?;
+        }
+        Ok(synced?)
+    }
+
+    /// Tests if the index is valid and has all entries of the packs. After a power cut, it may be
+    /// torn, or the index of an earlier moment.
+    pub fn is_up_to_date(&self) -> Result<bool, CacheError> {
+        let _state = self.at_rest();
+        let _guard = self.gate.lock(LockKind::Shared)?;
+        Ok(self.is_sound()? && self.has_all_packs()?)
+    }
+
+    /// False if a pack that nobody is writing is longer than its indexed part.
+    fn has_all_packs(&self) -> Result<bool, CacheError> {
+        let indexed = guarded(|| open_view(&*self.fs, &self.layout)?.packs());
+        let indexed: HashMap<u32, u64> = match indexed {
+            Ok(indexed) => indexed.into_iter().collect(),
+            Err(IndexFailure::Broken(_)) => return Ok(false),
+            Err(failure) => return Err(self.convert(failure)),
+        };
+        for number in self.layout.pack_numbers(&*self.fs)? {
+            let path = self.layout.pack(number);
+            // An empty pack has only a mark.
+            let least = PACK_MARK.len() as u64;
+            let known = indexed.get(&number).copied().unwrap_or(0).max(least);
+            if size_of(&*self.fs, &path)? > known {
+                let file = self.fs.open(&path, Open::Read)?;
+                if file.try_lock(LockKind::Shared).unwrap_or(true) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the packs instead of the index, for a cache that cannot be written.
+    pub fn read_packs(&self) -> Result<(), CacheError> {
+        let mut state = self.at_rest();
+        let _guard = self.gate.lock(LockKind::Shared)?;
+        self.view_in_memory(&mut state)
     }
 
     /// Tests if every page of the index has a valid checksum.

@@ -5,7 +5,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
-use crate::fs::{FsError, FsResult, Open, beside};
+use crate::fs::{Fs, FsError, FsResult, Open, beside, confined};
 use crate::objects::Place;
 use crate::pending::Waiting;
 use crate::rows::Location;
@@ -33,32 +33,51 @@ pub enum Materialised {
     Unchanged,
 }
 
+/// The place of a file of the user, in a folder that exists.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// Confined to a folder that the file may be in.
+    pub fs: &'a dyn Fs,
+    pub path: &'a Utf8Path,
+}
+
 impl Cache {
-    /// Writes the checked object to `target`, completely or not at all.
+    /// Writes the checked object to a path, completely or not at all. Missing folders are made.
     pub fn materialise(
         &self,
         digest: &Digest,
-        target: &Utf8Path,
+        path: &Utf8Path,
+        link: Link,
+    ) -> Result<Materialised, CacheError> {
+        let size = self.size(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
+        let folder = path.parent().unwrap_or(Utf8Path::new(""));
+        if !folder.as_str().is_empty() {
+            self.0.outside.create_dir_all(folder)?;
+        }
+        let fs = &*confined(&self.0.outside, folder)?;
+        let target = Target { fs, path };
+        if target.has(digest, size)? && self.is_linked_at(link, digest, target)? {
+            return Ok(Materialised::Unchanged);
+        }
+        self.materialise_at(digest, target, link)
+    }
+
+    /// The same for a place in a folder that exists. What is there is replaced in any case.
+    pub fn materialise_at(
+        &self,
+        digest: &Digest,
+        target: Target<'_>,
         link: Link,
     ) -> Result<Materialised, CacheError> {
         let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
-        let size = match &place {
-            Place::Pending(waiting) => waiting.size(),
-            Place::Stored(location) => location.size(),
-        };
-        if self.0.is_right(target, digest, size)? && self.is_linked_as(link, digest, target)? {
-            return Ok(Materialised::Unchanged);
-        }
-        if let Some(parent) = target.parent().filter(|parent| !parent.as_str().is_empty()) {
-            self.0.fs.create_dir_all(parent)?;
-        }
-        let fresh = beside(target);
-        let made = self.fill(digest, place, &fresh, link).and_then(|how| {
-            self.0.fs.rename(&fresh, target)?;
+        let path = beside(target.path);
+        let fresh = Target { path: &path, ..target };
+        let made = self.fill(digest, place, fresh, link).and_then(|how| {
+            target.fs.rename(fresh.path, target.path)?;
             Ok(how)
         });
         if made.is_err() {
-            let _ = self.0.fs.remove_file(&fresh);
+            let _ = target.fs.remove_file(fresh.path);
         }
         made
     }
@@ -68,15 +87,25 @@ impl Cache {
         &self,
         link: Link,
         digest: &Digest,
-        target: &Utf8Path,
+        path: &Utf8Path,
+    ) -> Result<bool, CacheError> {
+        self.is_linked_at(link, digest, Target { fs: &*self.0.outside, path })
+    }
+
+    /// The same for a place.
+    pub fn is_linked_at(
+        &self,
+        link: Link,
+        digest: &Digest,
+        target: Target<'_>,
     ) -> Result<bool, CacheError> {
         let Some(Place::Stored(Location::Loose { .. })) = self.0.locate(digest)? else {
             return Ok(true);
         };
         let inode =
-            |path: &Utf8Path| self.0.fs.symlink_metadata(path).map(|found| found.inode).ok();
-        let object = inode(&self.0.layout.object(digest));
-        let is_its_name = object.is_some() && object == inode(target);
+            |fs: &dyn Fs, path: &Utf8Path| fs.symlink_metadata(path).map(|found| found.inode).ok();
+        let object = inode(&*self.0.fs, &self.0.layout.object(digest));
+        let is_its_name = object.is_some() && object == inode(target.fs, target.path);
         Ok(is_its_name == (link == Link::Hard))
     }
 
@@ -84,10 +113,9 @@ impl Cache {
         &self,
         digest: &Digest,
         place: Place,
-        fresh: &Utf8Path,
+        fresh: Target<'_>,
         link: Link,
     ) -> Result<Materialised, CacheError> {
-        let fs = &*self.0.fs;
         if let Place::Stored(location @ Location::Loose { .. }) = place {
             let object = self.0.layout.object(digest);
             if !self.0.is_sound(digest, &object)? {
@@ -100,9 +128,10 @@ impl Cache {
             return share(&self.0, path, fresh, Link::Copy);
         }
         let bytes = self.read(digest)?;
-        fs.open(fresh, Open::CreateNew)
+        let written = fresh.fs.open(fresh.path, Open::CreateNew);
+        written
             .and_then(|file| file.write_all_at(&bytes, 0))
-            .map_err(|error| CacheError::while_writing(error, fresh, bytes.len() as u64))?;
+            .map_err(|error| CacheError::while_writing(error, fresh.path, bytes.len() as u64))?;
         Ok(Materialised::Copied)
     }
 }
@@ -110,27 +139,28 @@ impl Cache {
 fn share(
     shared: &Shared,
     object: &Utf8Path,
-    fresh: &Utf8Path,
+    Target { fs, path: fresh }: Target<'_>,
     link: Link,
 ) -> Result<Materialised, CacheError> {
-    let fs = &*shared.fs;
+    // The cache may be behind a link in the folder that the target is confined to.
+    let object = &shared.outside.resolve(object)?;
     if link == Link::Hard && fs.hard_link(object, fresh).is_ok() {
         return Ok(Materialised::Linked);
     }
     if fs.reflink(object, fresh).is_ok() {
         return Ok(Materialised::Reflinked);
     }
-    let size = fs.metadata(object)?.size;
+    let size = shared.outside.metadata(object)?.size;
     fs.copy_unsynced(object, fresh)
         .map_err(|error| CacheError::while_writing(error, fresh, size))?;
     Ok(Materialised::Copied)
 }
 
-impl Shared {
-    fn is_right(&self, target: &Utf8Path, digest: &Digest, size: u64) -> FsResult<bool> {
-        match self.fs.symlink_metadata(target) {
+impl Target<'_> {
+    fn has(&self, digest: &Digest, size: u64) -> FsResult<bool> {
+        match self.fs.symlink_metadata(self.path) {
             Ok(metadata) if metadata.is_file() && metadata.size == size => {
-                let file = self.fs.open(target, Open::Read)?;
+                let file = self.fs.open(self.path, Open::Read)?;
                 Ok(hash_open(&*file)?.0 == *digest)
             }
             Ok(_) => Ok(false),
@@ -138,7 +168,9 @@ impl Shared {
             Err(error) => Err(error),
         }
     }
+}
 
+impl Shared {
     /// Tests if a large object's file has the right bytes; false if it is missing.
     pub fn is_sound(&self, digest: &Digest, object: &Utf8PathBuf) -> Result<bool, FsError> {
         match self.fs.open(object, Open::Read) {

@@ -1,10 +1,10 @@
-//! Folders, pipes and similar things in place of files of the cache, put there by people or by a
+//! Folders, pipes, links and similar things in place of files of the cache, put there by people or by a
 //! damaged disk.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
-use crate::fs::{FileKind, Fs, FsError, FsResult, random};
+use crate::fs::{FileKind, Fs, FsResult, random};
 use crate::layout::Layout;
 
 /// The files of the present format. The mark is not among them: without it nothing is touched.
@@ -27,26 +27,20 @@ fn wrong_in(
         other => other?,
     };
     let paths = entries.into_iter().map(|entry| (entry.kind, folder.join(entry.name)));
-    let wrong = paths.filter(|(kind, path)| is_file(path) && wrong(fs, *kind, path).is_some());
+    let wrong = paths.filter(|(kind, path)| is_file(path) && wrong(*kind).is_some());
     Ok(wrong.map(|(_, path)| path).collect())
 }
 
 /// The kind of thing at a path, if it is not a regular file.
 pub(crate) fn found_at(fs: &dyn Fs, path: &Utf8Path) -> Option<&'static str> {
-    wrong(fs, fs.symlink_metadata(path).ok()?.kind, path)
+    wrong(fs.symlink_metadata(path).ok()?.kind)
 }
 
-fn wrong(fs: &dyn Fs, kind: FileKind, path: &Utf8Path) -> Option<&'static str> {
-    let leads_nowhere = |error: &FsError| !error.is_not_found() && error.machine_fault().is_none();
+fn wrong(kind: FileKind) -> Option<&'static str> {
     match kind {
         FileKind::Dir => Some("folder"),
         FileKind::Other => Some("pipe, socket or device"),
-        FileKind::Symlink => match fs.metadata(path) {
-            Ok(there) if there.kind == FileKind::Other => Some("link to a pipe, socket or device"),
-            Ok(there) if there.is_dir() => Some("link to a folder"),
-            Err(error) if leads_nowhere(&error) => Some("broken link"),
-            Ok(_) | Err(_) => None,
-        },
+        FileKind::Symlink => Some("symbolic link"),
         FileKind::File | FileKind::Unnameable => None,
     }
 }
@@ -59,7 +53,7 @@ pub(crate) fn put_mark_aside(fs: &dyn Fs, layout: &Layout) -> Result<Option<Stri
         return Ok(None);
     };
     fs.create_dir_all(&layout.trash)?;
-    move_aside(fs, layout, path, found)
+    move_aside(fs, layout, path, found, "file")
 }
 
 /// Moves them into the trash before anything is opened. Returns the warnings.
@@ -67,26 +61,30 @@ pub(crate) fn put_aside(fs: &dyn Fs, layout: &Layout) -> Result<Vec<String>, Cac
     let mut told = Vec::new();
     for path in find(fs, layout)? {
         let found = found_at(fs, &path).unwrap_or("folder");
-        told.extend(move_aside(fs, layout, path, found)?);
+        told.extend(move_aside(fs, layout, path, found, "file")?);
     }
     Ok(told)
 }
 
-fn move_aside(
+/// Moves what is at a path into the trash. Returns the warning.
+pub(crate) fn move_aside(
     fs: &dyn Fs,
     layout: &Layout,
     path: Utf8PathBuf,
     found: &'static str,
+    wanted: &'static str,
 ) -> Result<Option<String>, CacheError> {
     let name = path.file_name().unwrap_or_default();
     let place = layout.damaged().join(format!("{name}-{:08x}", random() as u32));
     fs.create_dir_in_place(&layout.damaged())?;
+    let regular = if wanted == "file" { "regular " } else { "" };
     match fs.rename(&path, &place) {
         Ok(()) => Ok(Some(format!(
-            "moved `{path}`, which was not a regular file, to `{place}`; the file is made again"
+            "moved `{path}`, which was not a {regular}{wanted}, to `{place}`; the {wanted} is made \
+             again"
         ))),
         // Another process may have been faster.
         Err(error) if error.is_not_found() => Ok(None),
-        Err(_) => Err(CacheError::Misplaced { path, found, wanted: "file" }),
+        Err(_) => Err(CacheError::Misplaced { path, found, wanted }),
     }
 }

@@ -7,7 +7,7 @@ use camino::Utf8Path;
 
 use crate::cache::{Cache, Shared};
 use crate::claim::Claims;
-use crate::fs::{Fs, Open, RetryFs};
+use crate::fs::{Fs, Open, RetryFs, confined};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::recover::recover;
@@ -16,9 +16,10 @@ use crate::{Access, CacheError, half_written, misplaced, staging};
 impl Cache {
     /// Opens the cache in a folder; for writing, creates it if necessary.
     pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
-        let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
+        let outside: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
         let layout = Layout::new(dir);
         let writable = access == Access::ReadWrite;
+        let fs = enter(&outside, &layout, writable)?;
         let mut told = Vec::new();
         let format = match layout.check(&*fs) {
             Err(CacheError::Misplaced { .. }) if writable && layout.is_tagged(&*fs) => {
@@ -37,7 +38,7 @@ impl Cache {
         if writable {
             told.extend(misplaced::put_aside(&*fs, &layout)?);
         }
-        let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
+        let ledger = Ledger::open((Arc::clone(&fs), Arc::clone(&outside)), &layout, access)?;
         if writable {
             told.extend(staging::sweep(&*fs, &layout, &ledger));
             half_written::sweep(&*fs, &layout);
@@ -50,9 +51,25 @@ impl Cache {
         }));
         let claims = open_claims(&*fs, &layout, writable)?;
         let notes = notes(&ledger, writable, told);
-        let shared = Shared::new(fs, layout, access, (ledger, claims), notes);
+        let shared = Shared::new((fs, outside), layout, access, (ledger, claims), notes);
         shared.forget_lost_packs(missing);
         Ok(Cache(Arc::new(shared)))
+    }
+}
+
+/// The file system for what is in the folder of the cache. The folder may be a link; in it, links
+/// are not followed.
+fn enter(
+    outside: &Arc<dyn Fs>,
+    layout: &Layout,
+    writable: bool,
+) -> Result<Arc<dyn Fs>, CacheError> {
+    if writable {
+        layout.create_folder(&**outside, &layout.dir)?;
+    }
+    match confined(outside, &layout.dir) {
+        Err(error) if error.is_not_found() => Err(CacheError::NoCache { dir: layout.dir.clone() }),
+        entered => Ok(entered?),
     }
 }
 

@@ -19,6 +19,25 @@ impl Cache {
         self.record_as_written(table, key, written)
     }
 
+    /// The same for many values of a table.
+    pub fn record_all(
+        &self,
+        table: Table,
+        records: impl IntoIterator<Item = (Digest, Vec<u8>)>,
+    ) -> Result<(), CacheError> {
+        self.0.require_writable()?;
+        let written = |(key, value)| {
+            let written = self.shortened(value)?;
+            check_record_size(written.len())?;
+            Ok((key, written))
+        };
+        let written: Vec<(Digest, Bytes)> =
+            records.into_iter().map(written).collect::<Result<_, CacheError>>()?;
+        let mut pending = self.0.pending_mut();
+        written.into_iter().for_each(|(key, value)| pending.active.record(table, key, Some(value)));
+        Ok(())
+    }
+
     /// The same for a value as written in the log.
     pub(crate) fn record_as_written(
         &self,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
+use crate::cache::Shared;
 use crate::fs::{
     DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Open, bytes_under, random,
 };
@@ -21,26 +22,25 @@ const PATIENCE_NS: i64 = 24 * 3_600 * 1_000_000_000;
 #[derive(Debug)]
 pub struct StagingDir {
     fs: Arc<dyn Fs>,
+    /// Finds the folder by its path, as programs do.
+    outside: Arc<dyn Fs>,
     path: Utf8PathBuf,
     lock: Option<Box<dyn FsFile>>,
 }
 
 impl StagingDir {
-    pub(crate) fn create(
-        fs: &Arc<dyn Fs>,
-        layout: &Layout,
-        ledger: &Ledger,
-    ) -> Result<StagingDir, CacheError> {
-        let path = layout.staging.join(format!("{}-{:016x}", std::process::id(), random()));
+    pub(crate) fn create(shared: &Shared) -> Result<StagingDir, CacheError> {
+        let (fs, outside) = (&shared.fs, Arc::clone(&shared.outside));
+        let path = shared.layout.staging.join(format!("{}-{:016x}", std::process::id(), random()));
         // Exclusive, so that nobody sweeps the lock file between its creation and its locking.
-        ledger.alone(|| {
+        shared.ledger().alone(|| {
             let lock = fs.open(&staging_lock(&path), Open::CreateNew)?;
             match lock.try_lock(LockKind::Exclusive) {
                 Err(error) if !error.is_unsupported() => return Err(error.into()),
                 _ => {}
             }
             fs.create_dir(&path)?;
-            Ok(StagingDir { fs: Arc::clone(fs), path: path.clone(), lock: Some(lock) })
+            Ok(StagingDir { fs: Arc::clone(fs), outside, path: path.clone(), lock: Some(lock) })
         })
     }
 
@@ -50,7 +50,7 @@ impl StagingDir {
 
     /// False if somebody has removed it.
     pub fn is_there(&self) -> bool {
-        let is_there = |path: &Utf8Path| self.fs.exists(path).unwrap_or(true);
+        let is_there = |path: &Utf8Path| self.outside.exists(path).unwrap_or(true);
         is_there(&self.path) && is_there(&staging_lock(&self.path))
     }
 }
@@ -85,6 +85,31 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String
             vec![format!("files of ended processes in `{staging}` cannot be removed: {cause}")]
         }
     }
+}
+
+/// Tests if another process has a private folder, such as one with large objects for its next commit.
+/// Without locks, any may be alive.
+pub(crate) fn others_work(
+    fs: &dyn Fs,
+    layout: &Layout,
+    ledger: &Ledger,
+) -> Result<bool, CacheError> {
+    // Exclusive, so that no folder is between its creation and its locking.
+    ledger.alone(|| {
+        for entry in fs.read_dir(&layout.staging)? {
+            if !entry.name.ends_with(LOCK) {
+                continue;
+            }
+            let is_free = match fs.open(&layout.staging.join(&entry.name), Open::Read) {
+                Err(error) if error.is_not_found() => true,
+                opened => opened?.try_lock(LockKind::Exclusive).unwrap_or(false),
+            };
+            if !is_free {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
 }
 
 fn sweep_all(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<Vec<String>, CacheError> {

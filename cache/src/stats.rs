@@ -23,6 +23,8 @@ pub struct Stats {
     pub index_bytes: u64,
     pub trash_bytes: u64,
     pub staging_bytes: u64,
+    /// Inputs of programs that stay between runs.
+    pub input_bytes: u64,
 }
 
 impl Cache {
@@ -55,6 +57,7 @@ impl Cache {
         stats.index_bytes = size_of(fs, &layout.ledger)?;
         stats.trash_bytes = bytes_under(fs, &layout.trash)?;
         stats.staging_bytes = bytes_under(fs, &layout.staging)?;
+        stats.input_bytes = bytes_under(fs, &layout.inputs)?;
         Ok(stats)
     }
 }

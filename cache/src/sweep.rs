@@ -10,6 +10,7 @@ use crate::entry::{Entry, HEADER};
 use crate::fs::size_of;
 use crate::lease::Leases;
 use crate::long::keep_parts;
+use crate::orphans::Orphan;
 use crate::packs::entry_at;
 use crate::recover::adopt;
 use crate::rows::{Known, KnownValue, Location};
@@ -23,20 +24,30 @@ const MOST_IN_MEMORY: u64 = 32 << 20;
 /// The entries that a sweep would remove. It stays valid: later entries stay.
 #[derive(Debug, Clone, Default)]
 pub struct SweepPlan {
-    objects: Vec<(Digest, Location)>,
+    pub(crate) objects: Vec<(Digest, Location)>,
     records: Vec<(Table, Digest, Known)>,
     packs: Vec<u32>,
+    /// Files of large objects that the index does not name.
+    pub(crate) orphans: Vec<Orphan>,
     /// The bytes that will be free once the trash is emptied.
     pub bytes: u64,
 }
 
 impl SweepPlan {
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.records.is_empty() && self.packs.is_empty()
+        self.objects.is_empty()
+            && self.records.is_empty()
+            && self.packs.is_empty()
+            && self.orphans.is_empty()
     }
 
     pub fn objects(&self) -> impl Iterator<Item = &Digest> {
         self.objects.iter().map(|(digest, _)| digest)
+    }
+
+    /// The number of files of large objects that an interrupted command left.
+    pub fn orphans(&self) -> usize {
+        self.orphans.len()
     }
 
     pub fn records(&self) -> impl Iterator<Item = (Table, &Digest)> {
@@ -100,30 +111,6 @@ impl Cache {
         Ok(plan)
     }
 
-    /// For a completely full disk, on which not even the index can be changed: removes the files of
-    /// large objects that a plan drops, and the stat index. They cannot be restored. Returns the
-    /// number of bytes.
-    pub fn make_room(&self, plan: &SweepPlan) -> Result<u64, CacheError> {
-        let shared = &self.0;
-        shared.require_writable()?;
-        // Until they are removed from the index, it names missing files.
-        shared.note_losses();
-        let leases = Leases::read(&*shared.fs, &shared.layout)?;
-        let mut won = 0;
-        let files = plan.objects.iter().filter(|(_, at)| matches!(at, Location::Loose { .. }));
-        let files = files.filter(|(digest, _)| !leases.hold(digest));
-        let files = files.map(|(digest, _)| shared.layout.object(digest));
-        for path in files.chain([shared.layout.stat_index.clone()]) {
-            let bytes = size_of(&*shared.fs, &path).unwrap_or(0);
-            match shared.fs.remove_file(&path) {
-                Ok(()) => won += bytes,
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(won)
-    }
-
     /// Carries out a plan, concurrently with readers and writers.
     pub fn sweep(&self, mut plan: SweepPlan) -> Result<SweepReport, CacheError> {
         let shared = &self.0;
@@ -143,6 +130,7 @@ impl Cache {
         trash::write_list(&*shared.fs, &folder, &swept)?;
         report.records = remove_records(shared, &mut writer, &plan)?;
         report.objects = remove_objects(shared, &plan, &folder)?;
+        report.objects += shared.discard_orphans(&plan.orphans, &folder)?;
         writer.start_new_packs(shared.ledger())?;
         for number in &plan.packs {
             match repack(shared, &mut writer, *number, &plan.packs, &folder)? {

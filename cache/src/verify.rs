@@ -45,6 +45,8 @@ pub struct VerifyReport {
     pub damages: Vec<Damage>,
     /// True if the damages were repaired.
     pub repaired: bool,
+    /// True if the index was renewed, which is no damage: the packs have everything in it.
+    pub index_rebuilt: bool,
 }
 
 impl VerifyReport {
@@ -52,6 +54,8 @@ impl VerifyReport {
         self.damages.is_empty()
     }
 }
+
+const DIFFERENT_INPUT: &str = "this copy of an input of a program differs from its original";
 
 /// The valid entries of each pack: offsets and keys.
 type Sound = HashMap<u32, HashSet<(u64, Digest)>>;
@@ -69,12 +73,10 @@ impl Cache {
         }
         let mut check =
             Check { shared: &self.0, report: VerifyReport::default(), progress, total: 0 };
-        let index_is_sound = self.0.ledger().check_integrity()?;
-        if !index_is_sound {
+        if options.repair || self.0.access == Access::ReadOnly {
+            check.report.index_rebuilt = self.renew_index()?;
+        } else if !self.0.ledger().check_integrity()? {
             check.damage(&self.0.layout.ledger, None, "the index is damaged");
-            if options.repair {
-                self.rebuild_index()?;
-            }
         }
         for path in misplaced::find(&*self.0.fs, &self.0.layout)? {
             check.damage(
@@ -88,6 +90,11 @@ impl Cache {
         check.report.records = records.len() as u64;
         if options.read_data {
             check.read_everything(&objects, &records)?;
+            let (damaged, bytes) = self.damaged_inputs()?;
+            check.advance(bytes);
+            for path in damaged {
+                check.damage(&path, None, DIFFERENT_INPUT);
+            }
         } else {
             check.look_at_sizes(&objects, &records)?;
         }
@@ -97,6 +104,23 @@ impl Cache {
             report.repaired = true;
         }
         Ok(report)
+    }
+
+    /// Builds the index again if it is invalid; true if it was. A cache that is only read has its
+    /// packs read instead, also if the index lacks their ends.
+    pub fn renew_index(&self) -> Result<bool, CacheError> {
+        let ledger = self.0.ledger();
+        // A writer has indexed the ends of the packs when it opened the cache.
+        let is_usable = match self.0.access {
+            Access::ReadWrite => ledger.check_integrity()?,
+            Access::ReadOnly => ledger.is_up_to_date()?,
+        };
+        match (is_usable, self.0.access) {
+            (true, _) => {}
+            (false, Access::ReadWrite) => drop(self.rebuild_index()?),
+            (false, Access::ReadOnly) => ledger.read_packs()?,
+        }
+        Ok(!is_usable)
     }
 
     /// Builds the index anew from the packs.
@@ -120,6 +144,8 @@ impl Cache {
             self.0.writer().start_new_packs(self.0.ledger())?;
         }
         self.0.forget_lost_packs(missing);
+        let mut inputs = report.damages.iter().filter(|damage| damage.what == DIFFERENT_INPUT);
+        inputs.try_for_each(|damage| self.0.fs.remove_file(&damage.path))?;
         let lost: HashSet<Digest> =
             report.damages.iter().filter_map(|damage| damage.object).collect();
         for (digest, location) in objects.iter().filter(|(digest, _)| lost.contains(digest)) {

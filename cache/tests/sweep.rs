@@ -6,7 +6,7 @@ use crate::common;
 use std::time::Duration;
 
 use cache::fs::{Fs, MemoryFs};
-use cache::{Cache, Digest, LOOSE_SIZE, SweepReport, Table, VerifyOptions};
+use cache::{Cache, Digest, LOOSE_SIZE, SweepPlan, SweepReport, Table, VerifyOptions};
 use common::{open, reopen};
 
 const TABLE: Table = Table(1);
@@ -209,4 +209,71 @@ fn tidying_makes_a_worn_index_smaller_and_loses_nothing() {
             assert_eq!(value.unwrap(), key.as_bytes().repeat(10));
         }
     }
+}
+
+/// Puts the file of a large object in its place, as a process does that dies before it records it.
+fn leave(fs: &MemoryFs, item: u8) -> Digest {
+    let bytes = vec![item; LOOSE_SIZE as usize];
+    let digest = Digest::of(&bytes);
+    let text = digest.to_string();
+    let folder = format!("/cache/objects/{}", &text[..2]);
+    fs.create_dir_all(folder.as_str().into()).unwrap();
+    fs.write_new(format!("{folder}/{}", &text[2..]).as_str().into(), &bytes).unwrap();
+    digest
+}
+
+fn orphans(cache: &Cache) -> SweepPlan {
+    let mut plan = SweepPlan::default();
+    cache.plan_orphans(&mut plan).unwrap();
+    plan
+}
+
+#[test]
+fn a_large_object_that_was_never_recorded_is_swept_and_can_be_restored() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let objects = fill(&cache);
+    assert_eq!(orphans(&cache).orphans(), 0);
+    let left = leave(&fs, 7);
+    let plan = orphans(&cache);
+    assert_eq!((plan.orphans(), plan.bytes), (1, LOOSE_SIZE));
+    // A commit of this process has recorded another one meanwhile.
+    let late = leave(&fs, 8);
+    let both = orphans(&cache);
+    cache.put(&vec![8; LOOSE_SIZE as usize]).unwrap();
+    cache.commit().unwrap();
+    let cache = reopen(&fs, cache);
+    assert_eq!(cache.sweep(both).unwrap().objects, 1);
+    assert_eq!((cache.contains(&left).unwrap(), cache.contains(&late).unwrap()), (false, true));
+    assert_eq!(orphans(&cache).orphans(), 0);
+    assert_holds(&cache, &objects, |_| true);
+    assert_eq!(cache.restore_trash().unwrap().objects, 1);
+    assert_eq!(cache.read(&left).unwrap()[0], 7);
+}
+
+#[test]
+fn a_young_large_object_stays_while_another_process_may_record_it() {
+    let fs = MemoryFs::new();
+    let (cache, other) = (open(&fs), open(&fs));
+    leave(&fs, 7);
+    let staging = other.staging().unwrap();
+    assert_eq!(cache.sweep(orphans(&cache)).unwrap().objects, 0);
+    drop(staging);
+    assert_eq!(cache.sweep(orphans(&cache)).unwrap().objects, 1);
+}
+
+#[test]
+fn room_is_made_inside_packs_that_are_rewritten() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let objects = fill(&cache);
+    let kept = |digest: &Digest| objects[..5].iter().any(|(other, _)| other == digest);
+    let plan = cache.sweep_plan(&kept, &|_, key, _| kept(key)).unwrap();
+    // A pack that is being written stays as it is.
+    assert_eq!(cache.make_room(&plan).unwrap(), 2 * LOOSE_SIZE);
+    let cache = reopen(&fs, cache);
+    // Fifteen small objects with headers of 48 bytes.
+    assert_eq!(cache.make_room(&plan).unwrap(), 15 * 1_048);
+    cache.sweep(plan).unwrap();
+    assert_holds(&cache, &objects, |index| index < 5);
 }

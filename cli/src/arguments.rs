@@ -170,7 +170,8 @@ pub enum Command {
     ///
     /// For environments without torch, or with a torch that does not fit: the worker needs exactly
     /// the release that it was built with. Downloads resume where they ended and are compared with
-    /// the digests of the package index (PIP_INDEX_URL). Needs Python 3.8 or newer.
+    /// the digests of the package index. The index is the one in pip's settings (PIP_INDEX_URL, pip.conf). Needs Python
+    /// 3.8 or newer.
     Setup(Setup),
     /// Check what this machine lacks, and explain how to get it.
     Doctor(Doctor),
@@ -615,7 +616,8 @@ pub enum CacheCommand {
     /// Show what could be removed; with `--yes`, remove it.
     ///
     /// The results of pinned runs and of the last runs of every pipeline are kept. Removed entries
-    /// go to the folder `trash` of the cache first.
+    /// go to the folder `trash` of the cache first. On a completely full disk, add `--empty-trash`:
+    /// it frees space without needing any.
     Gc(CacheGc),
     /// Put back what was removed and is still in the trash.
     ///

@@ -11,10 +11,12 @@ use serde_json::json;
 use view::escape::clean;
 use view::table::Table;
 
-use super::arguments::{CacheCommand, CacheGc, CachePin, CacheRestore, CacheStats, CacheVerify};
+use super::arguments::{
+    CacheCommand, CacheGc, CacheLocation, CachePin, CacheRestore, CacheStats, CacheVerify,
+};
 use super::error::{CliError, Exit};
 use super::meter::Meter;
-use super::project::Program;
+use super::project::{Program, is_denied};
 
 pub fn run(
     program: &Program,
@@ -56,6 +58,7 @@ fn stats(
     table_of_sizes("unused bytes in packs", stats.dead_bytes);
     table_of_sizes("trash", stats.trash_bytes);
     table_of_sizes("being written", stats.staging_bytes);
+    table_of_sizes("inputs of programs", stats.input_bytes);
     writeln!(output, "{}", cache.dir())?;
     output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
     Ok(Exit::Done)
@@ -68,6 +71,7 @@ fn figures(stats: &Stats) -> serde_json::Value {
         "packs": stats.packs, "pack_bytes": stats.pack_bytes, "dead_bytes": stats.dead_bytes,
         "records": stats.records.values().sum::<u64>(), "index_bytes": stats.index_bytes,
         "trash_bytes": stats.trash_bytes, "staging_bytes": stats.staging_bytes,
+        "input_bytes": stats.input_bytes,
     })
 }
 
@@ -77,11 +81,19 @@ fn verify(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
-    let cache = program.open_existing(&arguments.location, access)?;
+    let mut cache = program.open_existing(&arguments.location, access)?;
+    let is_up_to_date = cache.is_up_to_date()?;
+    if !is_up_to_date && !arguments.repair {
+        cache = open_to_rebuild(program, &arguments.location, cache)?;
+        cache.renew_index()?;
+    }
     let options = VerifyOptions { repair: arguments.repair, read_data: true };
     let meter = Meter::new(program.terminal.errors_are_seen, "reading");
     let report = cache.verify(options, &|done, total| meter.tell(done, total))?;
     meter.end();
+    if !is_up_to_date || report.index_rebuilt {
+        writeln!(output, "{}", rebuilt(&cache))?;
+    }
     for damage in &report.damages {
         writeln!(output, "{}", damage_line(damage))?;
     }
@@ -107,6 +119,31 @@ fn verify(
     Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })
 }
 
+/// Opening a cache for writing brings its index up to date. A cache that cannot be written is read
+/// without its index.
+fn open_to_rebuild(
+    program: &Program,
+    location: &CacheLocation,
+    read_only: Cache,
+) -> Result<Cache, CliError> {
+    match program.open_existing(location, Access::ReadWrite) {
+        Err(CliError::Cache(error)) if is_denied(&error) || error.is_no_space() => Ok(read_only),
+        opened => opened,
+    }
+}
+
+fn rebuilt(cache: &Cache) -> &'static str {
+    match cache.access() {
+        Access::ReadWrite => {
+            "the index was lost or out of date, as after a power cut: rebuilt it from the packs"
+        }
+        Access::ReadOnly => {
+            "the index is lost or out of date, as after a power cut, and cannot be written: read \
+             the packs instead"
+        }
+    }
+}
+
 pub fn damage_line(damage: &Damage) -> String {
     let place = damage.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
     let object = damage.object.map(|object| format!(", object {}", object.short()));
@@ -127,9 +164,22 @@ fn collect(
         kept_since: arguments.older_than.map(|seconds| now.saturating_sub(seconds as i64)),
         most_bytes: arguments.max_size,
     };
-    let plan = gc::plan(&cache, &limits)?;
+    let mut plan = gc::plan(&cache, &limits)?;
+    cache.plan_orphans(&mut plan.sweep)?;
     describe(&plan, output)?;
+    // First, since this works on a full disk too.
+    let freed = match arguments.yes {
+        true => cache.remove_idle_inputs(&plan.inputs)?,
+        false => 0,
+    };
+    if freed > 0 {
+        writeln!(output, "removed {} of copies of inputs of programs", units::bytes(freed))?;
+    }
     match (arguments.yes, plan.sweep.is_empty()) {
+        (_, true) if freed > 0 => {}
+        (false, true) if !plan.inputs.is_empty() => {
+            writeln!(output, "nothing was removed: add `--yes` to remove these copies")?
+        }
         (_, true) => writeln!(output, "nothing to remove")?,
         (false, false) => {
             writeln!(output, "nothing was removed: add `--yes` to remove these entries")?
@@ -168,7 +218,7 @@ fn sweep(
         Err(error) if error.is_no_space() && for_good => {
             trash(program, cache, true, output)?;
             let won = cache.make_room(&plan)?;
-            writeln!(output, "permanently deleted {} of large objects", units::bytes(won))?;
+            writeln!(output, "permanently deleted {} of unused objects", units::bytes(won))?;
             Ok(cache.sweep(plan)?)
         }
         Err(error) if error.is_no_space() => Err(CliError::failed(
@@ -217,7 +267,17 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
         let stage = clean(&one.stage);
         writeln!(output, "over the size limit, to remove: `{stage}`, {bytes}, made in {seconds}")?;
     }
-    let objects = units::counted(plan.sweep.objects().count() as u64, "object");
+    let copies: u64 = plan.inputs.iter().map(|folder| folder.bytes).sum();
+    if copies > 0 {
+        let copies = units::bytes(copies);
+        writeln!(output, "no longer needed: copies of inputs of programs, {copies} to free")?;
+    }
+    if plan.sweep.orphans() > 0 {
+        let files = units::counted(plan.sweep.orphans() as u64, "large object");
+        writeln!(output, "left by a command that was killed: {files}")?;
+    }
+    let objects = plan.sweep.objects().count() + plan.sweep.orphans();
+    let objects = units::counted(objects as u64, "object");
     let records = units::counted(plan.sweep.records().count() as u64, "record");
     let bytes = units::bytes(plan.sweep.bytes);
     writeln!(output, "no longer needed: {objects} and {records}, {bytes} to free")?;

@@ -9,8 +9,8 @@ use cache::fs::{Fs, RealFs, Space};
 use cache::{Access, Cache, CacheError};
 use camino::Utf8Path;
 use engine::engine::WorkerCommand;
-use engine::machine::is_gpu;
 use engine::units;
+use stage_core::device::DeviceId;
 use view::escape::clean;
 
 use super::arguments;
@@ -133,7 +133,7 @@ struct Cuda {
 
 #[derive(serde::Deserialize)]
 struct Device {
-    name: String,
+    name: DeviceId,
     model: Option<String>,
     compute_capability: Option<String>,
     memory_total: Option<u64>,
@@ -145,7 +145,7 @@ fn libtorch(asked: &WorkerReport) -> Finding {
         Ok(report) => report,
         Err((state, sentence)) => return Finding::new("libtorch", *state, sentence),
     };
-    let names: Vec<&str> = report.devices.iter().map(|device| device.name.as_str()).collect();
+    let names: Vec<String> = report.devices.iter().map(|device| device.name.to_string()).collect();
     let works = format!("libtorch {} works on {}", report.libtorch, names.join(", "));
     Finding::new("libtorch", State::Good, works)
 }
@@ -155,7 +155,7 @@ fn gpu(asked: &WorkerReport) -> Finding {
         let sentence = "unknown, since the worker does not answer";
         return Finding::new("GPU", State::Missing, sentence);
     };
-    let gpus = report.devices.iter().filter(|device| is_gpu(&device.name));
+    let gpus = report.devices.iter().filter(|device| device.name.is_gpu());
     let gpus: Vec<String> = gpus.map(Device::describe).collect();
     match (&report.cuda_error, gpus.is_empty()) {
         (Some(error), true) => Finding::new("GPU", State::Wrong, error),

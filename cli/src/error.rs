@@ -11,7 +11,7 @@ use engine::manifest::Problems;
 use engine::store::ReadError;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 use stage_core::course::Idle;
-use view::escape::{clean, clean_lines};
+use view::escape::{clean, clean_lines, told_apart};
 
 use super::terminal::Terminal;
 
@@ -123,6 +123,10 @@ impl CliError {
 
     /// The text for standard error; empty if there is nothing to report.
     pub fn render(&self, terminal: &Terminal) -> String {
+        told_apart(&self.rendered(terminal)).into_owned()
+    }
+
+    fn rendered(&self, terminal: &Terminal) -> String {
         match self {
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
             CliError::Manifest(problems) => diagnostic(&**problems, terminal),

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use cache::fs::{FileKind, Fs, FsResult, RealFs};
+use cache::fs::{Confined, FileKind, Fs, FsResult, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::StopFlag;
 use engine::pipeline::{Asset, HubModel, Pipeline, StageId};
@@ -75,12 +75,12 @@ impl Fetched {
     }
 
     fn write(&self, cache_folder: &Utf8Path, model: &HubModel) -> FsResult<()> {
-        let path = Fetched::note(cache_folder, model);
-        RealFs.create_dir_all(&cache_folder.join(NOTES))?;
+        RealFs.create_dir_all(cache_folder)?;
+        let inside = Confined::to(cache_folder)?;
+        inside.create_dir_all(&cache_folder.join(NOTES))?;
         let Fetched { commit, folder, bytes } = self;
-        let fresh = cache::fs::beside(&path);
-        RealFs.write_durably(&fresh, format!("{commit}\n{folder}\n{bytes}\n").as_bytes())?;
-        RealFs.rename(&fresh, &path)
+        let note = format!("{commit}\n{folder}\n{bytes}\n");
+        inside.write_durably(&Fetched::note(cache_folder, model), note.as_bytes())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use cache::fs::{Fs, RealFs};
+use cache::fs::{Confined, Fs, RealFs};
 use camino::Utf8Path;
 use engine::manifest::FILE_NAME as MANIFEST;
 
@@ -36,12 +36,13 @@ pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> 
             return Err(there_already(&file));
         }
     }
+    let folder = new_folder(&arguments.dir)?;
     let ignore = arguments.dir.join(IGNORE_FILE);
     if !RealFs.exists(&ignore)? {
-        write(&ignore, IGNORED.as_bytes())?;
+        write(&folder, &ignore, IGNORED.as_bytes())?;
     }
     for (path, bytes) in &files {
-        write(&arguments.dir.join(path), bytes)?;
+        write(&folder, &arguments.dir.join(path), bytes)?;
     }
     let bring = template.bring.map(|bring| format!("{bring}, then ")).unwrap_or_default();
     writeln!(output, "wrote `{manifest}`: {bring}`throstle run {}`", arguments.dir)?;
@@ -52,11 +53,19 @@ pub fn there_already(file: &Utf8Path) -> CliError {
     CliError::usage(format!("`{file}` already exists"), "choose another folder, or remove it first")
 }
 
-pub fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_str().is_empty()) {
-        RealFs.create_dir_all(folder)?;
+/// A folder for new files, opened once: no link in it leads them out of it.
+pub fn new_folder(path: &Utf8Path) -> Result<Confined, CliError> {
+    if !path.as_str().is_empty() {
+        RealFs.create_dir_all(path)?;
     }
-    Ok(RealFs.write_durably(file, bytes)?)
+    Ok(Confined::to(path)?)
+}
+
+pub fn write(folder: &Confined, file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
+    if let Some(folder_of_file) = file.parent() {
+        folder.create_dir_all(folder_of_file)?;
+    }
+    Ok(folder.write_durably(file, bytes)?)
 }
 
 #[cfg(test)]

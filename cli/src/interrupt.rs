@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cache::Cache;
 use engine::engine::StopFlag;
 use engine::units;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -52,7 +53,38 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a job of a scheduler, which warns with SIGUSR1 before its time limit: the SIGTERM
+/// For a command that loses nothing when it is killed, and that continues when it is repeated. A
+/// signal records what it has fetched so far, and ends it with 75; the second one ends it
+/// immediately.
+pub fn pause_on_signals(cache: Cache, command: &'static str) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let pause = move || {
+        // Only the first one, since `forever` does not end.
+        let _ = signals.forever().next();
+        let (recorded, recording) = mpsc::channel();
+        let record = move || {
+            // What is not recorded is fetched again.
+            let _ = cache.commit();
+            eprintln!("stopped by a signal; `throstle {command}` continues");
+            let _ = recorded.send(());
+        };
+        let started = thread::Builder::new().name("stopping".into()).spawn(record).is_ok();
+        let begun = Instant::now();
+        let is_recording = || recording.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout);
+        while started && begun.elapsed() < PATIENCE && is_recording() {
+            if signals.pending().next().is_some() {
+                break;
+            }
+        }
+        programs::end_all();
+        // SAFETY: `_exit` ends the process and touches no memory.
+        unsafe { libc::_exit(i32::from(PAUSED)) }
+    };
+    thread::Builder::new().name("signals".into()).spawn(pause)?;
+    Ok(())
+}
+
+/// Like [`on_signals`] for a job of a scheduler, which warns with SIGUSR1 before its time limit: the SIGTERM
 /// at the limit is no second request.
 pub fn on_warnings(stop: StopFlag, display: Shared) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;

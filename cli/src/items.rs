@@ -107,7 +107,7 @@ fn deliver(
         }
     };
     let whole = deliver::Folder::new(folder)?;
-    let files = write(set, &whole.staging)?;
+    let files = write(set, &whole)?;
     whole.finish()?;
     let (items, files) =
         (units::items(set.rows.len() as u64), units::counted(files as u64, "file"));

@@ -9,6 +9,7 @@ mod catalogue;
 mod complete;
 mod deliver;
 mod diff;
+mod digits;
 mod doctor;
 #[cfg(test)]
 mod documents;

@@ -101,7 +101,7 @@ fn list(
         while let Some(before) = open.next_if(|open| open.run < run.run) {
             table.row(open_row(before, paint));
         }
-        let expected = outcome.as_ref().map(|outcome| outcome.expected_seconds);
+        let expected = outcome.as_ref().and_then(RunOutcome::expected);
         let sum = |part: fn(&stage_core::event::StageCounts) -> u64| {
             units::count(run.stages.values().map(part).sum())
         };

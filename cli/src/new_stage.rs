@@ -9,7 +9,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use super::arguments::NewStage;
 use super::error::{CliError, Exit};
-use super::init::{there_already, write};
+use super::init::{new_folder, there_already, write};
 use super::named;
 
 /// The name of the example.
@@ -116,8 +116,9 @@ pub fn new_stage(arguments: &NewStage, output: &mut dyn Write) -> Result<Exit, C
             return Err(there_already(&file));
         }
     }
+    let inside = new_folder(&folder)?;
     for (path, text) in &files {
-        write(&folder.join(path), text.as_bytes())?;
+        write(&inside, &folder.join(path), text.as_bytes())?;
     }
     let manifest = folder.join("Cargo.toml");
     writeln!(output, "wrote `{folder}` with the stage `my.{name}`:")?;

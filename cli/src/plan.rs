@@ -31,6 +31,7 @@ use view::table::Table;
 
 use super::arguments::{self, Settings};
 use super::deliver;
+use super::digits;
 use super::error::{CliError, Exit, diagnostic};
 use super::hub;
 use super::jobs;
@@ -162,6 +163,7 @@ pub fn plan(
     let engine = program.engine_for(&project, &cache, None, arguments.verify)?;
     let plan = make(program, &engine, &project, &cache, &targets)?;
     warn_of_empty_sources(program, &project.pipeline, &plan);
+    digits::warn(program, &project.pipeline, &plan, &cache)?;
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
     let event = timed(plan.event(&project.pipeline), &estimate.stages);

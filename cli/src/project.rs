@@ -149,7 +149,8 @@ impl Program {
         let cache = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
             Err(error) if is_denied(&error) => {
                 self.warn(&format!(
-                    "the cache `{folder}` is not writable: opened read-only ({})",
+                    "the cache `{folder}` is not writable: opened read-only ({}); to write, run as \
+                     the user that owns it, or use another folder with `--cache`",
                     error.whole()
                 ));
                 Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?

@@ -24,6 +24,7 @@ use super::arguments::{
     Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Settings,
 };
 use super::error::{CliError, Exit};
+use super::interrupt;
 use super::meter::Meter;
 use super::plan::{make, tell_event};
 use super::project::{Program, Project};
@@ -118,6 +119,12 @@ fn tell_notes(program: &Program, remote: &Remote) {
     remote.take_notes().iter().for_each(|note| program.warn(note));
 }
 
+/// A signal pauses this command from now on.
+fn listen(cache: &Cache, command: &'static str) -> Result<(), CliError> {
+    interrupt::pause_on_signals(cache.clone(), command)
+        .map_err(CliError::process("listen for signals"))
+}
+
 /// A full disk, here or in the remote, is a pause as it is in a run: the same command continues.
 fn pausing(
     program: &Program,
@@ -126,7 +133,7 @@ fn pausing(
 ) -> Result<Exit, CliError> {
     ended.or_else(|error| match error.machine_fault() {
         Some(why) => {
-            program.warn(&format!("{why}; once there is room, `throstle {command}` continues"));
+            program.warn(&format!("{why}; `throstle {command}` continues"));
             Ok(Exit::Paused)
         }
         None => Err(error),
@@ -140,6 +147,7 @@ pub fn push(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
 fn push_all(program: &Program, arguments: &Push, output: &mut dyn Write) -> Result<Exit, CliError> {
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
+    listen(&cache, "push")?;
     let mut engine = program.engine(None, false);
     remote.note_all_scopes();
     remote.look_again().map_err(failed)?;
@@ -163,7 +171,7 @@ fn push_all(program: &Program, arguments: &Push, output: &mut dyn Write) -> Resu
     if arguments.json {
         let told = json!({
             "objects": pushed.objects, "bytes": pushed.bytes, "records": pushed.records,
-            "outcomes": pushed.outcomes, "checkpoints": checkpoints, "logs": logs,
+            "outcomes": pushed.outcomes, "checkpoints": checkpoints, "logs": logs, "labels": pushed.labels,
             "conflicts": pushed.conflicts, "retried": pushed.retried, "damaged": pushed.damaged,
         });
         writeln!(output, "{told}")?;
@@ -184,6 +192,7 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
     let targets = project.targets(&arguments.stages)?;
+    listen(&cache, "pull")?;
     remote.require_mark().map_err(failed)?;
     let mut pulled = pull_from(program, &project, &cache, &remote, &targets)?;
     let (mut objects, mut bytes) = remote.brought();
@@ -401,7 +410,14 @@ fn verify(
 ) -> Result<Exit, CliError> {
     let (project, cache, remote) =
         required(program, &arguments.manifest.manifest, &arguments.settings)?;
-    let verified = read_all(program, &remote)?;
+    if arguments.repair {
+        listen(&cache, "remote verify --repair")?;
+    }
+    // Recordings are read where they are, and are not in the remote.
+    let index = Arc::new(StatIndex::load(&cache)?);
+    let store = Store::new(cache.clone(), &project.pipeline.base, index);
+    let is_in_a_source = |digest: &Digest| store.is_in_a_source(digest);
+    let verified = read_all(program, &remote, &is_in_a_source)?;
     for (name, why) in &verified.wrong {
         writeln!(output, "`{}`: {why}", clean(name))?;
     }
@@ -425,7 +441,8 @@ fn verify(
     make(program, &engine, &project, &cache, &[])?;
     let (removed, pushed) =
         mirror::repair(&cache, &remote, &verified, &|_, _| {}).map_err(failed)?;
-    let left = remote.verify_again(&verified, &removed).map_err(failed)?;
+    let mut left = remote.verify_again(&verified, &removed).map_err(failed)?;
+    mirror::find_incomplete(&remote, &mut left, &is_in_a_source).map_err(failed)?;
     tell_notes(program, &remote);
     let removed = units::counted(removed.len() as u64, "file");
     writeln!(output, "removed {removed}; pushed {}", mirror::summary(&pushed, 0))?;
@@ -440,15 +457,20 @@ fn verify(
         writeln!(output, "`{}`: {why}", clean(name))?;
     }
     let left = units::counted(left.wrong.len() as u64, "damaged file");
-    program.tell(&format!("{left} left: remove what only you can remove, and try again"));
+    program.tell(&format!("{left} left: remove them or make them readable, then try again"));
     Ok(Exit::Failed)
 }
 
-fn read_all(program: &Program, remote: &Remote) -> Result<Verified, CliError> {
+fn read_all(
+    program: &Program,
+    remote: &Remote,
+    is_in_a_source: &dyn Fn(&Digest) -> bool,
+) -> Result<Verified, CliError> {
     let meter = Meter::new(program.terminal.errors_are_seen, "reading");
     let verified = remote.verify(&|done, total| meter.tell(done, total));
     meter.end();
-    let verified = verified.map_err(failed)?;
+    let mut verified = verified.map_err(failed)?;
+    mirror::find_incomplete(remote, &mut verified, is_in_a_source).map_err(failed)?;
     tell_notes(program, remote);
     Ok(verified)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cache::fs::RealFs;
 use cache::{Access, Cache};
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::{Fields, StageError};
 
@@ -38,8 +38,8 @@ pub fn replay(
     let spec = project.stage(stage)?;
     // The results of a replay must not be recorded.
     let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
-    let (path, is_own) = place(&project, spec, item, arguments.to.as_ref());
-    let mut folder = Folder::make(&path, is_own)?;
+    let (path, around) = place(&project, spec, item, arguments.to.as_ref());
+    let mut folder = Folder::make(&path, around)?;
     let stop = StopFlag::default();
     interrupt::on_signals(stop.clone(), interrupt::silent())
         .map_err(CliError::process("listen for signals"))?;
@@ -69,18 +69,19 @@ pub fn replay(
     Ok(verdict.exit)
 }
 
-/// The folder, and whether replays may empty it.
-fn place(
-    project: &Project,
+/// The folder, and the cache if it is in there: replays may empty it then.
+fn place<'a>(
+    project: &'a Project,
     spec: &StageSpec,
     item: Option<&str>,
     given: Option<&Utf8PathBuf>,
-) -> (Utf8PathBuf, bool) {
+) -> (Utf8PathBuf, Option<&'a Utf8Path>) {
     match given {
-        Some(folder) => (folder.clone(), false),
+        Some(folder) => (folder.clone(), None),
         None => {
-            let stage = project.cache_folder.join("replay").join(safe(&spec.name));
-            (stage.join(item.map_or_else(|| "whole".to_owned(), safe)), true)
+            let cache = &project.cache_folder;
+            let stage = cache.join("replay").join(safe(&spec.name));
+            (stage.join(item.map_or_else(|| "whole".to_owned(), safe)), Some(cache))
         }
     }
 }

@@ -80,12 +80,13 @@ fn speak(voices: &mut Voices, text: &str, speed: f64) -> Result<Sound, CliError>
     let items = items.collect::<Result<Vec<_>, _>>().map_err(unable)?;
     let mut whole = Sound::default();
     for (items, sentences) in items.chunks(batch).zip(sentences.chunks(batch)) {
-        let results = voices.speak(0, items).map_err(|error| voice::failed(&name, &error))?;
+        let results = voices.speak(0, items);
         for (result, sentence) in results.into_iter().zip(sentences) {
             let refused = |why: String| CliError::Failed {
                 message: format!("`{name}` cannot speak {sentence:?}: {why}"),
                 help: None,
             };
+            let result = result.map_err(|error| voice::failed(&name, &error))?;
             let output = result.map_err(|reject| refused(reject.reason))?;
             whole.append(&voice::sound(&output).map_err(refused)?);
         }

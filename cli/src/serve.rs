@@ -68,10 +68,9 @@ fn warm_up(program: &Program, voices: &mut Voices) -> Result<(), CliError> {
         let voice = &voices.voices[at];
         let name = voice.name.clone();
         let Ok(item) = voice.item("a", &Manner { speaker: None, speed: 1.0 }) else { continue };
-        match voices.speak(at, &[item]) {
-            Ok(_) => program.tell(&format!("`{name}` is ready")),
-            Err(error) => return Err(super::voice::failed(&name, &error)),
-        }
+        let failure = voices.speak(at, &[item]).into_iter().find_map(Result::err);
+        failure.map_or(Ok(()), |error| Err(super::voice::failed(&name, &error)))?;
+        program.tell(&format!("`{name}` is ready"));
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ pub const RELEASE: &str = "2.11.0";
 /// The place of a worker in its package.
 const PACKAGED: &str = "throstle/bin";
 const LIBRARY: &str = "lib/libtorch_cpu.so";
+/// The library that a private copy has only with the parts for a GPU.
+const CUDA_LIBRARY: &str = "lib/libtorch_cuda.so";
 
 /// The libtorch that a worker loads.
 #[derive(Debug, PartialEq)]
@@ -91,6 +93,11 @@ pub fn release(folder: &Utf8Path) -> Option<String> {
 /// True if a folder has the torch that the worker needs.
 pub fn is_whole(folder: &Utf8Path) -> bool {
     release(folder).as_deref() == Some(RELEASE) && is_there(&folder.join(LIBRARY))
+}
+
+/// True if a folder has the parts for a GPU.
+pub fn has_cuda(folder: &Utf8Path) -> bool {
+    is_there(&folder.join(CUDA_LIBRARY))
 }
 
 fn is_there(path: &Utf8Path) -> bool {

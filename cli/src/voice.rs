@@ -176,11 +176,7 @@ impl Voices {
     }
 
     /// Speaks sentences, each on its own.
-    ///
-    /// # Errors
-    ///
-    /// Those that concern all of them.
-    pub fn speak(&mut self, voice: usize, items: &[Item]) -> Result<Results, StageError> {
+    pub fn speak(&mut self, voice: usize, items: &[Item]) -> Results {
         self.standing.process(self.voices[voice].number, items)
     }
 

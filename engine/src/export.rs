@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use cache::fs::{FileKind, Fs};
 use cache::stat::{self, Section, StatEntry, StatIndex};
-use cache::{CacheError, Digest, in_shares};
+use cache::{CacheError, Digest, Target, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
@@ -32,7 +32,7 @@ use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 use crate::world;
 
-use paths::{Ground, fill, is_inside, plain};
+use paths::{Ground, Place, fill, is_inside, plain};
 pub use paths::{fixed_folder, real};
 
 const STAT_THREADS: usize = 2;
@@ -211,8 +211,11 @@ impl One<'_> {
             let unchanged = old.digests.len() as u64;
             return Ok(Written { unchanged, ..Written::default() });
         }
-        leftovers::remove(cache, self.store.base(), wanted.keys().chain(old.digests.keys()));
-        let entries = self.write_all(&wanted, &old.entries, &mut done)?;
+        let ground = Ground::of(self.store)?;
+        let places = places(&ground, wanted.keys().chain(old.digests.keys()))?;
+        leftovers::remove(&*ground.inside, places.values().flatten());
+        let targets = Targets { fs: &*ground.inside, places: &places };
+        let entries = self.write_all(&wanted, &targets, &old.entries, &mut done)?;
         if !done.lost.is_empty() {
             return Ok(done);
         }
@@ -378,17 +381,17 @@ impl One<'_> {
     fn write_all(
         &self,
         wanted: &BTreeMap<Utf8PathBuf, Blob>,
+        targets: &Targets<'_>,
         old: &HashMap<String, StatEntry>,
         done: &mut Written,
     ) -> Result<Vec<StatEntry>, EngineError> {
-        let refused = self.refused(wanted.keys())?;
         let wanted: Vec<(&Utf8PathBuf, &Blob)> = wanted.iter().collect();
-        let write = |(path, blob): &(&Utf8PathBuf, &Blob)| match path
-            .parent()
-            .and_then(|folder| refused.get(folder))
-        {
-            Some(why) => Err(Problem::Told(format!("cannot export to `{path}`: {why}"))),
-            None => self.write(path, blob, old.get(path.as_str())),
+        let write = |(path, blob): &(&Utf8PathBuf, &Blob)| match targets.path(path) {
+            Ok(full) => {
+                let target = Target { fs: targets.fs, path: &full };
+                self.write(path, target, blob, old.get(path.as_str()))
+            }
+            Err(why) => Err(Problem::Told(format!("cannot export to `{path}`: {why}"))),
         };
         let share = |range: Range<usize>| wanted[range].iter().map(write).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -415,36 +418,23 @@ impl One<'_> {
         Ok(entries)
     }
 
-    /// The parent folders of these files that must not be touched, with reasons.
-    fn refused<'p>(
-        &self,
-        paths: impl Iterator<Item = &'p Utf8PathBuf>,
-    ) -> Result<BTreeMap<&'p Utf8Path, &'static str>, CacheError> {
-        let ground = Ground::of(self.store)?;
-        let folders: BTreeSet<&Utf8Path> = paths.filter_map(|path| path.parent()).collect();
-        let mut refused = BTreeMap::new();
-        for folder in folders {
-            if let Some(why) = ground.refusal(folder)? {
-                refused.insert(folder, why);
-            }
-        }
-        Ok(refused)
-    }
-
     /// Writes one file unless it is correct already. True if it was written.
     fn write(
         &self,
         path: &Utf8Path,
+        target: Target<'_>,
         blob: &Blob,
         old: Option<&StatEntry>,
     ) -> Result<(StatEntry, bool), Problem> {
-        let fs = self.store.cache().fs().as_ref();
-        let full = self.store.base().join(path);
+        let Target { fs, path: full } = target;
         let failed = |error: CacheError| match error {
             CacheError::Missing { digest } | CacheError::Damaged { digest, .. } => {
                 Problem::Lost(digest)
             }
             error if passes(&error) => Problem::Machine(error),
+            CacheError::Fs(error) if error.is_link_on_path() => Problem::Told(format!(
+                "cannot export to `{path}`: a symbolic link has taken the place of a folder"
+            )),
             error => {
                 let cause = std::error::Error::source(&error);
                 let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
@@ -452,37 +442,41 @@ impl One<'_> {
             }
         };
         if let Some(entry) = old.filter(|entry| entry.digest == blob.digest && entry.trusted()) {
-            let now = fs.metadata(&full).ok();
+            let now = fs.metadata(full).ok();
             if now.is_some_and(|now| entry.describes(&now)) {
                 return Ok((entry.clone(), false));
             }
         }
-        let found = stat::hash_file(fs, &full);
+        let found = stat::hash_file(fs, full);
         if let Err(CacheError::Fs(error)) = &found
-            && is_special(fs, &full)
+            && is_special(fs, full)
         {
             let why = &error.source;
             return Err(Problem::Told(format!("cannot export to `{path}`: {why}; remove it")));
         }
         if let Ok((digest, entry)) = found
             && digest == blob.digest
-            && self.store.cache().is_linked_as(self.export.link, &digest, &full).map_err(failed)?
+            && self.store.cache().is_linked_at(self.export.link, &digest, target).map_err(failed)?
         {
             return Ok((StatEntry { path: path.to_string(), ..entry }, false));
         }
-        if let Some(folder) = full.parent() {
-            fs.create_dir_all(folder).map_err(|error| failed(error.into()))?;
+        match (self.materialise(&blob.digest, target), full.parent()) {
+            // The folder is missing.
+            (Err(CacheError::Fs(error)), Some(folder)) if error.is_not_found() => {
+                fs.create_dir_all(folder).map_err(|error| failed(error.into()))?;
+                self.materialise(&blob.digest, target).map_err(failed)?;
+            }
+            (made, _) => made.map_err(failed)?,
         }
-        self.materialise(&blob.digest, &full).map_err(failed)?;
-        let entry = hash_settled(fs, &full).map_err(failed)?;
+        let entry = hash_settled(fs, full).map_err(failed)?;
         Ok((StatEntry { path: path.to_string(), ..entry }, true))
     }
 
-    fn materialise(&self, digest: &Digest, target: &Utf8Path) -> Result<(), CacheError> {
+    fn materialise(&self, digest: &Digest, target: Target<'_>) -> Result<(), CacheError> {
         let cache = self.store.cache();
         // An object that neither has is looked for below.
         if cache.contains(digest)? || self.store.bring(digest).unwrap_or(false) {
-            match cache.materialise(digest, target, self.export.link) {
+            match cache.materialise_at(digest, target, self.export.link) {
                 // A file of the user may have the same bytes.
                 Err(CacheError::Missing { .. } | CacheError::Damaged { .. }) => {}
                 other => return other.map(drop),
@@ -495,7 +489,7 @@ impl One<'_> {
                 CacheError::Missing { digest: *digest }
             }
         })?;
-        Ok(cache.fs().write_durably(target, &bytes)?)
+        Ok(target.fs.write_durably(target.path, &bytes)?)
     }
 
     fn remember(
@@ -526,6 +520,35 @@ impl One<'_> {
     fn section_key(&self) -> Digest {
         section_key(self.pipeline, self.spec, self.export)
     }
+}
+
+/// The places of exported files.
+struct Targets<'a> {
+    /// Confined to the manifest's folder.
+    fs: &'a dyn Fs,
+    /// The folders of the files.
+    places: &'a BTreeMap<&'a Utf8Path, Place>,
+}
+
+impl Targets<'_> {
+    /// The path of a file without links, or the reason why it is not written.
+    fn path(&self, file: &Utf8Path) -> Place {
+        let folder = file.parent().and_then(|folder| self.places.get(folder));
+        match (folder, file.file_name()) {
+            (Some(Ok(folder)), Some(name)) => Ok(folder.join(name)),
+            (Some(Err(why)), _) => Err(why),
+            _ => Err("it has no folder"),
+        }
+    }
+}
+
+/// The folders of these files.
+fn places<'p>(
+    ground: &Ground<'_>,
+    paths: impl Iterator<Item = &'p Utf8PathBuf>,
+) -> Result<BTreeMap<&'p Utf8Path, Place>, CacheError> {
+    let folders: BTreeSet<&Utf8Path> = paths.filter_map(|path| path.parent()).collect();
+    folders.into_iter().map(|folder| Ok((folder, ground.place(folder)?))).collect()
 }
 
 /// The reason why the value of a field cannot be exported.

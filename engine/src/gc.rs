@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use cache::{Cache, CacheError, Digest, SweepPlan, Table};
+use cache::{Cache, CacheError, Digest, IdleInputs, SweepPlan, Table};
 use stage_core::course::UNTIL;
 use stage_core::event::Status;
 use stage_core::{Chunk, Dataset, Fields};
@@ -32,6 +32,8 @@ pub struct Plan {
     /// The runs with kept results.
     pub kept: Vec<u64>,
     pub given_up: Vec<GivenUp>,
+    /// Copies of inputs of programs, which the next run makes again.
+    pub inputs: Vec<IdleInputs>,
     /// A run that was stopped or killed, or is still running: all outcomes of single items are kept
     /// until it is finished.
     pub unfinished: Option<u64>,
@@ -61,8 +63,9 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     let states = || resumable.values().flat_map(|record| &record.states);
     let checkpoints: HashSet<Digest> =
         states().flat_map(Fields::blobs).map(|blob| blob.digest).collect();
+    let (unused, used) = unused_inputs(cache, limits)?;
     let given_up = match limits.most_bytes {
-        Some(limit) => marks.give_up(cache, &runs, &checkpoints, limit)?,
+        Some(limit) => marks.give_up(cache, &runs, &checkpoints, limit.saturating_sub(used))?,
         None => Vec::new(),
     };
     let mut live = marks.live();
@@ -79,7 +82,20 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         _ => marks.keeps(table, key, value, &live),
     };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
-    Ok(Plan { sweep, kept: kept.into_iter().collect(), given_up, unfinished })
+    Ok(Plan { sweep, kept: kept.into_iter().collect(), given_up, inputs: unused, unfinished })
+}
+
+/// The time for which copies of inputs of programs stay without use.
+const INPUTS_STAY_NS: i64 = 7 * 24 * 3_600 * 1_000_000_000;
+
+/// The folders with inputs of programs to remove, and the size of those that stay. Under a size limit all
+/// go that no process uses: nothing is cheaper to make again.
+fn unused_inputs(cache: &Cache, limits: &Limits) -> Result<(Vec<IdleInputs>, u64), CacheError> {
+    let before = cache.fs().now().saturating_sub(INPUTS_STAY_NS);
+    let idle = cache.idle_inputs()?;
+    let goes = |folder: &IdleInputs| limits.most_bytes.is_some() || folder.used_ns < before;
+    let (unused, used): (Vec<IdleInputs>, Vec<IdleInputs>) = idle.into_iter().partition(goes);
+    Ok((unused, used.iter().map(|folder| folder.bytes).sum()))
 }
 
 fn kept_runs(runs: &[RunRecord], limits: &Limits) -> BTreeSet<u64> {

@@ -94,14 +94,14 @@ pub fn is_unfinished(cache: &Cache, pipeline: &str) -> Result<bool, CacheError> 
 
 /// True if a run with this number has left a log or a record.
 pub fn is_taken(cache: &Cache, number: u64) -> Result<bool, CacheError> {
-    Ok(cache.fs().exists(&runlog::path(cache.dir(), number))?
+    Ok(cache.home().exists(&runlog::path(cache.dir(), number))?
         || cache.get(RUN, &run_key(number))?.is_some()
         || cache.get(BEGUN, &run_key(number))?.is_some())
 }
 
 /// The runs that have a log.
 fn logged(cache: &Cache) -> Result<Vec<u64>, CacheError> {
-    let entries = match cache.fs().read_dir(&runlog::folder(cache.dir())) {
+    let entries = match cache.home().read_dir(&runlog::folder(cache.dir())) {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         other => other?,
     };

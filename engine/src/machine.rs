@@ -4,7 +4,7 @@ use cache::fs::{Fs, RealFs};
 use cache::{Cache, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Place;
-use stage_core::device::Devices;
+use stage_core::device::{DeviceId, DeviceName, Devices};
 
 use crate::pipeline::StageSpec;
 use crate::record::{DEVICES, decode};
@@ -33,10 +33,6 @@ pub fn host() -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-pub fn is_gpu(device: &str) -> bool {
-    device.starts_with("cuda")
-}
-
 impl Machine {
     /// Queries the kernel: its GPUs are those of the whole machine.
     pub fn look() -> Machine {
@@ -62,7 +58,6 @@ impl Machine {
     }
 
     pub fn device(&self, spec: &StageSpec) -> Device {
-        let device = spec.policy.device.as_str();
         if spec.kind.place == Place::Here {
             return Device::Here;
         }
@@ -70,15 +65,16 @@ impl Machine {
             return Device::Cpu;
         }
         // A training may name its devices instead.
-        let named = spec.parameters.texts("devices").unwrap_or_default();
-        let device = match device {
-            "auto" => named.into_iter().find(|name| is_gpu(name)).unwrap_or(device),
-            device => device,
+        let named = spec.parameters.devices("devices").unwrap_or_default();
+        let gpu = named.into_iter().map(DeviceName::first).find(|device| device.is_gpu());
+        let device = match (spec.policy.device, gpu) {
+            (DeviceName::Auto, Some(gpu)) => gpu,
+            (DeviceName::Auto, None) if !self.gpus.is_empty() => DeviceId::FIRST_GPU,
+            (device, _) => device.first(),
         };
-        let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-        match is_gpu(device) || (device == "auto" && !self.gpus.is_empty()) {
-            true => Device::Gpu(self.gpus.get(number.unwrap_or(0)).cloned()),
-            false => Device::Cpu,
+        match device.gpu_number() {
+            Some(number) => Device::Gpu(self.gpus.get(number).cloned()),
+            None => Device::Cpu,
         }
     }
 

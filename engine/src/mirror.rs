@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
-use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Repaired, Rules, Trouble};
+use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Rules, Salvage, Trouble};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 
+pub use self::complete::find_incomplete;
 pub use self::pusher::Pusher;
 use self::repair::only_whole;
 pub use self::repair::repair;
@@ -30,6 +31,7 @@ use crate::record::{
 use crate::runlog;
 use crate::units;
 
+mod complete;
 mod pusher;
 mod repair;
 mod training;
@@ -53,7 +55,12 @@ fn meaning(table: Table, value: &[u8]) -> Option<Vec<u8>> {
 }
 
 pub fn rules() -> Rules {
-    Rules { prefers: is_newer, takes: |table| TABLES.contains(&table), meaning }
+    Rules {
+        prefers: is_newer,
+        takes: |table| TABLES.contains(&table),
+        meaning,
+        is_scoped: |table| matches!(table, ITEM | CHUNK | PART),
+    }
 }
 
 /// The scope of the records of a stage on whole data sets, its checkpoints included.
@@ -71,16 +78,16 @@ pub fn push(
     remote: &Remote,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Pushed, Trouble> {
-    push_with(cache, remote, Repaired::default(), progress)
+    remote.push(selected(cache, remote, Salvage::default(), progress)?)
 }
 
-/// A push that also writes the contents of damaged packs again.
-fn push_with(
+/// The results of this machine, with the contents of damaged packs to write again.
+fn selected<'a>(
     cache: &Cache,
     remote: &Remote,
-    mut repaired: Repaired,
-    progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<Pushed, Trouble> {
+    mut salvage: Salvage,
+    progress: &'a (dyn Fn(u64, u64) + Sync),
+) -> Result<Push<'a>, Trouble> {
     let limits = Limits { keep_runs: KEEP_RUNS, kept_since: None, most_bytes: None };
     let gone = gc::plan(cache, &limits)?.sweep;
     let gone: HashSet<(Table, Digest)> = gone.records().map(|(table, key)| (table, *key)).collect();
@@ -89,16 +96,16 @@ fn push_with(
     let (read, mut outcomes): (Vec<Fresh>, Vec<Fresh>) =
         outcomes(cache, remote, &gone, &mut reached)?
             .into_iter()
-            .partition(|outcome| repaired.keys.contains(&outcome.key));
-    outcomes.extend(only_whole(cache, remote, &repaired, read, |_| false)?);
+            .partition(|outcome| remote.repairs_outcome(&outcome.key));
+    outcomes.extend(only_whole(cache, remote, &salvage, read, |_| false)?);
     let own: HashSet<Digest> = outcomes.iter().map(|outcome| outcome.key).collect();
-    let again = std::mem::take(&mut repaired.outcomes);
-    let is_listed = |outcome: &Fresh| !repaired.unlisted.contains(&outcome.key);
-    let again = only_whole(cache, remote, &repaired, again, is_listed)?;
+    let again = std::mem::take(&mut salvage.outcomes);
+    let is_listed = |outcome: &Fresh| !salvage.unlisted.contains(&outcome.key);
+    let again = only_whole(cache, remote, &salvage, again, is_listed)?;
     outcomes.extend(again.into_iter().filter(|outcome| !own.contains(&outcome.key)));
     reached.extend(outcomes.iter().flat_map(|outcome| &outcome.objects));
-    reached.extend(repaired.objects.iter().map(|(digest, _)| *digest));
-    let again: HashSet<(Table, Digest)> = repaired.records.into_iter().collect();
+    reached.extend(salvage.objects.iter().map(|(digest, _)| *digest));
+    let again: HashSet<(Table, Digest)> = salvage.records.into_iter().collect();
     let mut records = Vec::new();
     for table in TABLES {
         for (key, value) in cache.scan(table)? {
@@ -110,7 +117,7 @@ fn push_with(
     }
     let mut objects = cache.objects()?;
     objects.retain(|(digest, _)| reached.contains(digest));
-    remote.push(Push { objects, records, outcomes, logs: Vec::new(), progress })
+    Ok(Push { objects, records, outcomes, logs: Vec::new(), progress })
 }
 
 /// Writes the checkpoints of trainings that are not finished, unless another attempt is ahead. Returns
@@ -230,7 +237,7 @@ fn bring_tables(cache: &Cache, remote: &Remote, root: &Digest) -> Result<(), Tro
 pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
     let mut logs = Vec::new();
     for run in history::runs(cache)? {
-        let Ok(bytes) = cache.fs().read(&runlog::path(cache.dir(), run.run)) else { continue };
+        let Ok(bytes) = cache.home().read(&runlog::path(cache.dir(), run.run)) else { continue };
         // Equal logs have equal names, and two machines have different logs.
         let digest = Digest::of(&bytes).short();
         let name = format!("{}-{}-{digest}.jsonl", run.pipeline, run.started);
@@ -243,7 +250,7 @@ pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
 
 /// Writes the log of a run under this name.
 pub fn push_log(cache: &Cache, remote: &Remote, run: u64, name: String) -> Result<(), Trouble> {
-    let Ok(bytes) = cache.fs().read(&runlog::path(cache.dir(), run)) else { return Ok(()) };
+    let Ok(bytes) = cache.home().read(&runlog::path(cache.dir(), run)) else { return Ok(()) };
     let logs = vec![(name, Bytes::from(bytes))];
     remote.push(Push { logs, ..Push::nothing() }).map(drop)
 }
@@ -261,9 +268,14 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
     if !is_written || cache.is_read_only() || !remote.is_usable() {
         return Ok(());
     }
-    let what = format!("results to be pushed to `{}`", remote.address());
-    sink(Event::Waiting { what });
-    let pushed = push(cache, remote, &|_, _| {});
+    let push = selected(cache, remote, Salvage::default(), &|_, _| {});
+    let pushed = push.and_then(|push| {
+        if remote.has_new(&push)? || !gc::open_checkpoints(cache, KEEP_RUNS)?.is_empty() {
+            let what = format!("results to be pushed to `{}`", remote.address());
+            sink(Event::Waiting { what });
+        }
+        remote.push(push)
+    });
     let pushed = match pushed.and_then(|pushed| Ok((pushed, push_checkpoints(cache, remote)?))) {
         Err(trouble @ Trouble::Cache(_)) => return Err(trouble),
         Err(trouble) if remote.settings().require => return Err(trouble),
@@ -290,14 +302,14 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
 pub fn summary(pushed: &Pushed, checkpoints: u64) -> String {
     let objects = units::counted(pushed.objects, "object");
     let outcomes = units::counted(pushed.outcomes, "stage outcome");
-    let bytes = units::bytes(pushed.bytes);
-    match checkpoints {
-        0 => format!("{objects}, {bytes}, and {outcomes}"),
-        _ => {
-            let checkpoints = units::counted(checkpoints, "checkpoint");
-            format!("{objects}, {bytes}, {outcomes}, and {checkpoints}")
+    let mut parts = vec![objects, units::bytes(pushed.bytes), outcomes];
+    for (number, what) in [(checkpoints, "checkpoint"), (pushed.labels, "missing label")] {
+        if number > 0 {
+            parts.push(units::counted(number, what));
         }
     }
+    let last = parts.pop().unwrap_or_default();
+    format!("{}, and {last}", parts.join(", "))
 }
 
 /// A message for each pipeline with a training that another attempt has overtaken.

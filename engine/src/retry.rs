@@ -135,7 +135,10 @@ impl Verdicts<'_> {
         let keys: Vec<Digest> = items.iter().map(|item| reads.see(item).key(job)).collect();
         let records = self.store.known_items(&keys)?;
         for ((item, key), record) in items.iter().zip(&keys).zip(records) {
-            if matches!(record, Some(ItemRecord::Rejected(_))) && self.is_meant(&item.id) {
+            // What a person has dropped is a decision, and no verdict.
+            let is_verdict =
+                matches!(record, Some(ItemRecord::Rejected(reject)) if reject.is_fault());
+            if is_verdict && self.is_meant(&item.id) {
                 self.forget(ITEM, key)?;
                 self.forgotten.insert(item.id.clone());
             }
@@ -165,8 +168,9 @@ impl Verdicts<'_> {
 
     /// True when these contain a matching verdict.
     fn take(&mut self, rejects: &[(Arc<str>, Reject)]) -> bool {
+        let faults = rejects.iter().filter(|(_, reject)| reject.is_fault());
         let meant: Vec<Arc<str>> =
-            rejects.iter().map(|(id, _)| id.clone()).filter(|id| self.is_meant(id)).collect();
+            faults.map(|(id, _)| id.clone()).filter(|id| self.is_meant(id)).collect();
         let any = !meant.is_empty();
         self.forgotten.extend(meant);
         any

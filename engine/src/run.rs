@@ -7,9 +7,11 @@ mod batch;
 pub(crate) mod batch_thread;
 mod before;
 mod board;
+mod client;
 mod commit;
 mod context;
 mod cost;
+mod desk;
 mod device;
 mod dispatch;
 mod export_paths;
@@ -17,17 +19,21 @@ mod finish;
 mod gather;
 mod hands;
 mod home;
+mod intake;
+mod item_results;
 mod item_stage;
 mod measured;
 pub(crate) mod message;
 mod meter;
 mod pass;
 mod pool;
+mod process;
 mod program_check;
 mod queue;
 mod records;
 pub mod replay;
 mod reservations;
+mod results;
 mod schedule;
 mod scratch;
 mod settle;
@@ -163,6 +169,10 @@ impl Run<'_> {
                 mirror::push_run(cache, remote, sink)?;
             }
             tell_notes(Some(remote), sink);
+        }
+        if !cache.is_read_only() {
+            // Losing the indices costs only time.
+            let _ = cache.sync();
         }
         Ok(status)
     }

@@ -32,7 +32,7 @@ pub fn number(name: &str) -> Option<u64> {
 
 /// The logged events of a run, and the number of unreadable lines; `None` without a log.
 pub fn read(cache: &Cache, run: u64) -> Result<Option<(Vec<Event>, usize)>, FsError> {
-    let bytes = match cache.fs().read(&path(cache.dir(), run)) {
+    let bytes = match cache.home().read(&path(cache.dir(), run)) {
         Err(error) if error.is_not_found() => return Ok(None),
         other => other?,
     };
@@ -52,7 +52,7 @@ pub struct Beginning {
 
 /// From the beginning of the log of a run.
 pub fn beginning(cache: &Cache, run: u64) -> Beginning {
-    let bytes = cache.fs().read(&path(cache.dir(), run)).unwrap_or_default();
+    let bytes = cache.home().read(&path(cache.dir(), run)).unwrap_or_default();
     let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match serde_json::from_slice(first) {
         Ok(Event::Started { time, process, machine, .. }) => Beginning { time, process, machine },
@@ -77,7 +77,7 @@ pub struct RunLog {
 impl RunLog {
     pub fn new(cache: &Cache) -> RunLog {
         RunLog {
-            fs: cache.fs().clone(),
+            fs: cache.home().clone(),
             dir: cache.dir().to_owned(),
             waiting: Vec::new(),
             run: None,

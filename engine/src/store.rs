@@ -1,8 +1,9 @@
 //! Reads and stores objects for the engine: the cache first, then the user's own files.
 
+mod sources;
+
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::record::{ITEM, ItemRecord, PortValue, STAGE, StageRecord, decode};
 use crate::unchanged::Unchanged;
@@ -16,6 +17,8 @@ use stage_core::event::Event;
 use stage_core::{
     Blob, Chunk, Dataset, Item, NewValue, StageError, Value, bucket_of, with_parents,
 };
+
+use sources::Sources;
 
 /// A task whose small objects have this size together makes them durable itself. The run does so
 /// from 16 MB on, but only between tasks.
@@ -32,21 +35,13 @@ struct Inner {
     memory: Mutex<HashMap<Digest, Bytes>>,
     /// The stages with a message about missing objects.
     told: Mutex<BTreeSet<String>>,
-    /// The locations of unchanged sources by content; filled once, when the cache has lacked
-    /// several blobs.
-    sources: OnceLock<Vec<Place>>,
-    /// The number of blobs that were looked for without it.
-    searches: AtomicUsize,
     index: Arc<StatIndex>,
+    /// The files in the stat index.
+    sources: Sources,
+    /// Files that were seen since.
+    seen: RwLock<Vec<Sources>>,
     remote: Option<Arc<Remote>>,
 }
-
-/// A file with some content in the stat index: the start of its digest, the section, and the entry
-/// in it.
-type Place = (u64, u32, u32);
-
-/// The number of blobs for which all sections are searched: a table of them costs more.
-const SEARCHES: usize = 4;
 
 /// The outcome of an item, and one of its missing objects.
 pub type ItemState = (Option<ItemRecord>, Option<Digest>);
@@ -113,8 +108,8 @@ impl Store {
             base: base.to_owned(),
             memory: Mutex::default(),
             told: Mutex::default(),
-            sources: OnceLock::new(),
-            searches: AtomicUsize::new(0),
+            sources: Sources::new(index.sections().map(|(_, section)| section.clone()).collect()),
+            seen: RwLock::default(),
             index,
         }))
     }
@@ -357,36 +352,21 @@ impl Store {
 
     /// The files outside the cache that had this content when they were last seen.
     fn sources(&self, digest: &Digest) -> Vec<StatEntry> {
-        let sections = || self.0.index.sections().map(|(_, section)| section);
-        let is_file = |entry: &StatEntry| entry.what == What::File && entry.digest == *digest;
-        if self.0.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES {
-            let found = |section: &Section| {
-                let found = section.of_content(digest).filter_map(|at| section.get(at));
-                found.filter(is_file).collect::<Vec<StatEntry>>()
-            };
-            return sections().flat_map(found).collect();
-        }
-        let places = self.0.sources.get_or_init(|| {
-            let mut places = Vec::new();
-            for (number, section) in sections().enumerate() {
-                let digests = (0..section.len()).filter_map(|at| Some((at, section.digest(at)?)));
-                places.extend(digests.map(|(at, own)| (own.start(), number as u32, at as u32)));
-            }
-            places.sort_unstable();
-            places
-        });
-        let start = digest.start();
-        let first = places.partition_point(|(own, _, _)| *own < start);
-        let places = places[first..].iter().take_while(|(own, _, _)| *own == start);
-        let entry = |(_, section, at): &Place| {
-            let section = sections().nth(*section as usize)?;
-            section.get(*at as usize).filter(is_file)
-        };
-        places.filter_map(entry).collect()
+        let seen = self.0.seen.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<StatEntry> =
+            seen.iter().rev().flat_map(|seen| seen.with(digest)).collect();
+        found.extend(self.0.sources.with(digest));
+        found
+    }
+
+    /// Adds files that are newer than the stat index, which may be lost.
+    pub fn saw(&self, section: &Section) {
+        let mut seen = self.0.seen.write().unwrap_or_else(PoisonError::into_inner);
+        seen.push(Sources::new(vec![section.clone()]));
     }
 
     /// Tests if a file still has the stat that it had with this content.
-    fn is_in_a_source(&self, digest: &Digest) -> bool {
+    pub fn is_in_a_source(&self, digest: &Digest) -> bool {
         let (fs, base) = (self.0.cache.fs(), &self.0.base);
         self.sources(digest).iter().any(|entry| {
             fs.metadata(&base.join(&entry.path)).is_ok_and(|now| entry.describes(&now))

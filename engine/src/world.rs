@@ -14,9 +14,12 @@ use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World};
+use stage_core::{
+    Blob, Fields, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World,
+};
 
-use crate::store::Store;
+use crate::record::{MEMO, decode, encode};
+use crate::store::{MOST_PENDING, Store};
 use crate::unchanged::Unchanged;
 use crate::units;
 
@@ -436,10 +439,39 @@ impl World for Watch<'_> {
 
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
         let value = self.store.keep(NewValue::bytes(kind, bytes));
-        match value.map_err(|error| StageError::of_cache("", &error))? {
+        let failed = |error: CacheError| StageError::of_cache("", &error);
+        let value = value.map_err(failed)?;
+        // The objects of a source may be more than the memory.
+        if self.store.cache().pending_bytes() >= MOST_PENDING {
+            self.store.cache().commit().map_err(failed)?;
+        }
+        match value {
             Value::Blob(blob) => Ok(std::sync::Arc::unwrap_or_clone(blob)),
             _ => Err(StageError::failed("bytes did not become a blob")),
         }
+    }
+
+    fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
+        let failed = |error: CacheError| StageError::of_cache("", &error);
+        let kept = self.store.cache().get(MEMO, key).map_err(failed)?;
+        let Some(fields) = kept.and_then(|bytes| decode::<Fields>(&bytes)) else {
+            return Ok(None);
+        };
+        let digests: Vec<Digest> = fields.blobs().map(|blob| blob.digest).collect();
+        let there = self.store.have(&digests).map_err(failed)?;
+        Ok(there.into_iter().all(|there| there).then_some(fields))
+    }
+
+    fn remember(&mut self, key: &Digest, fields: &Fields) -> Result<(), StageError> {
+        match self.store.cache().record(MEMO, key, encode(fields)) {
+            // A plan on a read-only cache does the work again.
+            Err(CacheError::ReadOnly { .. }) => Ok(()),
+            kept => kept.map_err(|error| StageError::of_cache("", &error)),
+        }
+    }
+
+    fn waiting(&mut self, what: String) {
+        (self.waiting)(what);
     }
 }
 

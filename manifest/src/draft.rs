@@ -245,12 +245,20 @@ impl Draft {
                 continue;
             };
             let values = match &node.value {
-                Value::List(nodes) if !nodes.is_empty() && nodes.len() <= LONGEST_AXIS => nodes,
-                _ => {
+                Value::List(nodes) if nodes.len() > LONGEST_AXIS => {
+                    let (name, count) = (&key.value, nodes.len());
                     let message = format!(
-                        "the matrix of `{}` should be a list of 1 to {LONGEST_AXIS} values",
-                        key.value
+                        "the matrix of `{name}` has {count} values: the limit is {LONGEST_AXIS}"
                     );
+                    let help = "a matrix runs the stage once for each value; process many inputs as \
+                        the items of one data set";
+                    problems.add(Problem::new("too_large", key.span, message).help(help));
+                    continue;
+                }
+                Value::List(nodes) if !nodes.is_empty() => nodes,
+                _ => {
+                    let message =
+                        format!("the matrix of `{}` should be a list of values", key.value);
                     problems.add(
                         Problem::new("wrong_type", node.span, message)
                             .help(format!("write `{} = [first, second]`", key.value)),

@@ -110,6 +110,7 @@ fn toml(value: &ParameterValue) -> Option<String> {
         ParameterValue::Seconds(_) | ParameterValue::Bytes(_) | ParameterValue::Share(_) => {
             format!("\"{value}\"")
         }
+        ParameterValue::Device(_) => value.to_string(),
         ParameterValue::List(values) => {
             let values = values.iter().map(toml).collect::<Option<Vec<String>>>()?;
             format!("[{}]", values.join(", "))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stage_core::device::DeviceName;
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Place, Role, Unit};
 
 use super::nearest::suggestion;
@@ -240,7 +241,7 @@ pub fn place(
     problems: &mut Collector,
 ) {
     let can_move = matches!(stage.work, StageWork::Item | StageWork::Train);
-    let uses_gpus = stage.kind.place == Place::Worker && stage.policy.device != "cpu";
+    let uses_gpus = stage.kind.place == Place::Worker && stage.policy.device != DeviceName::CPU;
     stage.policy.executor = match stage.policy.executor.take() {
         Some(name) if name == LOCAL => None,
         Some(name) if can_move => Some(name),

@@ -140,6 +140,9 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
         ParameterType::Size => {
             Wanted::with("a size", "write the number with its unit: `\"64MB\"` or `\"12GiB\"`")
         }
+        ParameterType::Device { .. } => {
+            Wanted::with("the name of a device", "put it in quotes: `\"cpu\"` or `\"cuda:1\"`")
+        }
         ParameterType::File => Wanted::new("the path of a file"),
         ParameterType::SourcePath => Wanted::new("the path of a file or folder"),
         ParameterType::OptionalFolder => Wanted::new("the path of a folder"),

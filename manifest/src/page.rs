@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use stage_core::device::DeviceName;
 use stage_core::expression::Form;
 use stage_core::{
     Catalogue, Default, Derived, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter,
@@ -271,6 +272,7 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
         ParameterType::Any => "any values".to_owned(),
         ParameterType::Duration => "duration".to_owned(),
         ParameterType::Size => "size".to_owned(),
+        ParameterType::Device { .. } => "device".to_owned(),
         ParameterType::File => "file".to_owned(),
         ParameterType::SourcePath => "file or folder".to_owned(),
         ParameterType::OptionalFolder => "folder".to_owned(),
@@ -295,6 +297,10 @@ pub fn default(parameter: &Parameter) -> String {
         Default::Seconds(seconds) => duration(seconds),
         Default::Bytes(bytes) => size(bytes),
         Default::Texts(texts) => format!("{texts:?}"),
+        Default::Device(device) => device.to_string(),
+        Default::Devices(devices) => {
+            format!("{:?}", devices.iter().map(DeviceName::to_string).collect::<Vec<String>>())
+        }
         Default::PipelineSeed => "the seed of the pipeline".to_owned(),
     }
 }
@@ -305,7 +311,9 @@ fn default_cell(parameter: &Parameter) -> String {
         Default::Absent => "none".to_owned(),
         Default::PipelineSeed => default(parameter),
         Default::Text(text) => format!("`{text:?}`"),
-        Default::Seconds(_) | Default::Bytes(_) => format!("`\"{}\"`", default(parameter)),
+        Default::Seconds(_) | Default::Bytes(_) | Default::Device(_) => {
+            format!("`\"{}\"`", default(parameter))
+        }
         _ => format!("`{}`", default(parameter)),
     }
 }

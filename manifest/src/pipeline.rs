@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cache::Link;
 use camino::Utf8PathBuf;
 use remote::{Address, Settings};
+use stage_core::device::DeviceName;
 use stage_core::{FieldType, Kind, Parameter, Parameters};
 
 pub use executor::{Adapter, ExecutorSpec, Slurm};
@@ -260,7 +261,7 @@ pub struct Policy {
     /// Changing this text forces the work to run again.
     pub salt: Option<String>,
     /// `cpu`, `cuda`, `cuda:1`, or `auto`, for stages of the worker.
-    pub device: String,
+    pub device: DeviceName,
     /// The executor, unless the stage runs here.
     pub executor: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! The keys that every stage has, whatever its kind.
 
-use stage_core::catalogue::train;
+use stage_core::device::DeviceName;
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
 use super::mistake::with_use;
@@ -47,8 +47,8 @@ pub static COMMON: &[Parameter] = &[
     },
     Parameter {
         name: "device",
-        parameter_type: ParameterType::Text,
-        default: Default::Text("auto"),
+        parameter_type: ParameterType::Device { or_auto: true },
+        default: Default::Device(DeviceName::Auto),
         role: Role::Execution,
         doc: "`auto`, `cpu`, `cuda` or `cuda:1`, for stages of the worker. \
               Results of different devices agree only to rounding.",
@@ -75,7 +75,7 @@ pub fn usual() -> Policy {
         retries: 2,
         timeout_seconds: None,
         salt: None,
-        device: "auto".to_owned(),
+        device: DeviceName::Auto,
         executor: None,
     }
 }
@@ -102,20 +102,8 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
             policy.timeout_seconds = Some(seconds);
         }
         ("salt", ParameterValue::Text(salt)) => policy.salt = Some(salt),
-        ("device", ParameterValue::Text(device)) => {
-            if !is_device(&device) {
-                let message = format!("there is no device `{}`", device.escape_debug());
-                let help = "use `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU";
-                let problem = Problem::new("unknown_choice", node.span, message).help(help);
-                problems.add(with_use(problem, node));
-            }
-            policy.device = device;
-        }
+        ("device", ParameterValue::Device(device)) => policy.device = device,
         ("executor", ParameterValue::Text(name)) => policy.executor = Some(name),
         _ => {}
     }
-}
-
-fn is_device(name: &str) -> bool {
-    name == "auto" || train::is_device(name)
 }

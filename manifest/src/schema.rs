@@ -381,6 +381,8 @@ fn parameter_schema(parameter: &Parameter) -> Value {
         Default::Number(number) => Some(json!(number)),
         Default::Flag(flag) => Some(json!(flag)),
         Default::Texts(texts) => Some(json!(texts)),
+        Default::Device(device) => Some(json!(device)),
+        Default::Devices(devices) => Some(json!(devices)),
         Default::Seconds(_) | Default::Bytes(_) => Some(json!(super::page::default(parameter))),
         Default::Required | Default::Absent | Default::PipelineSeed => None,
     };
@@ -483,6 +485,13 @@ fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
         ParameterType::Any => json!({}),
         ParameterType::Duration => duration(),
         ParameterType::Size => definition("size"),
+        ParameterType::Device { or_auto } => {
+            let auto = if *or_auto { "auto|" } else { "" };
+            json!({
+                "type": "string",
+                "pattern": format!("^({auto}cpu|cuda(:(0|[1-9][0-9]?|1[01][0-9]|12[0-7]))?)$"),
+            })
+        }
         ParameterType::List(inner) => {
             json!({ "type": "array", "items": or_param(type_schema(inner, unit)) })
         }

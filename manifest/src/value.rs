@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::device::{DeviceName, UnknownDevice};
 use stage_core::expression;
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
@@ -47,6 +48,10 @@ pub fn default(parameter: &Parameter, seed: i64) -> Option<ParameterValue> {
         Default::Seconds(seconds) => ParameterValue::Seconds(seconds),
         Default::Bytes(bytes) => ParameterValue::Bytes(bytes),
         Default::Texts(list) => texts(list),
+        Default::Device(device) => ParameterValue::Device(device),
+        Default::Devices(list) => {
+            ParameterValue::List(list.iter().copied().map(ParameterValue::Device).collect())
+        }
         Default::PipelineSeed => ParameterValue::Integer(seed),
     })
 }
@@ -112,6 +117,9 @@ impl<'a> Checks<'a> {
                 Some(bytes) => Some(ParameterValue::Bytes(bytes)),
                 None => wrong_unit(key, "a size", "`\"64MB\"` or `\"12GiB\"`", node, problems),
             },
+            (ParameterType::Device { or_auto }, Value::Text(text)) => {
+                device(*or_auto, text, node, problems)
+            }
             (ParameterType::File | ParameterType::SourcePath, Value::Text(text)) => {
                 let file = matches!(wanted, ParameterType::File);
                 self.check_path(text, file, node, problems);
@@ -315,7 +323,10 @@ impl<'a> Checks<'a> {
 /// True if any text is a value of the type.
 fn is_text(wanted: &ParameterType) -> bool {
     use ParameterType::*;
-    matches!(wanted, Text | Choice(_) | File | SourcePath | OptionalFolder | Expression(_))
+    matches!(
+        wanted,
+        Text | Choice(_) | Device { .. } | File | SourcePath | OptionalFolder | Expression(_)
+    )
 }
 
 /// A mistake in an expression, marked where it is unless the text is written with escapes.
@@ -340,6 +351,27 @@ fn faulty(fault: expression::Fault, text: &str, node: &Node) -> Problem {
 
 fn shown(base: &Utf8Path) -> &str {
     if base.as_str().is_empty() { "." } else { base.as_str() }
+}
+
+fn device(
+    or_auto: bool,
+    text: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let is_allowed = |name: &DeviceName| or_auto || *name != DeviceName::Auto;
+    let unknown = match text.parse::<DeviceName>() {
+        Ok(name) if is_allowed(&name) => return Some(ParameterValue::Device(name)),
+        Ok(name) => UnknownDevice { text: name.to_string(), nearest: None },
+        Err(unknown) => unknown,
+    };
+    let near = unknown.nearest.filter(is_allowed);
+    let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    let auto = if or_auto { "`auto`, " } else { "" };
+    let help = format!("{near}use {auto}`cpu`, `cuda`, or `cuda:1` for the second GPU");
+    let problem = Problem::new("unknown_choice", node.span, unknown.to_string()).help(help);
+    problems.add(with_use(problem, node));
+    None
 }
 
 fn choice(

@@ -28,7 +28,7 @@ impl Remote {
         let mut fresh: Vec<Digest> = self.with_known(|known| {
             Ok(packs.iter().filter(|id| !known.has_pack(id)).copied().collect())
         })?;
-        fresh.retain(|id| !self.state().mending.packs.contains(id));
+        fresh.retain(|id| !self.state().repair.packs.contains(id));
         let mut count = 0;
         for read in self.each(&fresh, |id| self.read_head(id)) {
             let Some((index, records)) = read? else { continue };

@@ -81,6 +81,9 @@ impl Remote {
         }
         let listed = self.place.list(&layout::checkpoints(key));
         let Some(listed) = self.answer(listed)? else { return Ok(None) };
+        if self.tell_unreadable(&layout::checkpoints(key)) {
+            return Ok(None);
+        }
         let numbers: BTreeSet<u64> = listed
             .iter()
             .filter_map(|listed| layout::checkpoint_of(&listed.name))

@@ -140,13 +140,19 @@ impl Remote {
         if self.cache.contains(digest)? {
             return Ok(true);
         }
-        let fs = self.cache.fs();
-        let folder = self.cache.dir().join(INCOMING);
-        fs.create_dir_in_place(&folder).map_err(CacheError::from)?;
-        let path = folder.join(digest.to_string());
+        let fs = self.cache.home();
+        let (path, told) = self.cache.own_file(INCOMING, &digest.to_string())?;
+        self.state().notes.extend(told);
         let name = layout::object(digest);
         loop {
-            let file = fs.open(&path, Open::Create).map_err(CacheError::from)?;
+            let file = match fs.open(&path, Open::Create) {
+                // Left by another user, for example.
+                Err(error) if error.is_denied() && fs.remove_file(&path).is_ok() => {
+                    fs.open(&path, Open::Create)
+                }
+                opened => opened,
+            };
+            let file = file.map_err(CacheError::from)?;
             let (mut hasher, begun) = resumed(&*file, size)?;
             if !self.fetch_rest(&*file, (&path, &name), &mut hasher, (begun, size))? {
                 return Ok(false);
@@ -198,7 +204,7 @@ impl Remote {
     }
 
     fn discard(&self, path: &Utf8PathBuf, name: &str, why: &str) {
-        let _ = self.cache.fs().remove_file(path);
+        let _ = self.cache.home().remove_file(path);
         self.tell_wrong(name, why);
     }
 }
@@ -210,7 +216,7 @@ impl Remote {
 ///
 /// If the folder of the cache cannot be read or changed.
 pub fn remove_unfinished(cache: &Cache, age: Duration) -> Result<u64, CacheError> {
-    let (fs, folder) = (cache.fs(), cache.dir().join(INCOMING));
+    let (fs, folder) = (cache.home(), cache.dir().join(INCOMING));
     let entries = match fs.read_dir(&folder) {
         Err(error) if error.is_not_found() => return Ok(0),
         other => other?,

@@ -1,6 +1,6 @@
 //! The contents of a remote by kind: files, sizes, and logs of runs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::error::Trouble;
 use crate::layout;
@@ -54,6 +54,11 @@ impl Remote {
     /// The names of folders and pipes in the place of files, and of files in the place of folders.
     pub(crate) fn odd(&self) -> Result<Vec<String>, Trouble> {
         self.place.odd().map_err(|refusal| self.give_up(refusal))
+    }
+
+    /// The files and folders that could not be read so far, with the reasons.
+    pub(crate) fn unreadable(&self) -> BTreeMap<String, String> {
+        self.place.place().unreadable()
     }
 
     pub fn figures(&self) -> Result<Figures, Trouble> {

@@ -2,16 +2,23 @@
 //! is complete.
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs, FsError, Open, RealFs, beside};
+use cache::fs::{Confined, FileKind, Fs, FsError, FsResult, Open, RealFs, beside};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::sync::{Mutex, PoisonError};
 
 use crate::layout;
 use crate::place::{Listed, Place, Refusal};
 
+/// The system's number of an error of a disk.
+const EIO: i32 = 5;
+
 #[derive(Debug)]
 pub struct Folder {
     root: Utf8PathBuf,
+    /// The names of files and folders that could not be read, with the reasons.
+    unreadable: Mutex<BTreeMap<String, String>>,
 }
 
 impl From<FsError> for Refusal {
@@ -22,22 +29,45 @@ impl From<FsError> for Refusal {
 
 impl Folder {
     pub fn new(root: Utf8PathBuf) -> Folder {
-        Folder { root }
+        Folder { root, unreadable: Mutex::default() }
     }
 
     fn path(&self, name: &str) -> Utf8PathBuf {
         self.root.join(name)
     }
 
-    /// Creates the folder of a name. A link out of the remote is refused.
-    fn make_room(&self, path: &Utf8Path) -> Result<(), Refusal> {
-        let Some(folder) = path.parent() else { return Ok(()) };
+    /// The file system for changes below the root, which follows no link, and the path of a name
+    /// without links. A link out of the remote is refused.
+    fn spot(&self, name: &str) -> Result<(Confined, Utf8PathBuf), Refusal> {
         // People create the folder of the remote: a share that is not mounted must not be created
         // here.
         self.require_folder()?;
-        self.require_inside(folder)?;
-        RealFs.create_dir_all(folder)?;
-        self.require_inside(folder)
+        let (confined, path) = (Confined::to(&self.root)?, self.path(name));
+        match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => match confined.metadata(folder) {
+                Err(error) if error.is_link_on_path() => {
+                    Ok((confined, self.without_links(folder)?.join(name)))
+                }
+                _ => Ok((confined, path)),
+            },
+            _ => Ok((confined, path)),
+        }
+    }
+
+    /// Notes a file or folder that cannot be read, if the reason may concern it alone. Returns any
+    /// other error.
+    fn note_unreadable(&self, name: &str, error: FsError) -> Result<(), Refusal> {
+        let why = match error.source.raw_os_error() {
+            Some(EIO) => "it cannot be read: its disk is damaged",
+            _ if error.is_denied() => "it cannot be read: permission denied",
+            _ => return Err(error.into()),
+        };
+        if name.is_empty() || RealFs.read_dir(&self.root).is_err() {
+            return Err(error.into());
+        }
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreadable.insert(name.to_owned(), why.to_owned());
+        Ok(())
     }
 
     /// Fails unless the remote is a folder.
@@ -52,29 +82,46 @@ impl Folder {
         }
     }
 
-    /// Fails if the existing part of a path leads out of the remote.
-    fn require_inside(&self, folder: &Utf8Path) -> Result<(), Refusal> {
+    /// The path of a folder with the links in its existing part resolved; they must not lead out of
+    /// the remote.
+    fn without_links(&self, folder: &Utf8Path) -> Result<Utf8PathBuf, Refusal> {
         let mut there = folder;
         while !RealFs.exists(there)? {
             there = there.parent().unwrap_or(&self.root);
         }
-        let is_inside = RealFs.resolve(there)?.starts_with(RealFs.resolve(&self.root)?);
-        match is_inside {
-            true => Ok(()),
-            false => Err(Refusal(format!("the link `{there}` leads outside it"))),
+        let missing = folder.strip_prefix(there).unwrap_or(Utf8Path::new(""));
+        match RealFs.resolve(there)?.strip_prefix(RealFs.resolve(&self.root)?) {
+            Ok(below) => Ok(self.root.join(below).join(missing)),
+            Err(_) => Err(Refusal(format!("the link `{there}` leads outside it"))),
         }
     }
 
+    /// Writes a file under its name as a whole; false if the name is taken.
+    fn write(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&Confined, &Utf8Path) -> FsResult<()>,
+    ) -> Result<bool, Refusal> {
+        let (fs, path) = self.spot(name)?;
+        fs.create_dir_all(path.parent().unwrap_or(&self.root))?;
+        let fresh = beside(&path);
+        if let Err(error) = fill(&fs, &fresh) {
+            let _ = fs.remove_file(&fresh);
+            return Err(error.into());
+        }
+        self.appear(&fs, &fresh, &path)
+    }
+
     /// Gives finished bytes their name; false if it is taken.
-    fn appear(&self, fresh: &Utf8Path, path: &Utf8Path) -> Result<bool, Refusal> {
-        let linked = RealFs.hard_link(fresh, path);
+    fn appear(&self, fs: &Confined, fresh: &Utf8Path, path: &Utf8Path) -> Result<bool, Refusal> {
+        let linked = fs.hard_link(fresh, path);
         let appeared = match linked {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
             // Without hard links, a copy: another machine may see a part of it, which every check
             // rejects.
             Err(error) if error.is_unsupported() || error.is_denied() => {
-                match RealFs.copy(fresh, path) {
+                match fs.copy(fresh, path) {
                     Ok(_) => Ok(true),
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
                     Err(error) => Err(error),
@@ -82,9 +129,9 @@ impl Folder {
             }
             Err(error) => Err(error),
         };
-        let _ = RealFs.remove_file(fresh);
+        let _ = fs.remove_file(fresh);
         let appeared = appeared?;
-        RealFs.sync_dir(path.parent().unwrap_or(&self.root))?;
+        fs.sync_dir(path.parent().unwrap_or(&self.root))?;
         Ok(appeared)
     }
 
@@ -108,7 +155,8 @@ impl Folder {
     fn entries(&self, folder: &str) -> Result<Vec<(String, FileKind)>, Refusal> {
         let entries = match RealFs.read_dir(&self.path(folder)) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
-            other => other?,
+            Err(error) => return self.note_unreadable(folder, error).map(|()| Vec::new()),
+            Ok(entries) => entries,
         };
         let name = |name: String| match folder {
             "" => name,
@@ -164,48 +212,30 @@ impl Place for Folder {
             // Such as a file in the place of the folder.
             Err(error) => {
                 self.require_folder()?;
-                return Err(error.into());
+                return self.note_unreadable(name, error).map(|()| Some(Bytes::new()));
             }
             Ok(file) => file,
         };
         let left = file.len()?.saturating_sub(offset).min(length);
         let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
-        let filled = file.read_full_at(&mut bytes, offset)?;
-        bytes.truncate(filled);
+        match file.read_full_at(&mut bytes, offset) {
+            Ok(filled) => bytes.truncate(filled),
+            Err(error) => return self.note_unreadable(name, error).map(|()| Some(Bytes::new())),
+        }
         Ok(Some(bytes.into()))
     }
 
     fn put(&self, name: &str, bytes: Bytes) -> Result<bool, Refusal> {
-        let path = self.path(name);
-        self.make_room(&path)?;
-        let fresh = beside(&path);
-        if let Err(error) = RealFs.write_new(&fresh, &bytes) {
-            let _ = RealFs.remove_file(&fresh);
-            return Err(error.into());
-        }
-        self.appear(&fresh, &path)
+        self.write(name, |fs, fresh| fs.write_new(fresh, &bytes))
     }
 
     fn replace(&self, name: &str, bytes: Bytes) -> Result<(), Refusal> {
-        let path = self.path(name);
-        let fresh = beside(&path);
-        let renamed = RealFs.write_new(&fresh, &bytes).and_then(|()| RealFs.rename(&fresh, &path));
-        if let Err(error) = renamed {
-            let _ = RealFs.remove_file(&fresh);
-            return Err(error.into());
-        }
-        Ok(RealFs.sync_dir(path.parent().unwrap_or(&self.root))?)
+        let (fs, path) = self.spot(name)?;
+        Ok(fs.write_durably(&path, &bytes)?)
     }
 
     fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal> {
-        let path = self.path(name);
-        self.make_room(&path)?;
-        let fresh = beside(&path);
-        if let Err(error) = RealFs.copy(file, &fresh) {
-            let _ = RealFs.remove_file(&fresh);
-            return Err(error.into());
-        }
-        self.appear(&fresh, &path).map(drop)
+        self.write(name, |fs, fresh| fs.copy(file, fresh).map(drop)).map(drop)
     }
 
     fn size(&self, name: &str) -> Result<Option<u64>, Refusal> {
@@ -214,8 +244,12 @@ impl Place for Folder {
             Ok(_) => Ok(None),
             Err(error) if error.is_not_found() => Ok(None),
             Err(_) if self.is_odd(name) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => self.note_unreadable(name, error).map(|()| None),
         }
+    }
+
+    fn unreadable(&self) -> BTreeMap<String, String> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
@@ -233,13 +267,16 @@ impl Place for Folder {
     }
 
     fn remove(&self, name: &str) -> Result<(), Refusal> {
-        let path = self.path(name);
-        let is_folder = RealFs.symlink_metadata(&path).is_ok_and(|about| about.is_dir());
-        let removed = if is_folder { RealFs.remove_dir(&path) } else { RealFs.remove_file(&path) };
+        if !RealFs.exists(&self.root)? {
+            return Ok(());
+        }
+        let (fs, path) = self.spot(name)?;
+        let is_folder = fs.symlink_metadata(&path).is_ok_and(|about| about.is_dir());
+        let removed = if is_folder { fs.remove_dir(&path) } else { fs.remove_file(&path) };
         match removed {
             // It may be gone, or an odd entry with a name that is no text.
             Err(error) if error.is_not_found() => match (path.parent(), path.file_name()) {
-                (Some(folder), Some(shown)) => match RealFs.remove_unnameable(folder, shown) {
+                (Some(folder), Some(shown)) => match fs.remove_unnameable(folder, shown) {
                     Err(error) if error.is_not_found() => Ok(()),
                     other => Ok(other?),
                 },

@@ -74,6 +74,10 @@ impl Remote {
                 unused.insert(name);
             }
         }
+        // It may be what uses the others.
+        if let Some((name, why)) = self.unreadable().into_iter().next() {
+            return Err(self.refused(format!("`{name}`: {why}")));
+        }
         let bytes = all.iter().filter(|listed| unused.contains(listed.name.as_str()));
         let bytes = bytes.map(|listed| listed.size).sum();
         let mut unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();

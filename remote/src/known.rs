@@ -2,12 +2,13 @@
 //! them.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cache::{Cache, CacheError, Digest, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{Found, PackIndex};
+use crate::layout;
 
 /// The table of these records in the ledger.
 pub const KNOWN: Table = Table(40);
@@ -65,6 +66,8 @@ enum Memory {
     Pack { url: Digest, index: Vec<u8>, records: Vec<u64> },
     /// The outcome under this key.
     Outcome { url: Digest, key: Digest },
+    /// Under this scope, the remote had a label of this pack.
+    Label { url: Digest, scope: Digest, pack: Digest },
 }
 
 /// The files that a remote was seen to have.
@@ -78,7 +81,12 @@ pub struct There {
     pub objects: HashSet<(Digest, u64)>,
     /// Outcomes and logs, by their keys.
     pub outcomes: HashSet<Digest>,
+    /// The scope and the pack of each label.
+    pub labels: HashSet<Label>,
 }
+
+/// The scope and the pack of a label.
+pub type Label = (Digest, Digest);
 
 #[derive(Debug, Default)]
 pub struct Known {
@@ -88,6 +96,7 @@ pub struct Known {
     /// Hashes of records that packs have.
     records: HashSet<u64>,
     outcomes: HashSet<Digest>,
+    labels: HashSet<Label>,
 }
 
 /// A few packs are searched one after the other.
@@ -125,6 +134,10 @@ fn memory_key(url: &Digest, of: &Digest) -> Digest {
     Digest::of(&[url.as_bytes(), of.as_bytes()].map(|bytes| &bytes[..]).concat())
 }
 
+fn label_key(url: &Digest, (scope, pack): &Label) -> Digest {
+    memory_key(url, &memory_key(scope, pack))
+}
+
 impl Known {
     pub fn load(cache: &Cache, url: &Digest) -> Result<Known, CacheError> {
         let mut known = Known::default();
@@ -138,6 +151,9 @@ impl Known {
                 }
                 Ok(Memory::Outcome { url: of, key }) if of == *url => {
                     known.outcomes.insert(key);
+                }
+                Ok(Memory::Label { url: of, scope, pack }) if of == *url => {
+                    known.labels.insert((scope, pack));
                 }
                 // Of another remote, or of a newer program: it is requested again.
                 _ => {}
@@ -156,6 +172,7 @@ impl Known {
         }
         self.records.extend(newer.records);
         self.outcomes.extend(newer.outcomes);
+        self.labels.extend(newer.labels);
         Ok(())
     }
 
@@ -206,6 +223,24 @@ impl Known {
         self.packs.insert(index.id, index);
     }
 
+    /// Adds what was known and may still be in folders that could not be listed.
+    pub fn add_hidden(&self, there: &mut There, is_hidden: &dyn Fn(&str) -> bool) {
+        for pack in self.packs.values() {
+            if is_hidden(&layout::index(&pack.id)) {
+                there.packs.insert(pack.id);
+            }
+            let volumes = pack.volumes();
+            let volumes =
+                volumes.filter(|(number, _)| is_hidden(&layout::volume(&pack.id, *number)));
+            there.volumes.extend(volumes.map(|volume| (pack.id, volume)));
+            let large = pack.large().filter(|(digest, _)| is_hidden(&layout::object(digest)));
+            there.objects.extend(large);
+        }
+        there.outcomes.extend(self.outcomes.iter().filter(|key| is_hidden(&layout::result(key))));
+        let is_label = |(scope, pack): &&Label| is_hidden(&layout::known(scope, pack));
+        there.labels.extend(self.labels.iter().filter(is_label));
+    }
+
     /// Forgets what the remote lacks: packs and outcomes that are not among these, and packs with
     /// a large object that is not.
     pub fn keep_only(
@@ -236,8 +271,12 @@ impl Known {
         url: &Digest,
         lost: impl IntoIterator<Item = &'a Digest>,
     ) -> Result<(), CacheError> {
-        for of in lost {
+        let lost: HashSet<&Digest> = lost.into_iter().collect();
+        for of in &lost {
             cache.forget(KNOWN, &memory_key(url, of))?;
+        }
+        for label in self.labels.iter().filter(|(_, pack)| lost.contains(pack)) {
+            cache.forget(KNOWN, &label_key(url, label))?;
         }
         *self = Known::load(cache, url)?;
         Ok(())
@@ -261,6 +300,36 @@ impl Known {
         record(cache, &memory_key(url, &index.id), &memory)?;
         self.insert(index);
         Ok(())
+    }
+
+    /// The labels that the remote had, and those that it lacks of packs without any. Somebody must
+    /// have removed them, or a push broke off before it wrote them.
+    pub fn missing_labels(&self, there: &HashSet<Label>, scopes: &BTreeSet<Digest>) -> Vec<Label> {
+        let labelled: HashSet<&Digest> =
+            self.labels.iter().chain(there).map(|(_, pack)| pack).collect();
+        let is_without =
+            |pack: &&PackIndex| !labelled.contains(&pack.id) && !pack.record_parts().is_empty();
+        let without = self.packs.values().filter(is_without);
+        let of_all = without.flat_map(|pack| scopes.iter().map(|scope| (*scope, pack.id)));
+        let known = self.labels.iter().filter(|(_, pack)| self.packs.contains_key(pack));
+        known.copied().chain(of_all).filter(|label| !there.contains(label)).collect()
+    }
+
+    pub fn labels(&self) -> impl Iterator<Item = &Label> {
+        self.labels.iter()
+    }
+
+    pub fn keep_label(
+        &mut self,
+        cache: &Cache,
+        url: &Digest,
+        label: Label,
+    ) -> Result<(), CacheError> {
+        if !self.labels.insert(label) {
+            return Ok(());
+        }
+        let memory = Memory::Label { url: *url, scope: label.0, pack: label.1 };
+        record(cache, &label_key(url, &label), &memory)
     }
 
     /// The next push looks for it again.
@@ -328,6 +397,34 @@ mod tests {
             }
             assert_eq!(known.find(&object(10 * number + 10)), None);
         }
+    }
+
+    #[test]
+    fn a_label_that_the_remote_had_is_missed_and_so_are_all_of_a_pack_without_any() {
+        let with_records = |number: u32| {
+            let places = ArchivePlaces {
+                id: Digest::of(format!("pack {number}").as_bytes()),
+                volumes: vec![2_000],
+                objects: Vec::new(),
+                first_record: Some((1, 16)),
+            };
+            PackIndex::new(&places, Vec::new()).unwrap()
+        };
+        let scopes = [object(1), object(2)];
+        let packs: Vec<PackIndex> = vec![with_records(0), with_records(1), pack(2)];
+        let mut known = Known::default();
+        packs.iter().cloned().for_each(|pack| known.insert(pack));
+        let first = (scopes[0], packs[0].id);
+        known.labels = [first, (scopes[1], packs[0].id), (scopes[0], object(9))].into();
+        let there = [first].into();
+        let missing = |scopes: &[Digest]| {
+            let scopes = scopes.iter().copied().collect();
+            known.missing_labels(&there, &scopes).into_iter().collect::<BTreeSet<_>>()
+        };
+        let lost = (scopes[1], packs[0].id);
+        assert_eq!(missing(&[]), [lost].into());
+        let of_second = scopes.map(|scope| (scope, packs[1].id));
+        assert_eq!(missing(&scopes), [lost, of_second[0], of_second[1]].into());
     }
 
     #[test]

@@ -49,6 +49,18 @@ pub fn known(scope: &Digest, pack: &Digest) -> String {
     format!("{KNOWN}/{scope}/{pack}")
 }
 
+/// The scope and the pack of a label, from its name.
+pub fn label_of(name: &str) -> Option<(Digest, Digest)> {
+    let (of, pack) = name.strip_prefix(KNOWN)?.strip_prefix('/')?.split_once('/')?;
+    let (of, pack) = (of.parse().ok()?, pack.parse().ok()?);
+    (known(&of, &pack) == name).then_some((of, pack))
+}
+
+/// The name in messages for a pack without any label.
+pub fn any_label(pack: &Digest) -> String {
+    format!("{KNOWN}/*/{pack}")
+}
+
 /// The checkpoints of a training.
 pub fn checkpoints(key: &Digest) -> String {
     format!("{CHECKPOINTS}/{key}")
@@ -142,6 +154,10 @@ mod tests {
         let digest = Digest::of(b"x");
         assert_eq!(digest_of(&known(&digest, &digest)), Some(digest));
         assert_eq!(pack_of(&volume(&digest, 3)), Some(digest));
+        assert_eq!(label_of(&known(&digest, &digest)), Some((digest, digest)));
+        for name in [any_label(&digest), format!("known/x/{digest}"), scope(&digest)] {
+            assert_eq!(label_of(&name), None, "{name}");
+        }
         for name in ["packs/../x", "packs", "packs/ABC/INDEX", "results/..", "known/a/../../etc"] {
             assert_eq!((digest_of(name), pack_of(name)), (None, None), "{name}");
         }

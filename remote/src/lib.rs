@@ -10,6 +10,7 @@ mod archive;
 mod checkpoint;
 #[cfg(feature = "cloud")]
 mod cloud;
+mod contents;
 mod error;
 mod fetch;
 mod figures;
@@ -30,6 +31,7 @@ mod workers;
 
 pub use address::{Address, AddressError};
 pub use checkpoint::{Checkpoint, Placed};
+pub use contents::Contents;
 pub use error::Trouble;
 pub use fetch::remove_unfinished;
 pub use figures::Figures;
@@ -39,6 +41,6 @@ pub use outcome::{Fresh, Outcome};
 pub use place::{Listed, Place, Refusal};
 pub use push::{Push, Pushed};
 pub use remote::{Pushing, Remote, Rules, Settings};
-pub use repair::{Damaged, Repaired};
+pub use repair::{Damaged, Salvage};
 pub use timed::Requests;
 pub use verify::Verified;

@@ -1,5 +1,6 @@
 //! A place for named bytes: the few operations that a remote needs, without any meaning.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use bytes::Bytes;
@@ -50,6 +51,12 @@ pub trait Place: Debug + Send + Sync {
     /// as empty files and are not listed, and of files in the place of folders.
     fn odd(&self) -> Result<Vec<String>, Refusal> {
         Ok(Vec::new())
+    }
+
+    /// The files and folders that could not be read so far, each with the reason, where others could. An
+    /// unreadable file reads as an empty one, and an unreadable folder is listed as an empty one.
+    fn unreadable(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
 
     /// Removes a file, or an odd entry without contents.

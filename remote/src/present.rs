@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cache::Digest;
+use cache::{CacheError, Digest};
 
 use crate::error::Trouble;
 use crate::index::{Found, PackIndex};
-use crate::known::There;
+use crate::known::{Label, There};
 use crate::layout;
 use crate::place::Listed;
 use crate::push::log_key;
@@ -31,6 +31,7 @@ impl Remote {
                 (Some(layout::OBJECTS), Some(digest), _) => {
                     there.objects.insert((digest, *size));
                 }
+                (Some(layout::KNOWN), ..) => there.labels.extend(layout::label_of(name)),
                 (Some(layout::LOGS), ..) => _ = there.outcomes.insert(log_key(last)),
                 (Some(layout::PACKS), _, Some(id)) if last == "INDEX" => {
                     there.packs.insert(id);
@@ -43,15 +44,34 @@ impl Remote {
                 _ => {}
             }
         }
+        let unreadable = self.unreadable();
+        let is_hidden = |name: &str| {
+            unreadable.keys().any(|hidden| hidden == name || layout::is_in(name, hidden))
+        };
         let packs: Vec<Digest> = self.with_known(|known| {
+            known.add_hidden(&mut there, &is_hidden);
             known.keep_only(&self.cache, &self.url, &there)?;
             Ok(known.packs().map(|pack| pack.id).collect())
         })?;
+        self.keep_labels(there.labels.iter().copied())?;
         let mut state = self.state();
         state.checked.extend(packs);
+        state.labels = Some(there.labels);
         // Packs may be learned again, although they name objects that are gone.
         state.large = Some(there.objects);
         Ok(())
+    }
+
+    /// The labels that somebody has removed, as far as everything was listed before.
+    pub(crate) fn missing_labels(&self) -> Result<Vec<Label>, CacheError> {
+        let (there, scopes) = {
+            let state = self.state();
+            match &state.labels {
+                Some(there) => (there.clone(), state.scopes.clone()),
+                None => return Ok(Vec::new()),
+            }
+        };
+        self.with_known(|known| Ok(known.missing_labels(&there, &scopes)))
     }
 
     /// Learns all packs that the remote has, also those that it lacked for a time.

@@ -14,7 +14,7 @@ use camino::Utf8Path;
 
 use crate::error::Trouble;
 use crate::index::{Found, PackIndex};
-use crate::known::{self, Known, record_hash};
+use crate::known::{self, Known, Label, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::remote::Remote;
@@ -47,6 +47,8 @@ pub struct Pushed {
     pub records: u64,
     pub outcomes: u64,
     pub logs: u64,
+    /// Labels that the remote had lost.
+    pub labels: u64,
     /// The names of outcomes that differ from those in the remote.
     pub conflicts: Vec<String>,
     /// The names of outcomes of which the remote has one from before a retry.
@@ -118,14 +120,17 @@ impl Remote {
         let (large, small): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|(_, size)| *size >= LOOSE_SIZE);
         let mut large = self.push_large(large, &mut pushed)?;
-        let mended = self.state().mending.large.clone();
-        let is_new = self.new_objects(&mended)?.into_iter().filter(|new| !large.contains(new));
-        let mended: Vec<(Digest, u64)> = is_new.collect();
-        large.extend(mended);
+        let kept: Vec<(Digest, u64)> = self.state().repair.large.clone().into_iter().collect();
+        let is_new = self.new_objects(&kept)?.into_iter().filter(|new| !large.contains(new));
+        let kept: Vec<(Digest, u64)> = is_new.collect();
+        large.extend(kept);
         if !small.is_empty() || !large.is_empty() || !fresh.is_empty() {
             let small: HashSet<Digest> = small.into_iter().map(|(digest, _)| digest).collect();
             self.push_pack(&small, large, fresh, progress, &mut pushed)?;
         }
+        let labels = self.missing_labels()?;
+        pushed.labels = labels.len() as u64;
+        self.push_labels(labels)?;
         for read in self.each(&outcomes, |outcome| self.push_outcome(outcome)) {
             match read? {
                 Written::New => pushed.outcomes += 1,
@@ -171,8 +176,11 @@ impl Remote {
     }
 
     /// Tests if there is anything that the remote is not known to have: asks nothing.
-    fn has_new(&self, push: &Push) -> Result<bool, CacheError> {
-        if !push.outcomes.is_empty() || !self.new_objects(&push.objects)?.is_empty() {
+    pub fn has_new(&self, push: &Push) -> Result<bool, CacheError> {
+        if !push.outcomes.is_empty()
+            || !self.new_objects(&push.objects)?.is_empty()
+            || !self.missing_labels()?.is_empty()
+        {
             return Ok(true);
         }
         self.with_known(|known| {
@@ -322,12 +330,24 @@ impl Remote {
             false => self.state().scopes.iter().copied().collect(),
         };
         let id = index.id;
-        let labelled =
-            self.each(&scopes, |scope| self.write(&layout::known(scope, &id), Bytes::new()));
-        labelled.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
+        self.push_labels(scopes.into_iter().map(|scope| (scope, id)).collect())?;
         self.state().checked.insert(id);
         let hashes = records.into_iter().map(|(_, _, hash)| hash).collect();
         self.with_known(|known| known.keep_pack(&self.cache, &self.url, index, hashes))?;
+        Ok(())
+    }
+
+    fn push_labels(&self, labels: Vec<Label>) -> Result<(), Trouble> {
+        let write = |(scope, pack): &Label| self.write(&layout::known(scope, pack), Bytes::new());
+        let written = self.each(&labels, write);
+        written.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
+        if let Some(there) = &mut self.state().labels {
+            there.extend(&labels);
+        }
+        self.with_known(|known| {
+            let keep = |label| known.keep_label(&self.cache, &self.url, label);
+            labels.into_iter().try_for_each(keep)
+        })?;
         Ok(())
     }
 
@@ -363,14 +383,14 @@ impl Remote {
             value: fresh.value.to_vec(),
         };
         let name = layout::result(&fresh.key);
-        let is_mended = self.state().mending.outcomes.contains(&fresh.key);
-        let written = match is_mended {
+        let is_replaced = self.state().repair.outcomes.contains(&fresh.key);
+        let written = match is_replaced {
             true => {
                 let replaced = self.place.replace(&name, outcome.encode());
                 replaced.map_err(|refusal| self.give_up(refusal))?;
                 let mut state = self.state();
-                state.mending.outcomes.remove(&fresh.key);
-                state.mending.replaced.insert(name);
+                state.repair.outcomes.remove(&fresh.key);
+                state.repair.replaced.insert(name);
                 Written::New
             }
             false if self.write(&name, outcome.encode())? => Written::New,

@@ -3,7 +3,7 @@
 //! A remote that does not answer is not asked again by this process: it costs a warning and one
 //! time limit.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::error::Trouble;
 use crate::fetch::Brought;
 use crate::folder::Folder;
-use crate::known::{self, Known};
+use crate::known::{self, Known, Label};
 use crate::layout;
 use crate::outcome::{self, Outcome};
 use crate::place::{Place, Refusal};
@@ -57,6 +57,8 @@ pub struct Rules {
     pub takes: fn(Table) -> bool,
     /// The part of a value that two machines have alike; none if that is the whole.
     pub meaning: fn(Table, &[u8]) -> Option<Vec<u8>>,
+    /// Selects the tables with records that a scope leads to.
+    pub is_scoped: fn(Table) -> bool,
 }
 
 #[derive(Debug)]
@@ -102,19 +104,21 @@ pub(crate) struct State {
     pub checked: HashSet<Digest>,
     /// Objects that are damaged or missing in the remote.
     pub wrong: HashSet<Digest>,
-    pub mending: Mending,
+    pub repair: OpenRepair,
     /// The large objects with their sizes when everything was listed last.
     pub large: Option<HashSet<(Digest, u64)>>,
+    /// The labels when everything was listed last.
+    pub labels: Option<HashSet<Label>>,
     away: bool,
-    notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Files were ignored.
     has_ignored: bool,
     has_damaged: bool,
 }
 
-/// The contents of damaged packs, which a repair writes again before it removes the packs.
+/// A repair between its beginning and its end: what it writes again before it removes damaged packs.
 #[derive(Debug, Default)]
-pub(crate) struct Mending {
+pub(crate) struct OpenRepair {
     /// The damaged packs, which count as unknown.
     pub packs: BTreeSet<Digest>,
     /// The outcomes that refer to them, until they are written again.
@@ -122,7 +126,7 @@ pub(crate) struct Mending {
     /// The names of outcomes that were written again.
     pub replaced: BTreeSet<String>,
     /// The large objects of these packs that the remote has, with their sizes.
-    pub large: Vec<(Digest, u64)>,
+    pub large: BTreeMap<Digest, u64>,
 }
 
 impl Remote {
@@ -262,10 +266,20 @@ impl Remote {
         Trouble::Away { url: self.address.to_string(), why }
     }
 
-    /// Reports a damaged file, which is not used.
+    /// Reports a damaged or unreadable file, which is not used.
     pub(crate) fn tell_wrong(&self, name: &str, why: &str) {
-        let (url, name, why) = (self.address.to_string(), name.to_owned(), why.to_owned());
+        let why = self.unreadable().remove(name).unwrap_or_else(|| why.to_owned());
+        let (url, name) = (self.address.to_string(), name.to_owned());
         self.tell_ignored(format!("{}; the file is ignored", Trouble::Wrong { url, name, why }));
+    }
+
+    /// Reports a folder that could not be listed. True if it is one.
+    pub(crate) fn tell_unreadable(&self, folder: &str) -> bool {
+        let is_unreadable = self.unreadable().contains_key(folder);
+        if is_unreadable {
+            self.tell_wrong(folder, "");
+        }
+        is_unreadable
     }
 
     /// Reports a volume with a damaged entry. Its other entries are used.
@@ -317,7 +331,9 @@ impl Remote {
             let line = layout::FORMAT.trim_end();
             let is_empty = mark.trim_ascii().is_empty();
             let is_file = || self.place.size(layout::MARK).is_ok_and(|size| size.is_some());
+            let unreadable = self.unreadable().remove(layout::MARK);
             let why = match is_empty {
+                true if unreadable.is_some() => unreadable.unwrap_or_default(),
                 true if is_file() => {
                     format!("it is empty; if this was a remote, write the line `{line}` into it")
                 }
@@ -392,7 +408,25 @@ impl Remote {
         let listed = self.answer(self.place.list(&layout::scope(scope)))?.unwrap_or_default();
         let packs: Vec<Digest> =
             listed.iter().filter_map(|listed| layout::digest_of(&listed.name)).collect();
-        Ok(self.learn(&packs)? > 0)
+        self.tell_unreadable(&layout::scope(scope));
+        let learned = self.learn(&packs)?;
+        self.keep_labels(packs.into_iter().map(|pack| (*scope, pack)))?;
+        Ok(learned > 0)
+    }
+
+    /// Remembers labels of known packs.
+    pub(crate) fn keep_labels(
+        &self,
+        labels: impl IntoIterator<Item = Label>,
+    ) -> Result<(), CacheError> {
+        self.with_known(|known| {
+            for label in labels {
+                if known.has_pack(&label.1) {
+                    known.keep_label(&self.cache, &self.url, label)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// From now on, records are read under this scope alone. Under all others they are only written.

@@ -15,28 +15,25 @@ use crate::known::without_ignored;
 use crate::layout::{self, is_in};
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::place::{Listed, Refusal};
-use crate::remote::{Mending, Remote};
+use crate::remote::{OpenRepair, Remote};
 use crate::verify::Verified;
 
-/// The contents of damaged packs. The next push writes them again.
+/// The intact contents of damaged packs. The next push writes them again.
 #[derive(Debug, Clone, Default)]
-pub struct Repaired {
+pub struct Salvage {
     /// The objects of damaged packs, with their sizes. This machine may lack some.
     pub objects: Vec<(Digest, u64)>,
     /// The records of damaged packs.
     pub records: Vec<(Table, Digest)>,
     /// The outcomes that refer to these packs, with all objects of all their packs.
     pub outcomes: Vec<Fresh>,
-    /// The keys of these outcomes, and of unreadable ones.
-    pub keys: BTreeSet<Digest>,
     /// The tables and values of all other outcomes.
     pub others: Vec<(Table, Bytes)>,
     /// The intact packs that outcomes refer to.
     intact: BTreeSet<Digest>,
-    /// The keys of outcomes that refer to a pack without an index: it may have had other objects.
+    /// The keys of outcomes with objects that their packs do not list: those of a pack without an index,
+    /// or of a pack that they do not name.
     pub unlisted: BTreeSet<Digest>,
-    /// The large objects of these packs that the remote has.
-    pub large: Vec<(Digest, u64)>,
     pub damaged: Damaged,
 }
 
@@ -56,6 +53,8 @@ struct Found<'a> {
     wrong: BTreeSet<&'a str>,
     /// The packs to write again.
     packs: BTreeSet<Digest>,
+    /// The packs with an unreadable file, which may be intact: they stay as they are.
+    unreadable: BTreeSet<Digest>,
 }
 
 impl Found<'_> {
@@ -124,55 +123,90 @@ impl Found<'_> {
         is_in(name, layout::KNOWN) && self.is_again(layout::digest_of(name))
     }
 
-    /// A label of a pack that stays, which no push would write again.
+    /// A damaged label of a pack that stays.
     fn is_label_of_intact(&self, name: &str) -> bool {
-        let pack = layout::digest_of(name);
-        let is_there = pack.is_some_and(|id| self.indexes.contains_key(&id));
-        is_in(name, layout::KNOWN) && is_there && !self.is_again(pack)
+        let pack = layout::label_of(name).map(|(_, pack)| pack);
+        pack.is_some_and(|id| self.indexes.contains_key(&id)) && !self.is_again(pack)
     }
+
+    /// The packs that lack a label, which the push writes.
+    fn without_label(&self) -> Vec<Digest> {
+        let labels = self.wrong.iter().filter(|name| is_in(name, layout::KNOWN));
+        let packs = labels.filter_map(|name| layout::digest_of(name));
+        packs.filter(|id| self.indexes.contains_key(id) && !self.packs.contains(id)).collect()
+    }
+}
+
+/// The packs with a file, or a large object, that cannot be read.
+fn unreadable_packs(
+    verified: &Verified,
+    indexes: &BTreeMap<Digest, PackIndex>,
+) -> BTreeSet<Digest> {
+    let names = &verified.unreadable;
+    let of_files = names.iter().filter_map(|name| layout::pack_of(name));
+    let is_unreadable = |(digest, _): (Digest, u64)| {
+        let name = layout::object(&digest);
+        names.iter().any(|unreadable| name == *unreadable || is_in(&name, unreadable))
+    };
+    let of_objects = indexes.values().filter(|index| index.large().any(is_unreadable));
+    of_files.chain(of_objects.map(|index| index.id)).collect()
 }
 
 impl Remote {
     /// Fetches the intact contents of damaged packs, and makes them unknown, so that the next push
     /// writes them again. Removes only files from which nothing can be read.
-    pub fn begin_repair(&self, verified: &Verified) -> Result<Repaired, Trouble> {
-        let mut repaired = Repaired::default();
+    pub fn begin_repair(&self, verified: &Verified) -> Result<Salvage, Trouble> {
+        let mut salvage = Salvage::default();
         if verified.wrong.is_empty() {
-            return Ok(repaired);
+            return Ok(salvage);
         }
         if !self.is_writable() {
             return Err(self.refused("it is read-only"));
         }
+        for folder in [layout::PACKS, layout::RESULTS, layout::OBJECTS, layout::KNOWN] {
+            if let Some(why) = self.unreadable().remove(folder) {
+                return Err(self.refused(format!("`{folder}`: {why}")));
+            }
+        }
         let found = self.look_for_damage(verified)?;
         let mut contents = BTreeMap::new();
         for pack in &found.packs {
-            contents.insert(*pack, self.save_pack(pack, &found, &mut repaired)?);
+            contents.insert(*pack, self.save_pack(pack, &found, &mut salvage)?);
         }
         self.cache.commit()?;
-        let outcomes = self.save_outcomes(&found, &contents, &mut repaired)?;
+        let outcomes = self.save_outcomes(&found, &contents, &mut salvage)?;
         self.save_long_objects(&found)?;
         let labels = found.names().filter(|name| found.is_label(name));
         let scopes = labels.filter_map(|label| label.split('/').nth(1)?.parse::<Digest>().ok());
         self.state().scopes.extend(scopes);
-        self.remove_useless(&found, &mut repaired.damaged)?;
+        self.remove_useless(&found, &mut salvage.damaged)?;
         self.look_again()?;
         self.with_known(|known| known.forget(&self.cache, &self.url, &found.packs))?;
         for key in &outcomes {
             self.forget_outcome(key)?;
         }
         // Their objects count as there.
-        let intact: Vec<Digest> = repaired.intact.iter().copied().collect();
+        let intact: Vec<Digest> = salvage.intact.iter().copied().collect();
         self.learn(&intact)?;
-        let Damaged { names, removed } = &mut repaired.damaged;
+        self.learn(&found.without_label())?;
+        let Damaged { names, removed } = &mut salvage.damaged;
         *names = found.damaged();
         // The push may write other files under these names.
         names.retain(|name| !removed.contains(name));
-        repaired.large = found.large();
-        repaired.keys.clone_from(&outcomes);
-        let large = repaired.large.clone();
-        self.state().mending =
-            Mending { packs: found.packs, outcomes, replaced: BTreeSet::new(), large };
-        Ok(repaired)
+        let large = found.large().into_iter().collect();
+        self.state().repair =
+            OpenRepair { packs: found.packs, outcomes, replaced: BTreeSet::new(), large };
+        Ok(salvage)
+    }
+
+    /// Tests if an open repair writes or removes the outcome under this key.
+    pub fn repairs_outcome(&self, key: &Digest) -> bool {
+        self.state().repair.outcomes.contains(key)
+    }
+
+    /// Tests if a large object of a damaged pack is intact.
+    pub fn keeps_large(&self, digest: &Digest) -> bool {
+        self.state().repair.large.contains_key(digest)
     }
 
     /// Removes what no result can be read from, to make room for the push, and writes damaged labels of
@@ -187,8 +221,10 @@ impl Remote {
             damaged.removed.push(name);
         }
         let odd = self.remove_odd(&found.wrong, damaged)?;
-        let labels = found.wrong.iter().filter(|name| found.is_label_of_intact(name));
-        for label in labels.filter(|name| !odd.contains(**name)) {
+        let labels = found.names().filter(|name| {
+            found.wrong.contains(name) && found.is_label_of_intact(name) && !odd.contains(*name)
+        });
+        for label in labels {
             let written = self.place.replace(label, Bytes::new());
             written.map_err(|refusal| self.give_up(refusal))?;
         }
@@ -200,7 +236,7 @@ impl Remote {
     pub fn end_repair(&self, damaged: Damaged) -> Result<Vec<String>, Trouble> {
         let Damaged { names, mut removed } = damaged;
         // Parts of these results are gone.
-        let lost: Vec<String> = self.state().mending.outcomes.iter().map(layout::result).collect();
+        let lost: Vec<String> = self.state().repair.outcomes.iter().map(layout::result).collect();
         for name in lost.into_iter().chain(names) {
             self.place.remove(&name).map_err(|refusal| self.give_up(refusal))?;
             removed.push(name);
@@ -229,14 +265,25 @@ impl Remote {
     fn look_for_damage<'a>(&self, verified: &'a Verified) -> Result<Found<'a>, Trouble> {
         let all = self.everything()?;
         let indexes = self.indexes(&all)?;
-        let wrong: BTreeSet<&str> = verified.wrong.iter().map(|(name, _)| name.as_str()).collect();
+        let unreadable = unreadable_packs(verified, &indexes);
+        let is_left = |name: &str| {
+            let label = || layout::digest_of(name).filter(|_| is_in(name, layout::KNOWN));
+            let pack = layout::pack_of(name).or_else(label);
+            verified.unreadable.contains(name) || pack.is_some_and(|id| unreadable.contains(&id))
+        };
+        let wrong: BTreeSet<&str> = verified
+            .wrong
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !is_left(name))
+            .collect();
         let objects = wrong.iter().filter(|name| is_in(name, layout::OBJECTS));
         let large: BTreeSet<Digest> = objects.filter_map(|name| layout::digest_of(name)).collect();
         // A pack that lacks a large object is written again as well.
         let lacks = |index: &PackIndex| index.large().any(|(digest, _)| large.contains(&digest));
         let lacking = indexes.values().filter(|index| lacks(index)).map(|index| index.id);
         let packs = wrong.iter().filter_map(|name| layout::pack_of(name)).chain(lacking).collect();
-        let mut found = Found { all, indexes, wrong, packs };
+        let mut found = Found { all, indexes, wrong, packs, unreadable };
         // A pack whose index is missing is no unfinished one if something refers to it.
         let labels = found.wrong.iter().filter(|name| is_in(name, layout::KNOWN));
         let mut named: BTreeSet<Digest> =
@@ -250,6 +297,7 @@ impl Remote {
         }
         named.retain(|id| !found.indexes.contains_key(id) && !found.volumes(id).is_empty());
         found.packs.extend(named);
+        found.packs.retain(|id| !found.unreadable.contains(id));
         Ok(found)
     }
 
@@ -286,7 +334,7 @@ impl Remote {
         &self,
         pack: &Digest,
         found: &Found,
-        repaired: &mut Repaired,
+        salvage: &mut Salvage,
     ) -> Result<Vec<Digest>, Trouble> {
         let mut objects = Vec::new();
         for (number, size) in found.volumes(pack) {
@@ -305,7 +353,7 @@ impl Remote {
                         self.cache.put_with_digest(digest, bytes)?;
                     }
                     ArchiveEntry::Record { table, key, written } if (self.rules.takes)(table) => {
-                        repaired.records.push((table, key));
+                        salvage.records.push((table, key));
                         records.push((table, key, written));
                     }
                     ArchiveEntry::Record { .. } => {}
@@ -321,7 +369,7 @@ impl Remote {
             }
             None => objects.extend(found.large()),
         }
-        repaired.objects.extend(&objects);
+        salvage.objects.extend(&objects);
         self.commit_if_much()?;
         Ok(objects.into_iter().map(|(digest, _)| digest).collect())
     }
@@ -332,13 +380,16 @@ impl Remote {
         &self,
         found: &Found,
         contents: &BTreeMap<Digest, Vec<Digest>>,
-        repaired: &mut Repaired,
+        salvage: &mut Salvage,
     ) -> Result<BTreeSet<Digest>, Trouble> {
         let mut keys = BTreeSet::new();
         for name in found.names().filter(|name| is_in(name, layout::RESULTS)) {
             let Some(key) = layout::digest_of(name) else { continue };
             let bytes = self.place.get(name, MOST_BYTES);
             let bytes = bytes.map_err(|refusal| self.give_up(refusal))?;
+            if self.unreadable().contains_key(name) {
+                continue;
+            }
             let Some(outcome) = bytes.and_then(|bytes| Outcome::decode(&bytes, &key)) else {
                 keys.insert(key);
                 continue;
@@ -347,17 +398,21 @@ impl Remote {
                 true => found.packs.contains(id),
                 false => true,
             };
-            if !outcome.packs.iter().any(is_damaged) {
-                repaired.intact.extend(&outcome.packs);
-                repaired.others.push((Table(outcome.table), outcome.value.into()));
+            let is_left = outcome.packs.iter().any(|id| found.unreadable.contains(id));
+            // It may lack objects although its packs are intact.
+            let is_wrong = found.wrong.contains(name) || outcome.packs.iter().any(is_damaged);
+            if is_left || !is_wrong {
+                salvage.intact.extend(&outcome.packs);
+                salvage.others.push((Table(outcome.table), outcome.value.into()));
                 continue;
             }
             keys.insert(key);
-            if !outcome.packs.iter().all(|id| found.indexes.contains_key(id)) {
-                repaired.unlisted.insert(key);
+            let is_listed = outcome.packs.iter().all(|id| found.indexes.contains_key(id));
+            if !is_listed || !outcome.packs.iter().any(is_damaged) {
+                salvage.unlisted.insert(key);
             }
             let is_intact = |id: &&Digest| !is_damaged(id);
-            repaired.intact.extend(outcome.packs.iter().filter(is_intact));
+            salvage.intact.extend(outcome.packs.iter().filter(is_intact));
             let objects = |id: &Digest| match (contents.get(id), found.indexes.get(id)) {
                 (Some(objects), _) => Some(objects.clone()),
                 (None, Some(index)) => {
@@ -371,7 +426,7 @@ impl Remote {
             else {
                 continue;
             };
-            repaired.outcomes.push(Fresh {
+            salvage.outcomes.push(Fresh {
                 key,
                 name: key.short(),
                 table: Table(outcome.table),

@@ -1,14 +1,16 @@
 //! The integrity of a remote: everything in it is read, and compared with its digest.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use cache::{
-    Digest, FIRST_ENTRY, Hasher, MOST_ARCHIVE_BYTES, VOLUME_MARK, archive_entries, archive_volumes,
+    ArchiveEntry, Digest, FIRST_ENTRY, Hasher, MOST_ARCHIVE_BYTES, VOLUME_MARK, archive_entries,
+    archive_volumes,
 };
 
 use crate::archive::PIECE;
 use crate::error::Trouble;
 use crate::index::{self, PackIndex};
+use crate::known::Label;
 use crate::layout;
 use crate::outcome::{self, Outcome};
 use crate::place::Listed;
@@ -26,15 +28,32 @@ struct Files<'a> {
     large: &'a BTreeMap<Digest, u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Verified {
     /// The number of files that were read.
     pub read: u64,
     pub bytes: u64,
     /// The names of damaged files, each with a reason.
     pub wrong: Vec<(String, String)>,
+    /// The names among them that cannot be read, and may be intact.
+    pub(crate) unreadable: BTreeSet<String>,
     /// The names of the files that were read and are right.
     right: HashSet<String>,
+    /// The valid indexes of packs.
+    pub(crate) indexes: BTreeMap<Digest, PackIndex>,
+}
+
+impl Verified {
+    pub(crate) fn right(&self) -> impl Iterator<Item = &str> {
+        self.right.iter().map(String::as_str)
+    }
+
+    /// Adds an outcome that is intact and of no use, with the reason.
+    pub fn add_outcome(&mut self, key: &Digest, why: String) {
+        let name = layout::result(key);
+        self.right.remove(&name);
+        self.wrong.push((name, why));
+    }
 }
 
 impl Remote {
@@ -48,7 +67,7 @@ impl Remote {
     /// not read again.
     pub fn verify_again(&self, before: &Verified, removed: &[String]) -> Result<Verified, Trouble> {
         let removed: HashSet<&String> = removed.iter().collect();
-        let replaced = self.state().mending.replaced.clone();
+        let replaced = self.state().repair.replaced.clone();
         let is_kept = |name: &&String| !removed.contains(name) && !replaced.contains(*name);
         let right = before.right.iter().filter(is_kept);
         self.verify_rest(&right.map(String::as_str).collect(), &|_, _| {})
@@ -85,7 +104,12 @@ impl Remote {
             .flat_map(|index| index.volumes().map(|(number, _)| layout::volume(&index.id, number)));
         let packed = indexes.values().filter(|index| index.volumes().next().is_some());
         let archives = packed.map(|index| layout::archive(&index.id));
-        let expected = volumes.chain(archives).chain(large.keys().map(layout::object));
+        let has_pack = |(_, pack): &Label| indexes.contains_key(pack);
+        let labels: Vec<Label> =
+            self.with_known(|known| Ok(known.labels().copied().filter(has_pack).collect()))?;
+        let labels = labels.iter().map(|(scope, pack)| layout::known(scope, pack));
+        let large = large.keys().map(layout::object);
+        let expected = volumes.chain(archives).chain(large).chain(labels);
         let odd = self.odd()?;
         let missing =
             expected.filter(|name| !files.names.contains(name.as_str()) && !odd.contains(name));
@@ -95,7 +119,65 @@ impl Remote {
             (name, why)
         });
         verified.wrong.extend(odd);
+        for pack in self.without_labels(&indexes)? {
+            let why = "no label leads to the records of this pack".to_owned();
+            verified.wrong.push((layout::any_label(&pack), why));
+        }
+        self.name_unreadable(&mut verified);
+        verified.indexes = indexes;
         Ok(verified)
+    }
+
+    /// Gives unreadable files and folders their reason, instead of one that follows from it.
+    fn name_unreadable(&self, verified: &mut Verified) {
+        let unreadable = self.unreadable();
+        let is_below = |name: &str| unreadable.keys().any(|folder| layout::is_in(name, folder));
+        verified.wrong.retain(|(name, _)| !unreadable.contains_key(name) && !is_below(name));
+        verified.right.retain(|name| !unreadable.contains_key(name));
+        verified.unreadable = unreadable.keys().cloned().collect();
+        verified.wrong.extend(unreadable);
+    }
+
+    /// The packs with records that nobody finds. A label that this machine has never seen is missed
+    /// only in this way.
+    fn without_labels(
+        &self,
+        indexes: &BTreeMap<Digest, PackIndex>,
+    ) -> Result<Vec<Digest>, Trouble> {
+        if !self.place.place().can_list() {
+            return Ok(Vec::new());
+        }
+        // Listed only now: a push may have written labels meanwhile.
+        let listed = self.place.list(layout::KNOWN).map_err(|refusal| self.give_up(refusal))?;
+        let mut labelled: HashSet<Digest> =
+            listed.iter().filter_map(|listed| layout::digest_of(&listed.name)).collect();
+        // A missing one is named.
+        self.with_known(|known| {
+            labelled.extend(known.labels().map(|(_, pack)| *pack));
+            Ok(())
+        })?;
+        let mut without = Vec::new();
+        for index in indexes.values().filter(|index| !labelled.contains(&index.id)) {
+            if self.has_scoped(index)? {
+                without.push(index.id);
+            }
+        }
+        Ok(without)
+    }
+
+    fn has_scoped(&self, index: &PackIndex) -> Result<bool, Trouble> {
+        for (volume, offset, length) in index.record_parts() {
+            let Some(part) = self.whole_part(&index.id, volume, offset, length)? else { continue };
+            let (entries, _) = archive_entries(volume, offset, &part);
+            let is_scoped = |entry: &ArchiveEntry| match entry {
+                ArchiveEntry::Record { table, .. } => (self.rules.is_scoped)(*table),
+                ArchiveEntry::Object { .. } => false,
+            };
+            if entries.iter().any(is_scoped) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The valid indexes.
@@ -175,8 +257,8 @@ impl Remote {
         let objects: HashSet<Digest> = entries
             .iter()
             .filter_map(|entry| match entry {
-                cache::ArchiveEntry::Object { digest, .. } => Some(*digest),
-                cache::ArchiveEntry::Record { .. } => None,
+                ArchiveEntry::Object { digest, .. } => Some(*digest),
+                ArchiveEntry::Record { .. } => None,
             })
             .collect();
         let lacks =
@@ -241,11 +323,7 @@ impl Remote {
 
 /// The reason why a label is wrong: it is an empty file that names a pack.
 fn label(name: &str, size: u64, files: &Files) -> Option<String> {
-    let pack = layout::digest_of(name)?;
-    let scope = name.split('/').nth(1)?.parse().ok()?;
-    if layout::known(&scope, &pack) != name {
-        return None;
-    }
+    let (_, pack) = layout::label_of(name)?;
     let has_pack = files.names.contains(layout::index(&pack).as_str());
     match (size, has_pack) {
         (0, true) => None,

@@ -27,8 +27,12 @@ use emulators::{Emulator, Web};
 
 const ITEMS: Table = Table(1);
 const OUTCOMES: Table = Table(3);
-const RULES: Rules =
-    Rules { prefers: |_, _, _| false, takes: |table| table.0 == ITEMS.0, meaning: |_, _| None };
+const RULES: Rules = Rules {
+    prefers: |_, _, _| false,
+    takes: |table| table.0 == ITEMS.0,
+    meaning: |_, _| None,
+    is_scoped: |_| true,
+};
 
 struct Machine {
     _folder: tempfile::TempDir,

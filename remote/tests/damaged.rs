@@ -11,7 +11,8 @@ use camino::Utf8Path;
 use remote::{Fresh, Push, Remote, Rules, Settings};
 
 const OBJECTS: usize = 200;
-const RULES: Rules = Rules { prefers: |_, _, _| false, takes: |_| true, meaning: |_, _| None };
+const RULES: Rules =
+    Rules { prefers: |_, _, _| false, takes: |_| true, meaning: |_, _| None, is_scoped: |_| true };
 
 struct Machine {
     _folder: tempfile::TempDir,

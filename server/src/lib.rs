@@ -4,6 +4,7 @@
 //! the wire format. Each connection has a thread and carries one request. What a path means is left
 //! to the [`Service`].
 
+mod connections;
 mod head;
 mod limits;
 mod listener;
@@ -11,7 +12,6 @@ mod peer;
 mod refusal;
 mod request;
 mod rules;
-mod silent;
 mod token;
 
 pub use limits::Limits;

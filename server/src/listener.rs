@@ -3,23 +3,19 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
+use crate::connections::Connections;
 use crate::head::Head;
 use crate::limits::Limits;
 use crate::peer::{Begun, Peer};
 use crate::refusal::Refusal;
 use crate::request::{Method, Request};
 use crate::rules::Rules;
-use crate::silent::Silent;
 
 /// The pause after a failure to accept, such as a lack of descriptors.
 const RECOVERY: Duration = Duration::from_millis(50);
-
-/// Connections beyond the limit that get an answer; further ones are closed at once.
-const TURNED_AWAY: usize = 32;
 
 /// The answers of a server.
 pub trait Service: Send + Sync {
@@ -60,72 +56,32 @@ impl Listener {
 
     /// Serves for ever.
     pub fn serve(&self, rules: &Rules, service: &Arc<dyn Service>) {
-        let (open, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Silent::default()));
-        for (order, stream) in (0..).zip(self.socket.incoming()) {
-            let Ok(stream) = stream else {
+        let connections = Arc::new(Connections::new(self.limits));
+        for stream in self.socket.incoming() {
+            let admitted = stream.and_then(|stream| Ok((connections.admit(&stream)?, stream)));
+            let Ok((ticket, stream)) = admitted else {
                 std::thread::sleep(RECOVERY);
                 continue;
             };
-            let place = Place::take(&open);
-            let beyond = place.number.saturating_sub(self.limits.connections);
-            if beyond > TURNED_AWAY {
-                continue;
-            }
-            let is_served = beyond == 0 || silent.close_oldest();
-            if is_served && silent.add(order, &stream).is_err() {
-                continue;
-            }
-            let peer = Peer::new(stream, self.limits);
-            let (rules, service, silent) = (rules.clone(), service.clone(), silent.clone());
-            let work = move || {
-                match is_served {
-                    true => converse(peer, &rules, &*service, || silent.remove(order)),
-                    false => turn_away(peer),
-                }
-                drop(place);
-            };
+            let peer = Peer::new(stream, self.limits, ticket);
+            let (rules, service) = (rules.clone(), service.clone());
+            let work = move || converse(peer, &rules, &*service);
             // Without a thread the connection is closed.
             let _ = Builder::new().name("connection".into()).spawn(work);
         }
     }
 }
 
-/// A place among the open connections.
-struct Place {
-    open: Arc<AtomicUsize>,
-    /// The number of connections with this one.
-    number: usize,
-}
-
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Place {
-        let number = open.fetch_add(1, Ordering::SeqCst) + 1;
-        Place { open: open.clone(), number }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Tells a client that there are too many, whatever it asks.
-fn turn_away(mut peer: Peer) {
-    let refusal = Refusal::new(503, "too many connections");
-    // If the client is gone, nobody has to know.
-    let _ = peer.send(&Refusal { retry_after: Some(1), ..refusal }.response());
-    peer.close();
-}
-
-fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service, head_is_over: impl FnOnce()) {
-    let head = peer.head();
-    head_is_over();
-    let request = match receive(&mut peer, head, rules, service) {
+fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service) {
+    let request = match receive(&mut peer, rules, service) {
         Ok(Some(request)) => request,
         // The client left.
         Ok(None) | Err(_) => return,
     };
+    let request = request.and_then(|request| match peer.keeps_its_place() {
+        true => Ok(request),
+        false => Err(too_many()),
+    });
     let refused = request.and_then(|request| service.answer(&request, &mut peer)).err();
     if let (Some(refusal), None) = (refused, peer.status) {
         // If the client is gone, nobody has to know.
@@ -135,15 +91,18 @@ fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service, head_is_over: 
     peer.close();
 }
 
+fn too_many() -> Refusal {
+    Refusal { retry_after: Some(1), ..Refusal::new(503, "too many requests are being answered") }
+}
+
 /// A request, or the reason why it is refused. None if there is nobody to tell.
 fn receive(
     peer: &mut Peer,
-    head: io::Result<Option<Result<Begun, Refusal>>>,
     rules: &Rules,
     service: &dyn Service,
 ) -> io::Result<Option<Result<Request, Refusal>>> {
-    let Some(head) = head? else { return Ok(None) };
-    let Begun { head, rest, end } = match head {
+    let Some(head) = peer.head()? else { return Ok(None) };
+    let Begun { head, rest } = match head {
         Ok(begun) => begun,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
@@ -151,7 +110,7 @@ fn receive(
         Ok(admitted) => admitted,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
-    let body = peer.body(rest, length, end)?;
+    let body = peer.body(rest, length)?;
     Ok(Some(body.map(|body| Request { method, path: head.path, body })))
 }
 

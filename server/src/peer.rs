@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::connections::Ticket;
 use crate::head::{self, Head};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -43,35 +44,42 @@ pub(crate) struct Begun {
     pub head: Head,
     /// The part of the body that came along.
     pub rest: Vec<u8>,
-    /// The deadline for the rest.
-    pub end: Instant,
 }
 
 pub struct Peer {
     stream: TcpStream,
     limits: Limits,
+    ticket: Ticket,
+    /// The time of its connection, and the bytes since then.
+    since: Instant,
+    received: u64,
     /// The status of the answer, once it has begun.
     pub(crate) status: Option<u16>,
 }
 
 impl Peer {
-    pub(crate) fn new(stream: TcpStream, limits: Limits) -> Peer {
-        Peer { stream, limits, status: None }
+    pub(crate) fn new(stream: TcpStream, limits: Limits, ticket: Ticket) -> Peer {
+        Peer { stream, limits, ticket, since: Instant::now(), received: 0, status: None }
+    }
+
+    /// Keeps the place of the connection for the answer; false if there are too many.
+    pub(crate) fn keeps_its_place(&self) -> bool {
+        self.ticket.keep()
     }
 
     /// The head of the request, and what came behind it. None if the client left.
     pub(crate) fn head(&mut self) -> io::Result<Option<Result<Begun, Refusal>>> {
-        let end = Instant::now() + self.limits.patience;
         let mut bytes = Vec::new();
         loop {
             match Head::parse(&bytes) {
                 Err(refusal) => return Ok(Some(Err(refusal))),
                 Ok(Some((head, length))) => {
-                    return Ok(Some(Ok(Begun { head, rest: bytes.split_off(length), end })));
+                    return Ok(Some(Ok(Begun { head, rest: bytes.split_off(length) })));
                 }
                 Ok(None) => {}
             }
-            match self.read_more(&mut bytes, head::MOST, end)? {
+            match self.read_more(&mut bytes, head::MOST, self.end())? {
+                Some(0) if self.ticket.is_lost() => return Ok(Some(Err(slow()))),
                 Some(0) if bytes.is_empty() => return Ok(None),
                 Some(0) => return Ok(Some(Err(Refusal::new(400, "the request is incomplete")))),
                 Some(_) => {}
@@ -85,14 +93,14 @@ impl Peer {
         &mut self,
         mut bytes: Vec<u8>,
         length: usize,
-        end: Instant,
     ) -> io::Result<Result<Vec<u8>, Refusal>> {
         if length > self.limits.body {
             let most = self.limits.body;
             return Ok(Err(Refusal::new(413, format!("the body is larger than {most} bytes"))));
         }
         while bytes.len() < length {
-            match self.read_more(&mut bytes, length, end)? {
+            match self.read_more(&mut bytes, length, self.end())? {
+                Some(0) if self.ticket.is_lost() => return Ok(Err(slow())),
                 Some(0) => return Ok(Err(Refusal::new(400, "the request is incomplete"))),
                 Some(_) => {}
                 None => return Ok(Err(late())),
@@ -101,6 +109,11 @@ impl Peer {
         // One request a connection: what follows is not read.
         bytes.truncate(length);
         Ok(Ok(bytes))
+    }
+
+    /// The time at which the next bytes of the request have to be there.
+    fn end(&self) -> Instant {
+        self.since + self.limits.time_for(self.received)
     }
 
     /// Reads until there are this many bytes at most; None if the time is over.
@@ -121,6 +134,8 @@ impl Peer {
             return match self.stream.read(&mut buffer[..room]) {
                 Ok(count) => {
                     bytes.extend_from_slice(&buffer[..count]);
+                    self.received += count as u64;
+                    self.ticket.received(count);
                     Ok(Some(count))
                 }
                 Err(error) if is_late(&error) => Ok(None),
@@ -210,6 +225,7 @@ impl Peer {
     /// Ends the connection. Closing it with unread bytes would make the system throw the answer
     /// away, so they are read, for a moment.
     pub(crate) fn close(mut self) {
+        self.ticket.closes();
         let _ = self.stream.shutdown(Shutdown::Write);
         let (end, mut bytes) = (Instant::now() + DRAINED, Vec::new());
         while bytes.len() < DRAIN {
@@ -223,6 +239,10 @@ impl Peer {
 
 fn late() -> Refusal {
     Refusal::new(408, "the request took too long to arrive")
+}
+
+fn slow() -> Refusal {
+    Refusal::new(408, "the request arrived more slowly than those of others")
 }
 
 fn is_late(error: &io::Error) -> bool {

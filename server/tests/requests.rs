@@ -188,7 +188,7 @@ fn slow_clients_are_cut_off_and_do_not_hold_up_others() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_told_so() {
+fn requests_beyond_the_limit_are_told_so() {
     let running = running(Limits { connections: 2, ..Limits::default() });
     let wait = format!("GET /wait HTTP/1.1\r\n{}\r\n", running.host());
     let mut held: Vec<TcpStream> = (0..2).map(|_| running.connect()).collect();
@@ -210,18 +210,55 @@ fn connections_beyond_the_limit_are_told_so() {
     assert!(freed, "the places are not free again");
 }
 
+/// The start of a request that never goes on.
+fn half(running: &Running, part: &str) -> TcpStream {
+    let mut stream = running.connect();
+    stream.write_all(part.as_bytes()).unwrap();
+    stream
+}
+
 #[test]
-fn connections_without_a_request_give_way_to_one_with_a_request() {
-    let running = running(Limits { connections: 2, ..Limits::default() });
-    let mut silent: Vec<TcpStream> = (0..2).map(|_| running.connect()).collect();
-    let served = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        status(&running.get("/stream")) == 200
-    });
-    assert!(served, "the silent connections keep every place");
-    assert_eq!(answer(&mut silent[0]), "", "the oldest is closed without an answer");
-    // The other one is still served.
-    let asked = format!("GET /stream HTTP/1.1\r\n{}\r\n", running.host());
-    silent[1].write_all(asked.as_bytes()).unwrap();
-    assert_eq!(status(&answer(&mut silent[1])), 200);
+fn half_sent_requests_give_way_to_whole_ones() {
+    let running = running(Limits::default());
+    let head = "GET /stream HTTP/1.1\r\nHost: loc";
+    let post =
+        format!("POST /echo HTTP/1.1\r\n{}{JSON}Content-Length: 9\r\n\r\n{{", running.host());
+    for part in ["", head, &post] {
+        let mut held: Vec<TcpStream> = (0..300).map(|_| half(&running, part)).collect();
+        for _ in 0..20 {
+            assert_eq!(status(&running.get("/stream")), 200);
+            assert_eq!(status(&running.post(JSON, "{}")), 200);
+        }
+        let first = answer(&mut held[0]);
+        assert_eq!(status(&first), 408, "{first}");
+        assert!(first.contains("more slowly than those of others"), "{first}");
+    }
+}
+
+#[test]
+fn slow_bodies_do_not_refuse_others_and_are_cut_off() {
+    let patience = Duration::from_secs(600);
+    let running = running(Limits { patience, ..Limits::default() });
+    let post = format!("POST /echo HTTP/1.1\r\n{}{JSON}Content-Length: 90\r\n\r\n", running.host());
+    let mut slow: Vec<TcpStream> = (0..80).map(|_| half(&running, &post)).collect();
+    assert_eq!(status(&running.post(JSON, "{}")), 200);
+    // Bytes that drip do not keep it alive.
+    for stream in &mut slow {
+        let _ = stream.write_all(b"{");
+    }
+    for stream in &mut slow {
+        assert_eq!(status(&answer(stream)), 408);
+    }
+}
+
+#[test]
+fn an_answer_keeps_its_place_among_slow_peers() {
+    let running = running(Limits { connections: 2, arriving: 2, ..Limits::default() });
+    let wait = format!("GET /wait HTTP/1.1\r\n{}\r\n", running.host());
+    let waiting = half(&running, &wait);
+    let _slow: Vec<TcpStream> = (0..40).map(|_| half(&running, "GET")).collect();
+    assert_eq!(status(&running.get("/stream")), 200);
+    assert!(running.gone.try_recv().is_err(), "its connection is still open");
+    drop(waiting);
+    running.gone.recv_timeout(Duration::from_secs(30)).unwrap();
 }

@@ -80,8 +80,8 @@ pub static TRAIN: Kind = Kind {
         },
         Parameter {
             name: "devices",
-            parameter_type: ParameterType::List(&ParameterType::Text),
-            default: Default::Texts(&[]),
+            parameter_type: ParameterType::List(&ParameterType::Device { or_auto: false }),
+            default: Default::Devices(&[]),
             role: Role::Execution,
             ..Parameter::BASE
         },

@@ -103,7 +103,8 @@ fn a_quarantined_item_shows_the_command_and_all_that_it_said() {
     assert!(told.contains("the cache has the same result"), "{told}");
     let folder = ".throstle/replay/words/bad";
     let line = project.text(&format!("{folder}/command/line.sh"));
-    assert!(line.contains("case 'Sana bad.' in *bad*)"), "{line}");
+    assert!(line.starts_with("throstle_text='Sana bad.'\n"), "{line}");
+    assert!(line.contains("case \"${throstle_text}\" in *bad*)"), "{line}");
     let said = project.text(&format!("{folder}/command/stderr.txt"));
     assert!(said.starts_with("1\n2\n") && said.ends_with("3000\nno such word\n"), "{}", said.len());
     assert_eq!(project.text(&format!("{folder}/command/stdout.txt")), "heard\n");

@@ -363,11 +363,11 @@ fn on_gpus(arguments: &[&str], device: &str) -> (Ran, Vec<String>) {
     (ran, noted.lines().map(str::to_owned).collect())
 }
 
-fn started(ran: &Ran) -> Vec<&str> {
+fn started(ran: &Ran) -> Vec<String> {
     let mut devices = Vec::new();
     for event in &ran.events {
         if let Event::WorkerStarted { device, .. } = event {
-            devices.push(device.as_str());
+            devices.push(device.to_string());
         }
     }
     devices.sort_unstable();
@@ -381,9 +381,9 @@ fn the_worker_is_asked_once_for_the_gpus_that_auto_means() {
     assert!(started(&ran).iter().all(|device| device.starts_with("cuda:")), "{:?}", started(&ran));
     assert_eq!(noted.iter().filter(|line| *line == "asked for devices").count(), 1, "{noted:?}");
     let (ran, _) = on_gpus(&["gpus", "0", "FILE"], "auto");
-    assert_eq!((ran.status, started(&ran)), (Status::Done, vec!["cpu"]));
+    assert_eq!((ran.status, started(&ran)), (Status::Done, vec!["cpu".to_owned()]));
     let (ran, noted) = on_gpus(&["gpus", "2", "FILE"], "cpu");
-    assert_eq!((ran.status, started(&ran)), (Status::Done, vec!["cpu"]));
+    assert_eq!((ran.status, started(&ran)), (Status::Done, vec!["cpu".to_owned()]));
     assert!(!noted.iter().any(|line| line == "asked for devices"), "{noted:?}");
 }
 
@@ -415,6 +415,25 @@ fn a_gpu_that_cannot_be_used_is_told_and_not_passed_over_for_the_processor() {
 }
 
 #[test]
+fn another_spelling_of_a_device_is_no_other_device() {
+    let mut lab = lab(&["gpus", "2", "/dev/null"]);
+    lab.stages.push(Arc::new(throstle_tests::train::Remote));
+    let far = MANIFEST.replace("\"test.remote\"", "\"test.remote\"\ndevice = \"cuda:01\"");
+    lab.write("pipeline.toml", &far);
+    let told = lab.try_pipeline().unwrap_err();
+    assert!(told.contains("there is no device `cuda:01`"), "{told}");
+    let training = "use = \"test.remote-train\"\ninput = \"lines\"\ndevices = [\"cuda:00\"]";
+    lab.write("pipeline.toml", &format!("{MANIFEST}\n[stage.trained]\n{training}\n"));
+    let told = lab.try_pipeline().unwrap_err();
+    assert!(told.contains("there is no device `cuda:00`"), "{told}");
+    // `cuda` in a list is the first GPU.
+    let two = training.replace("\"cuda:00\"", "\"cuda\", \"cuda:0\"");
+    lab.write("pipeline.toml", &format!("{MANIFEST}\n[stage.trained]\n{two}\n"));
+    let reserved = lab.pipeline().find("trained").unwrap().parameters.devices("devices").unwrap();
+    assert_eq!(reserved[0].first(), reserved[1].first());
+}
+
+#[test]
 fn all_devices_of_a_training_are_reserved_for_it() {
     let mut lab = lab(&[]);
     lab.stages.push(Arc::new(throstle_tests::train::Remote));
@@ -428,11 +447,11 @@ fn all_devices_of_a_training_are_reserved_for_it() {
     let ran = lab.run();
     assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12), "{:?}", ran.events);
     let order = ran.events.iter().filter_map(|event| match event {
-        Event::WorkerStarted { device, .. } => Some(device.as_str()),
-        Event::StageFinished { stage, .. } if stage == "trained" => Some("trained"),
+        Event::WorkerStarted { device, .. } => Some(device.to_string()),
+        Event::StageFinished { stage, .. } if stage == "trained" => Some(stage.clone()),
         _ => None,
     });
-    let order: Vec<&str> = order.collect();
+    let order: Vec<String> = order.collect();
     assert_eq!(order, ["cuda:0", "trained", "cuda:1"], "{:?}", ran.events);
 }
 

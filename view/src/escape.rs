@@ -1,16 +1,71 @@
 //! Makes external text safe to print, and fits it into columns.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub use stage_core::escape::clean;
+use unicode_normalization::{UnicodeNormalization, is_nfc};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const ESCAPE: char = '\u{1b}';
 const JOINER: char = '\u{200d}';
 
+/// The text with every character that could move the cursor, change colours, or reorder its
+/// neighbours escaped, on one line. Names in it that look alike are told apart.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    match told_apart(text) {
+        Cow::Borrowed(text) => stage_core::escape::clean(text),
+        Cow::Owned(text) => Cow::Owned(stage_core::escape::cleaned(text)),
+    }
+}
+
+/// The text with the decomposed letters of a word escaped (`a\u{308}`) if the same word is also in it
+/// with composed letters (`ä`): a screen shows both alike.
+pub fn told_apart(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfc(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut forms: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for word in words(text).filter(|word| !word.is_ascii()) {
+        forms.entry(word.nfc().collect()).or_default().insert(word);
+    }
+    forms.retain(|_, forms| forms.len() > 1);
+    if forms.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let told = words(text).map(|word| {
+        let composed: String = word.nfc().collect();
+        match forms.contains_key(&composed) && word != composed {
+            true => escaped(word, &composed),
+            false => word.to_owned(),
+        }
+    });
+    Cow::Owned(told.collect())
+}
+
+/// The words of a text, and single characters between them.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(is_between).flat_map(|part| match part.char_indices().next_back() {
+        Some((at, last)) if is_between(last) => [&part[..at], &part[at..]],
+        _ => [part, ""],
+    })
+}
+
+fn is_between(letter: char) -> bool {
+    letter.is_whitespace() || "`'\",;:/()[]".contains(letter)
+}
+
+/// The word with each character that its composed form lacks as a number.
+fn escaped(word: &str, composed: &str) -> String {
+    let shown = |letter: char| match letter.is_ascii() || composed.contains(letter) {
+        true => letter.to_string(),
+        false => format!("\\u{{{:x}}}", u32::from(letter)),
+    };
+    word.chars().map(shown).collect()
+}
+
 /// Like [`clean`], for text of several lines: line breaks stay.
 pub fn clean_lines(text: &str) -> String {
-    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+    told_apart(text).lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// Shortens the text to this number of columns, with an ellipsis.
@@ -117,6 +172,24 @@ mod tests {
     #[test]
     fn the_lines_of_a_text_stay_apart() {
         assert_eq!(clean_lines("one\n\u{7}two"), "one\n\\u{7}two");
+    }
+
+    #[test]
+    fn names_that_look_alike_are_told_apart() {
+        for (text, told) in [
+            ("`ä.wav`, not `a\u{308}.wav`", "`ä.wav`, not `a\\u{308}.wav`"),
+            ("a\u{308}/x and b/ä", "a\\u{308}/x and b/ä"),
+            ("\u{212b} and Å", "\\u{212b} and Å"),
+            ("한 and \u{1112}\u{1161}\u{11ab}", "한 and \\u{1112}\\u{1161}\\u{11ab}"),
+            ("e\u{301}a\u{308} éa\u{308}", "e\\u{301}a\\u{308} éa\\u{308}"),
+            // Alone, a name stays as it is, in every script.
+            ("`a\u{308}.wav` is not there", "`a\u{308}.wav` is not there"),
+            ("ä and o\u{308}", "ä and o\u{308}"),
+            ("ગુજરાતી ક્‍ષ ગુજરાતી", "ગુજરાતી ક્‍ષ ગુજરાતી"),
+        ] {
+            assert_eq!(clean(text), told);
+        }
+        assert_eq!(clean_lines("ä\na\u{308}"), "ä\na\\u{308}");
     }
 
     #[test]

@@ -320,8 +320,11 @@ fn left_of_exports(pipeline: &Pipeline) -> String {
 
 /// The accuracy of an estimate.
 pub fn accuracy(outcome: &RunOutcome) -> String {
-    let expected = band(outcome.expected_seconds, units::seconds);
-    let mut text = format!("expected {expected}, took {}", units::seconds(outcome.seconds));
+    let took = format!("took {}", units::seconds(outcome.seconds));
+    let mut text = match outcome.expected() {
+        Some(expected) => format!("expected {}, {took}", band(expected, units::seconds)),
+        None => took,
+    };
     let known = || outcome.stages.values().filter(|stage| stage.expected_seconds.is_some());
     let within = known().filter(|stage| {
         stage.expected_seconds.is_some_and(|band| (band.low..=band.high).contains(&stage.seconds))

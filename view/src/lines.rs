@@ -145,10 +145,9 @@ impl<W: Write + Send> Lines<W> {
         match named {
             1..=NAMED => writeln!(
                 self.output,
-                "{stage}: {} `{}`: {}",
+                "{stage}: {} {}",
                 self.paint.warning("quarantined"),
-                clean(item),
-                clean(reason)
+                clean(&format!("`{item}`: {reason}"))
             ),
             _ if named == NAMED + 1 => {
                 writeln!(self.output, "{stage}: more items were quarantined")
@@ -263,10 +262,10 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
             format!("{}: reduced the batch to {size}: {}", clean(stage), clean(message))
         }
         Event::WorkerStarted { device, process } => {
-            format!("started worker {process} for {}", clean(device))
+            format!("started worker {process} for {device}")
         }
         Event::WorkerDied { device, message } => {
-            let head = paint.warning(&format!("the worker for {} died", clean(device)));
+            let head = paint.warning(&format!("the worker for {device} died"));
             format!("{head}: {}", super::escape::clean_lines(message))
         }
         Event::Damaged { stage, digest } => {

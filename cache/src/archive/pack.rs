@@ -10,7 +10,7 @@ use super::volumes::Volumes;
 use super::{Archived, Archiving, Kept};
 use crate::cache::{Cache, Shared};
 use crate::entry::{Entry, checksum};
-use crate::fs::Open;
+use crate::fs::{Open, confined};
 use crate::long::keep_parts;
 use crate::rows::{Known, KnownValue, Location};
 use crate::{CacheError, Digest, Hasher, Table};
@@ -25,10 +25,12 @@ impl Cache {
     /// Writes the kept part of the cache as an archive. Damaged entries are left out and
     /// quarantined; the rest of the archive is complete.
     pub fn archive(&self, kept: &Kept, how: &Archiving) -> Result<Archived, CacheError> {
-        let fs = &*self.0.fs;
-        let volumes = Volumes::new(fs, how.folder, how.volume_bytes)?;
+        let outside = &self.0.outside;
+        outside.create_dir_all(how.folder)?;
+        let fs = confined(outside, how.folder)?;
+        let volumes = Volumes::new(&*fs, how.folder, how.volume_bytes)?;
         let mut contents = Contents::default();
-        how.bases.iter().try_for_each(|base| contents.add(fs, base))?;
+        how.bases.iter().try_for_each(|base| contents.add(&**outside, base))?;
         let (objects, records) = self.0.ledger().rows()?;
         let mut report = Archived::default();
         let mut parts = HashSet::new();
@@ -59,7 +61,7 @@ impl Cache {
                 packing.record(table, key, known)?;
             }
         }
-        packing.finish(Index::new(fs, contents.bases.clone()))
+        packing.finish(Index::new(&*fs, contents.bases.clone()))
     }
 }
 

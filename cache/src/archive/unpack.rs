@@ -22,7 +22,7 @@ impl Cache {
     /// folders has no complete archive.
     pub fn take_in(&self, how: &Unpacking) -> Result<UnpackCounts, CacheError> {
         self.0.require_writable()?;
-        let fs = &*self.0.fs;
+        let fs = &*self.0.outside;
         let indexes = how.folders.iter().map(|folder| Index::read(fs, folder));
         let indexes = indexes.collect::<Result<Vec<Index>, CacheError>>()?;
         let newest_first = how.folders.iter().zip(&indexes).rev();
@@ -157,7 +157,7 @@ impl<'a> Unpack<'a> {
         while let Some(expected) = reading.expected() {
             let (before, from) = (self.report.bytes, reading.offset);
             let path = volume_path(reading.folder, reading.number());
-            match self.cache.0.fs.open(&path, Open::Read) {
+            match self.cache.0.outside.open(&path, Open::Read) {
                 Ok(file) => {
                     if self.volume(&*file, reading, until)? == Until::FirstRecord {
                         self.report.bytes = before.saturating_add(reading.offset - from);

@@ -37,9 +37,8 @@ struct OpenVolume {
 }
 
 impl<'a> Volumes<'a> {
-    /// In a folder without an index; removes the remains of a dead process.
+    /// In an existing folder without an index; removes the remains of a dead process.
     pub fn new(fs: &'a dyn Fs, folder: &'a Utf8Path, limit: u64) -> Result<Self, CacheError> {
-        fs.create_dir_all(folder)?;
         let lock = lock::take(fs, folder)?;
         let unusable = |reason| Err(CacheError::Archive { folder: folder.to_owned(), reason });
         if Index::is_there(fs, folder)? {

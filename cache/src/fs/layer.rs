@@ -131,7 +131,7 @@ impl<I: Interceptor> Fs for Layer<I> {
     }
 
     fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
-        if self.is_direct() {
+        if self.interceptor.may_be_passed() {
             return around(&*self.interceptor, Call::Write, to, || {
                 self.below.copy_unsynced(from, to)
             });
@@ -154,6 +154,13 @@ impl<I: Interceptor> Fs for Layer<I> {
 
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
         around(&*self.interceptor, Call::Read, path, || self.below.map(path))
+    }
+
+    fn confined_to(&self, folder: &Utf8Path) -> FsResult<Option<Arc<dyn Fs>>> {
+        let confine = || self.below.confined_to(folder);
+        let below = around(&*self.interceptor, Call::Open, folder, confine)?;
+        let interceptor = Arc::clone(&self.interceptor);
+        Ok(below.map(|below| Arc::new(Layer { below, interceptor }) as Arc<dyn Fs>))
     }
 
     fn now(&self) -> i64 {
@@ -254,6 +261,10 @@ impl<I: Interceptor> FsFile for LayerFile<I> {
 
     fn sync_data(&self) -> FsResult<()> {
         self.around(Call::SyncData, |below| below.sync_data())
+    }
+
+    fn free(&self, offset: u64, length: u64) -> FsResult<()> {
+        self.around(Call::Write, |below| below.free(offset, length))
     }
 
     fn write_back(&self, offset: u64, length: u64) {

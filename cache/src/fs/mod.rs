@@ -1,13 +1,14 @@
 //! All access to files: a small trait, so that every error names its path and call, and so that
 //! tests can count operations, fail them, or lose unsynced changes.
 //!
-//! Implementations: [`RealFs`]; [`MemoryFs`], which can be crashed; and the layers [`CountingFs`],
-//! [`FaultFs`] and [`RetryFs`] over any other.
+//! Implementations: [`RealFs`]; [`Confined`], for changes below one of its folders; [`MemoryFs`],
+//! which can be crashed; and the layers [`CountingFs`], [`FaultFs`] and [`RetryFs`] over any other.
 
 mod contents;
 mod counting;
 pub mod fault;
 mod layer;
+mod link_on_path;
 mod lock_file;
 mod machine;
 mod memory;
@@ -17,6 +18,7 @@ mod space;
 
 use std::fmt::Debug;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -29,7 +31,7 @@ pub use layer::{Interceptor, Layer};
 pub use lock_file::LockFile;
 pub use machine::{MachineFault, outlive_file_size_limit};
 pub use memory::MemoryFs;
-pub use real::RealFs;
+pub use real::{Confined, RealFs};
 pub use retry::{Retry, RetryFs};
 pub use space::Space;
 
@@ -64,6 +66,11 @@ impl FsError {
     /// The server of the file no longer knows the open handle.
     pub fn is_stale(&self) -> bool {
         self.kind() == io::ErrorKind::StaleNetworkFileHandle
+    }
+
+    /// A symbolic link is in the way, below a folder that confines changes.
+    pub fn is_link_on_path(&self) -> bool {
+        link_on_path::is_link_on_path(&self.source)
     }
 
     /// The disk, a quota, or the limit on file sizes leaves no space.
@@ -260,6 +267,12 @@ pub trait Fs: Debug + Send + Sync {
         Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(|id| !id.is_empty())
     }
 
+    /// The same file system for changes below an existing folder; see [`confined`]. None if it has
+    /// no links, so that nothing can lead out of the folder.
+    fn confined_to(&self, _folder: &Utf8Path) -> FsResult<Option<Arc<dyn Fs>>> {
+        Ok(None)
+    }
+
     fn exists(&self, path: &Utf8Path) -> FsResult<bool> {
         match self.symlink_metadata(path) {
             Ok(_) => Ok(true),
@@ -375,6 +388,13 @@ pub trait Fs: Debug + Send + Sync {
     }
 }
 
+/// The file system for changes below a folder, which is opened now. Paths stay those of the machine.
+/// Below the folder no symbolic link is followed, so whatever another process exchanges meanwhile,
+/// nothing is changed elsewhere.
+pub fn confined(fs: &Arc<dyn Fs>, folder: &Utf8Path) -> FsResult<Arc<dyn Fs>> {
+    Ok(fs.confined_to(folder)?.unwrap_or_else(|| Arc::clone(fs)))
+}
+
 /// An open file. Dropping it closes it and releases its locks.
 pub trait FsFile: Debug + Send + Sync {
     fn path(&self) -> &Utf8Path;
@@ -389,6 +409,11 @@ pub trait FsFile: Debug + Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize>;
     fn set_len(&self, length: u64) -> FsResult<()>;
     fn sync_data(&self) -> FsResult<()>;
+    /// Gives the space of these bytes back to the disk; they read as zeros. This needs no space
+    /// itself. Not every file system can do it.
+    fn free(&self, _offset: u64, _length: u64) -> FsResult<()> {
+        Err(FsError::new(Call::Write, self.path(), io::ErrorKind::Unsupported.into()))
+    }
     /// Asks the system to start writing these bytes to the disk, so that a later
     /// [`sync_data`](Self::sync_data) waits less. Only a hint: it may do nothing.
     fn write_back(&self, _offset: u64, _length: u64) {}

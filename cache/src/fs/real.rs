@@ -2,43 +2,53 @@
 // The only module that touches files.
 #![allow(clippy::disallowed_methods)]
 
+mod confined;
+mod denied;
+mod file;
 mod named;
 mod regular;
 mod replace;
+mod state;
+mod tree;
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use memmap2::Mmap;
+use rustix::fs::{AtFlags, CWD, statat};
 
+pub use self::confined::Confined;
+use self::file::RealFile;
 use self::named::Target;
-use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
+use self::regular::Links;
+use super::{Call, DirEntry, Fs, FsFile, FsResult, Metadata, Open};
 
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RealFs;
 
-fn named<T>(call: Call, path: &Utf8Path, result: io::Result<T>) -> FsResult<T> {
-    result.map_err(|source| FsError::new(call, path, source))
+fn named<T>(call: Call, path: &Utf8Path, result: Result<T, impl Into<io::Error>>) -> FsResult<T> {
+    result.map_err(|source| denied::explained(call, path, source.into()))
 }
 
 impl Fs for RealFs {
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
-        let (file, opened) = named(how.call(), path, regular::open(path, how))?;
-        let opened = opened.map(|metadata| convert(&metadata));
-        Ok(Box::new(RealFile { file, path: path.to_owned(), opened }))
+        let opened = named(how.call(), path, regular::open(path, how))?;
+        Ok(Box::new(RealFile::new(path, opened)))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
-        named(Call::Metadata, path, fs::metadata(path)).map(|metadata| convert(&metadata))
+        let found = statat(CWD, path.as_str(), AtFlags::empty());
+        named(Call::Metadata, path, found).map(|found| state::of(&found))
     }
 
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
-        named(Call::Metadata, path, fs::symlink_metadata(path)).map(|metadata| convert(&metadata))
+        let found = statat(CWD, path.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        named(Call::Metadata, path, found).map(|found| state::of(&found))
     }
 
     fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
@@ -46,22 +56,8 @@ impl Fs for RealFs {
     }
 
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
-        let mut entries = Vec::new();
-        for entry in named(Call::ReadDir, path, fs::read_dir(path))? {
-            let entry = named(Call::ReadDir, path, entry)?;
-            entries.push(match entry.file_name().into_string() {
-                Ok(name) => {
-                    let kind = kind_of(named(Call::ReadDir, path, entry.file_type())?);
-                    DirEntry { name, kind }
-                }
-                Err(name) => {
-                    let name = name.as_encoded_bytes().escape_ascii().to_string();
-                    DirEntry { name, kind: FileKind::Unnameable }
-                }
-            });
-        }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+        let listed = state::open_folder(CWD, path.as_str(), Links::Followed);
+        named(Call::ReadDir, path, listed.and_then(state::list))
     }
 
     fn create_dir(&self, path: &Utf8Path) -> FsResult<()> {
@@ -78,14 +74,7 @@ impl Fs for RealFs {
 
     /// Also removes names that are not UTF-8, and folders without permissions for their owner.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                open_up(path.as_std_path());
-                remove_what_can_be(path.as_std_path())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => named(Call::RemoveDir, path, removed),
-        }
+        tree::remove(CWD, path.as_str(), path)
     }
 
     fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
@@ -97,11 +86,13 @@ impl Fs for RealFs {
     }
 
     fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
-        named(Call::Reflink, to, reflink_copy::reflink(from, to))?;
-        // The clone has the mode of its original, which may be read-only.
-        let mode = fs::metadata(from).map(|found| found.permissions().mode() | 0o200);
-        let result = mode.and_then(|mode| fs::set_permissions(to, PermissionsExt::from_mode(mode)));
-        named(Call::Reflink, to, result)
+        let original = named(Call::Open, from, regular::open(from, Open::Read))?;
+        let clone = named(Call::Reflink, to, regular::open(to, Open::CreateNew))?;
+        let shared = rustix::fs::ioctl_ficlone(&clone.0, &original.0);
+        if shared.is_err() {
+            let _ = fs::remove_file(to);
+        }
+        named(Call::Reflink, to, shared)
     }
 
     fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
@@ -121,18 +112,12 @@ impl Fs for RealFs {
     }
 
     fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
-        match File::open(path).and_then(|dir| dir.sync_all()) {
-            // Some network file systems cannot sync a folder; nothing more can be done there.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-            result => named(Call::SyncDir, path, result),
-        }
+        let folder = state::open_folder(CWD, path.as_str(), Links::Followed);
+        named(Call::SyncDir, path, folder.and_then(state::sync))
     }
 
     fn now(&self) -> i64 {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
-        }
+        now()
     }
 
     fn is_direct(&self) -> bool {
@@ -148,14 +133,29 @@ impl Fs for RealFs {
     }
 
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
-        let (file, opened) = named(Call::Open, path, regular::open(path, Open::Read))?;
-        if opened.is_some_and(|metadata| metadata.len() == 0) {
-            return Ok(Bytes::new());
-        }
-        // SAFETY: the mapping is read-only and private; callers of `Fs::map` guarantee that the
-        // file does not change.
-        let mapping = unsafe { Mmap::map(&file) };
-        named(Call::Read, path, mapping).map(Bytes::from_owner)
+        let (file, found) = named(Call::Open, path, regular::open(path, Open::Read))?;
+        map(path, &file, found.is_some_and(|found| found.st_size == 0))
+    }
+
+    fn confined_to(&self, folder: &Utf8Path) -> FsResult<Option<Arc<dyn Fs>>> {
+        Ok(Some(Arc::new(Confined::to(folder)?)))
+    }
+}
+
+/// The bytes of a file that the callers of `Fs::map` guarantee not to change.
+fn map(path: &Utf8Path, file: &File, is_empty: bool) -> FsResult<Bytes> {
+    if is_empty {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: the mapping is read-only and private, and the file does not change.
+    let mapping = unsafe { Mmap::map(file) };
+    named(Call::Read, path, mapping).map(Bytes::from_owner)
+}
+
+fn now() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
     }
 }
 
@@ -179,25 +179,6 @@ impl RealFs {
         }
     }
 
-    /// Removes an entry with a name that is not UTF-8, by the name that [`Fs::read_dir`] gives it:
-    /// a file, or an empty folder.
-    pub fn remove_unnameable(&self, folder: &Utf8Path, shown: &str) -> FsResult<()> {
-        for entry in named(Call::ReadDir, folder, fs::read_dir(folder))? {
-            let entry = named(Call::ReadDir, folder, entry)?;
-            let name = entry.file_name();
-            let is_meant = name.to_str().is_none()
-                && name.as_encoded_bytes().escape_ascii().to_string() == shown;
-            if is_meant {
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                return match is_folder {
-                    true => named(Call::RemoveDir, folder, fs::remove_dir(entry.path())),
-                    false => named(Call::RemoveFile, folder, fs::remove_file(entry.path())),
-                };
-            }
-        }
-        Ok(())
-    }
-
     /// A file's bytes without a copy of them, read on access. The file must not change: objects of
     /// the store are written once and then only replaced as a whole. Bytes that the disk cannot
     /// read end the process.
@@ -215,165 +196,6 @@ fn keep_rights(before: &fs::Metadata, new: &File) {
     let group = Some(before.gid());
     let _ = fchown(new, Some(before.uid()), group).or_else(|_| fchown(new, None, group));
     let _ = new.set_permissions(before.permissions());
-}
-
-/// Gives the owner access to a folder and everything below it, as far as permissions allow. Links
-/// are not followed.
-fn open_up(folder: &Path) {
-    const OWNER: u32 = 0o700;
-    let Ok(metadata) = fs::symlink_metadata(folder) else { return };
-    if !metadata.is_dir() {
-        return;
-    }
-    let mode = metadata.mode();
-    if mode & OWNER != OWNER {
-        // If the mode cannot be changed, removing the folder fails and reports it.
-        let _ = fs::set_permissions(folder, PermissionsExt::from_mode(mode | OWNER));
-    }
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
-}
-
-/// Continues past entries that cannot be removed, and returns the first error.
-fn remove_what_can_be(path: &Path) -> FsResult<()> {
-    let named = |call, result: io::Result<()>| match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => named(call, Utf8Path::new(&path.to_string_lossy()), result),
-    };
-    let is_dir = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-    if !is_dir {
-        return named(Call::RemoveFile, fs::remove_file(path));
-    }
-    let mut all = Ok(());
-    match fs::read_dir(path) {
-        Ok(entries) => {
-            for entry in entries.flatten() {
-                all = all.and(remove_what_can_be(&entry.path()));
-            }
-        }
-        Err(error) => all = named(Call::ReadDir, Err(error)),
-    }
-    if all.is_ok() {
-        all = named(Call::RemoveDir, fs::remove_dir(path));
-    }
-    all
-}
-
-fn kind_of(file_type: fs::FileType) -> FileKind {
-    if file_type.is_file() {
-        FileKind::File
-    } else if file_type.is_dir() {
-        FileKind::Dir
-    } else if file_type.is_symlink() {
-        FileKind::Symlink
-    } else {
-        FileKind::Other
-    }
-}
-
-fn convert(metadata: &fs::Metadata) -> Metadata {
-    let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
-    Metadata {
-        kind: kind_of(metadata.file_type()),
-        size: metadata.len(),
-        mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-        ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-        inode: metadata.ino(),
-        readonly: metadata.permissions().readonly(),
-    }
-}
-
-#[derive(Debug)]
-struct RealFile {
-    file: File,
-    path: Utf8PathBuf,
-    /// None for a file that was created.
-    opened: Option<Metadata>,
-}
-
-impl RealFile {
-    fn named<T>(&self, call: Call, result: io::Result<T>) -> FsResult<T> {
-        named(call, &self.path, result)
-    }
-}
-
-impl FsFile for RealFile {
-    fn path(&self) -> &Utf8Path {
-        &self.path
-    }
-
-    fn metadata(&self) -> FsResult<Metadata> {
-        self.named(Call::Metadata, self.file.metadata()).map(|metadata| convert(&metadata))
-    }
-
-    fn opened(&self) -> FsResult<Metadata> {
-        self.opened.map_or_else(|| self.metadata(), Ok)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
-        self.named(Call::Read, self.file.read_at(buffer, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
-        self.named(Call::Write, self.file.write_at(bytes, offset))
-    }
-
-    fn set_len(&self, length: u64) -> FsResult<()> {
-        self.named(Call::SetLen, self.file.set_len(length))
-    }
-
-    fn sync_data(&self) -> FsResult<()> {
-        self.named(Call::SyncData, self.file.sync_data())
-    }
-
-    fn write_back(&self, offset: u64, length: u64) {
-        // For this advice Linux starts to write bytes that are not on the disk yet, without
-        // waiting, and keeps them in memory meanwhile. It is only a hint, so errors do not matter.
-        let length = std::num::NonZeroU64::new(length);
-        let _ = rustix::fs::fadvise(&self.file, offset, length, rustix::fs::Advice::DontNeed);
-    }
-
-    fn lock(&self, kind: LockKind) -> FsResult<()> {
-        let result = match kind {
-            LockKind::Shared => self.file.lock_shared(),
-            LockKind::Exclusive => self.file.lock(),
-        };
-        self.named(Call::Lock, result)
-    }
-
-    fn try_lock(&self, kind: LockKind) -> FsResult<bool> {
-        let result = match kind {
-            LockKind::Shared => self.file.try_lock_shared(),
-            LockKind::Exclusive => self.file.try_lock(),
-        };
-        match result {
-            Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(source)) => self.named(Call::Lock, Err(source)),
-        }
-    }
-
-    fn unlock(&self) -> FsResult<()> {
-        self.named(Call::Unlock, self.file.unlock())
-    }
-
-    fn try_lock_byte(&self, offset: u64) -> FsResult<bool> {
-        match byte_lock::set(&self.file, offset, true) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            result => self.named(Call::LockRange, result).map(|()| true),
-        }
-    }
-
-    fn unlock_byte(&self, offset: u64) -> FsResult<()> {
-        self.named(Call::UnlockRange, byte_lock::set(&self.file, offset, false))
-    }
-
-    fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
-        self.named(Call::LockRange, byte_lock::held_by_another(&self.file, offset))
-    }
 }
 
 /// The file systems that keep their contents on this machine.
@@ -397,40 +219,5 @@ mod local {
     pub fn is_local(path: &Utf8Path) -> bool {
         let found = rustix::fs::statfs(path.as_str());
         found.is_ok_and(|found| KNOWN.contains(&(found.f_type as u32)))
-    }
-}
-
-/// Locks of single bytes that belong to the open file, not to the process: they end with the handle
-/// and also exclude other handles of the same process.
-mod byte_lock {
-    use std::fs::File;
-    use std::io;
-
-    use nix::fcntl::{FcntlArg, fcntl};
-    use nix::libc;
-
-    fn describe(offset: u64, kind: libc::c_int) -> io::Result<libc::flock> {
-        let start = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        Ok(libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: start,
-            l_len: 1,
-            l_pid: 0,
-        })
-    }
-
-    pub fn set(file: &File, offset: u64, locked: bool) -> io::Result<()> {
-        let lock = describe(offset, if locked { libc::F_WRLCK } else { libc::F_UNLCK })?;
-        match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
-            Err(nix::Error::EACCES) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
-            result => result.map(drop).map_err(io::Error::from),
-        }
-    }
-
-    pub fn held_by_another(file: &File, offset: u64) -> io::Result<bool> {
-        let mut lock = describe(offset, libc::F_WRLCK)?;
-        fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
-        Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
     }
 }

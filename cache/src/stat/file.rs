@@ -8,6 +8,7 @@
 //! A change of a few files is appended, since a large index costs more to write than to read.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -34,7 +35,7 @@ const MORE: u64 = 4 << 10;
 #[derive(Debug)]
 struct Stored {
     /// Held open, so that no other file gets its inode.
-    _file: Box<dyn FsFile>,
+    file: Box<dyn FsFile>,
     metadata: Metadata,
     /// The end of the sections, and of the last valid change.
     base: u64,
@@ -50,11 +51,13 @@ pub(crate) struct StatFile {
     fs: Arc<dyn Fs>,
     path: Utf8PathBuf,
     stored: Mutex<Option<Stored>>,
+    /// This process has written the file since it was synced.
+    is_unsynced: AtomicBool,
 }
 
 impl StatFile {
     pub fn new(fs: Arc<dyn Fs>, path: Utf8PathBuf) -> StatFile {
-        StatFile { fs, path, stored: Mutex::default() }
+        StatFile { fs, path, stored: Mutex::default(), is_unsynced: AtomicBool::new(false) }
     }
 
     /// The sections in the file; none if it is missing or broken.
@@ -75,6 +78,19 @@ impl StatFile {
             None => self.write(sections),
         };
         *stored = Some(written?);
+        self.is_unsynced.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the file durable if this process has written it. Runs do so at their end: before, the
+    /// bytes that a power cut damages fail their checksums, and what they do not cover is hashed
+    /// again.
+    pub fn sync(&self) -> FsResult<()> {
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Some(stored)) = (self.is_unsynced.swap(false, Ordering::Relaxed), &*stored) {
+            stored.file.sync_data()?;
+            self.fs.sync_dir(self.path.parent().unwrap_or(&self.path))?;
+        }
         Ok(())
     }
 
@@ -100,8 +116,6 @@ impl StatFile {
         Ok(())
     }
 
-    /// Not synced: a memo that a power cut damages fails its checksums, and what they do not cover is
-    /// hashed again.
     fn append(
         &self,
         stored: Option<Stored>,
@@ -121,7 +135,7 @@ impl StatFile {
         written.map_err(|error| CacheError::while_writing(error, path, length))?;
         Ok(Stored {
             metadata: file.metadata()?,
-            _file: file,
+            file,
             end: stored.end + length,
             sum: changes.sum,
             sections: sections.clone(),
@@ -129,7 +143,7 @@ impl StatFile {
         })
     }
 
-    /// Replaces the file as a whole; not synced either.
+    /// Replaces the file as a whole.
     fn write(&self, sections: &Sections) -> Result<Stored, CacheError> {
         let bytes = encode(sections);
         let (fs, path) = (&*self.fs, &self.path);
@@ -146,7 +160,7 @@ impl StatFile {
         })?;
         let sum = digest(&bytes, MARK.len()).unwrap_or(Digest::from_bytes([0; 32]));
         let sections = sections.clone();
-        Ok(Stored { _file: file, metadata, base: end, end, sum, sections })
+        Ok(Stored { file, metadata, base: end, end, sum, sections })
     }
 }
 
@@ -156,14 +170,7 @@ fn read(file: Box<dyn FsFile>) -> FsResult<Option<Stored>> {
     let filled = file.read_full_at(&mut bytes, 0)?;
     bytes.truncate(filled);
     let parsed = parse(bytes);
-    Ok(parsed.map(|(base, end, sum, sections)| Stored {
-        _file: file,
-        metadata,
-        base,
-        end,
-        sum,
-        sections,
-    }))
+    Ok(parsed.map(|(base, end, sum, sections)| Stored { file, metadata, base, end, sum, sections }))
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use cache::fs::{Fs, FsFile, Open, RealFs};
-use camino::Utf8Path;
+use cache::fs::FsFile;
 
+use super::Folder;
 use crate::error::CliError;
 
 pub struct Output {
@@ -13,8 +13,8 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(path: &Utf8Path) -> Result<Output, CliError> {
-        Ok(Output { file: RealFs.open(path, Open::CreateNew)?, at: 0 })
+    pub fn new(folder: &Folder, name: &str) -> Result<Output, CliError> {
+        Ok(Output { file: folder.create(name)?, at: 0 })
     }
 
     pub fn size(&self) -> u64 {

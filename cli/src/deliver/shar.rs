@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use camino::Utf8Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value as Json, json};
@@ -10,14 +9,14 @@ use stage_core::Item;
 use view::escape::clean;
 
 use super::output::Output;
-use super::{Names, Set, plain, tar};
+use super::{Folder, Names, Set, plain, tar};
 use crate::error::CliError;
 
 /// The cuts of a shard.
 const SHARD: usize = 1000;
 
 /// Returns the number of files.
-pub fn shar(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
+pub fn shar(set: &Set, to: &Folder) -> Result<usize, CliError> {
     let Some(audio) = set.audio() else {
         return Err(CliError::usage(
             "no field has audio",
@@ -26,9 +25,9 @@ pub fn shar(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
     };
     let mut names = Names::default();
     for (number, items) in set.rows.chunks(SHARD).enumerate() {
-        let cuts = Output::new(&to.join(format!("cuts.{number:06}.jsonl.gz")))?;
+        let cuts = Output::new(to, &format!("cuts.{number:06}.jsonl.gz"))?;
         let mut cuts = GzEncoder::new(cuts, Compression::default());
-        let mut recordings = Output::new(&to.join(format!("recording.{number:06}.tar")))?;
+        let mut recordings = Output::new(to, &format!("recording.{number:06}.tar"))?;
         for item in items {
             let name = names.of(&item.id);
             let (cut, bytes) = cut(set, item, &name, audio)?;

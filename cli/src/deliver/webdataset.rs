@@ -1,17 +1,16 @@
 //! Tar files for WebDataset: the files of a sample have one name and different extensions.
 
-use camino::Utf8Path;
 use serde_json::{Map, json};
 
 use super::output::Output;
-use super::{Names, Set, extension, plain, tar};
+use super::{Folder, Names, Set, extension, plain, tar};
 use crate::error::CliError;
 
 /// The size of a file.
 const MOST: u64 = 1 << 30;
 
 /// Returns the number of files.
-pub fn webdataset(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
+pub fn webdataset(set: &Set, to: &Folder) -> Result<usize, CliError> {
     let (mut names, mut files) = (Names::default(), 0);
     let mut open: Option<Output> = None;
     for item in set.rows {
@@ -42,7 +41,7 @@ pub fn webdataset(set: &Set, to: &Utf8Path) -> Result<usize, CliError> {
             Some(output) => output,
             none => {
                 files += 1;
-                none.insert(Output::new(&to.join(format!("{:06}.tar", files - 1)))?)
+                none.insert(Output::new(to, &format!("{:06}.tar", files - 1))?)
             }
         };
         for (path, bytes) in &entries {

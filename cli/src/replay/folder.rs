@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cache::fs::{FileKind, Fs, FsError, RealFs};
+use cache::fs::{Confined, FileKind, Fs, FsError, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::pipeline::StageSpec;
 use engine::record::PortValue;
@@ -14,6 +14,7 @@ use stage_speech::audio::sniff;
 use view::items::{Format, Listing, render};
 
 use super::super::error::CliError;
+use super::super::init::new_folder;
 
 /// Parts of the folder.
 const GIVEN: &str = "in";
@@ -21,28 +22,33 @@ const MADE: &str = "out";
 
 pub struct Folder {
     pub path: Utf8PathBuf,
+    /// For files in it.
+    inside: Confined,
     /// The written files with their sizes in bytes, by their paths in the folder.
     pub files: BTreeMap<Utf8PathBuf, u64>,
 }
 
 impl Folder {
-    /// Returns an empty folder. A folder made by an earlier replay is emptied; any other must be
-    /// empty.
-    pub fn make(path: &Utf8Path, is_own: bool) -> Result<Folder, CliError> {
-        let entries = match RealFs.read_dir(path) {
-            Err(error) if error.is_not_found() => Vec::new(),
-            other => other?,
-        };
-        match (entries.is_empty(), is_own) {
-            (false, true) => RealFs.remove_dir_all(path)?,
-            (false, false) => {
-                let message = format!("the folder `{path}` is not empty");
-                return Err(CliError::usage(message, "choose a new folder"));
+    /// Returns an empty folder. One in the cache was made by an earlier replay and is emptied; any
+    /// other must be empty.
+    pub fn make(path: &Utf8Path, cache: Option<&Utf8Path>) -> Result<Folder, CliError> {
+        let inside = match cache {
+            Some(cache) => {
+                let around = Confined::to(cache)?;
+                around.remove_dir_all(path)?;
+                around.create_dir_all(path)?;
+                around.enter(path)?
             }
-            (true, _) => {}
-        }
-        RealFs.create_dir_all(path)?;
-        Ok(Folder { path: path.to_owned(), files: BTreeMap::new() })
+            None => {
+                let inside = new_folder(path)?;
+                if !inside.read_dir(path)?.is_empty() {
+                    let message = format!("the folder `{path}` is not empty");
+                    return Err(CliError::usage(message, "choose a new folder"));
+                }
+                inside
+            }
+        };
+        Ok(Folder { path: path.to_owned(), inside, files: BTreeMap::new() })
     }
 
     pub fn stage(&mut self, spec: &StageSpec, item: Option<&str>) -> Result<(), FsError> {
@@ -158,8 +164,8 @@ impl Folder {
 
     pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), FsError> {
         let full = self.path.join(path);
-        RealFs.create_dir_all(full.parent().unwrap_or(&self.path))?;
-        RealFs.write_new(&full, bytes)
+        self.inside.create_dir_all(full.parent().unwrap_or(&self.path))?;
+        self.inside.write_new(&full, bytes)
     }
 }
 

@@ -10,7 +10,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use stage_core::{Item, StageError};
+use engine::run::standing::Results;
+use stage_core::{Item, Reject, StageError};
 
 use super::metrics::Metrics;
 use crate::voice::{Sound, Voices, sound};
@@ -99,7 +100,7 @@ impl Queue {
         while let Some(batch) = self.next(&sizes) {
             let began = Instant::now();
             let results = voices.speak(batch.voice, &batch.items);
-            let sounds = sounds(results, batch.items.len());
+            let sounds = sounds(results);
             let seconds = sounds.iter().flatten().map(Sound::seconds).sum();
             self.metrics.spoken(sounds.len(), seconds, began.elapsed());
             self.return_all(batch.tickets, sounds);
@@ -174,22 +175,15 @@ impl Ticket {
     }
 }
 
-fn sounds(
-    results: Result<engine::run::standing::Results, StageError>,
-    count: usize,
-) -> Vec<Spoken> {
-    match results {
+fn sounds(results: Results) -> Vec<Spoken> {
+    let spoken = |result| match result {
         // Without a sound the request learns that the server is ending.
-        Err(StageError::Stopped) => Vec::new(),
-        Err(error) => vec![Err(Silence::Server(error.to_string())); count],
-        Ok(results) => results
-            .into_iter()
-            .map(|result| match result {
-                Ok(output) => sound(&output).map_err(Silence::Server),
-                Err(reject) => Err(Silence::Text(reject.reason)),
-            })
-            .collect(),
-    }
+        Err(StageError::Stopped) => None,
+        Err(error) => Some(Err(Silence::Server(error.to_string()))),
+        Ok(Err(Reject { reason, .. })) => Some(Err(Silence::Text(reason))),
+        Ok(Ok(output)) => Some(sound(&output).map_err(Silence::Server)),
+    };
+    results.into_iter().map_while(spoken).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The trials of a sweep as runs for TensorBoard, and for the trackers that read its files: a folder
 //! for each trial, with its values as hyperparameters, its scores, and the log of its training.
 
-use cache::fs::{Fs, RealFs};
+use cache::fs::Confined;
 use camino::Utf8Path;
 use engine::pipeline::{Pipeline, Place, StageSpec};
 use engine::plan::{Plan, Planned};
@@ -12,6 +12,7 @@ use stage_formats::FormatError;
 use stage_formats::tensorboard::{EventWriter, HyperParameter, Moment, file_name};
 
 use crate::error::CliError;
+use crate::init::{new_folder, write};
 
 /// The output of a training with its event file, and the field.
 const LOG: (&str, &str) = ("log", "events");
@@ -28,7 +29,7 @@ impl Runs<'_> {
     /// Writes a folder for each trial with a score, and for each of its repeats; returns their
     /// number. Existing files of the same runs are replaced.
     pub fn write(&self, standing: &SweepState, folder: &Utf8Path) -> Result<usize, CliError> {
-        let mut written = 0;
+        let (mut written, runs) = (0, &new_folder(folder)?);
         for row in &standing.trials {
             let scores: Vec<(usize, f64)> = row
                 .scores
@@ -40,12 +41,12 @@ impl Runs<'_> {
                 continue;
             }
             let rung = row.reached().max(1) - 1;
-            self.run(standing, row, rung, &scores, folder)?;
+            self.run(standing, row, rung, &scores, (runs, folder))?;
             written += 1;
             for (repeat, score) in row.repeats.iter().enumerate() {
                 let Some(score) = score else { continue };
                 let rung = standing.rungs.len() + repeat;
-                self.run(standing, row, rung, &[(rung, *score)], folder)?;
+                self.run(standing, row, rung, &[(rung, *score)], (runs, folder))?;
                 written += 1;
             }
         }
@@ -58,7 +59,7 @@ impl Runs<'_> {
         row: &Row,
         rung: usize,
         scores: &[(usize, f64)],
-        folder: &Utf8Path,
+        (runs, folder): (&Confined, &Utf8Path),
     ) -> Result<(), CliError> {
         let group = format!("trial-{}", row.trial);
         let name = match rung.checked_sub(standing.rungs.len()) {
@@ -87,8 +88,7 @@ impl Runs<'_> {
         writer.session_end(moment(last), row.state == State::Failed).map_err(failed)?;
         let bytes = writer.finish().map_err(failed)?;
         let folder = folder.join(name);
-        RealFs.create_dir_all(&folder)?;
-        Ok(RealFs.write_durably(&folder.join(file_name(0, SUFFIX)), &bytes)?)
+        write(runs, &folder.join(file_name(0, SUFFIX)), &bytes)
     }
 
     fn stage(&self, standing: &SweepState, row: &Row, rung: usize) -> Option<&StageSpec> {

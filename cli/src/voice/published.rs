@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cache::fs::{Fs, RealFs};
+use cache::fs::{Confined, Fs, RealFs};
 use cache::{Access, Cache, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::RunOptions;
@@ -18,6 +18,7 @@ use view::paint::Paint;
 
 use crate::arguments::VoiceOptions;
 use crate::error::CliError;
+use crate::init::new_folder;
 use crate::project::{CACHE, Program, Project};
 
 const TABLE: &str = "reference.jsonl";
@@ -40,13 +41,13 @@ pub fn project(
     };
     let reference = options.reference.as_deref().map(absolute).transpose()?;
     let home = home(&published, reference.as_deref(), options)?;
-    RealFs.create_dir_all(&home)?;
+    let inside = new_folder(&home)?;
     if let Some(file) = reference {
-        published.reference = Some(clip(&home, &file, options.reference_text.as_deref())?);
+        published.reference = Some(clip(&inside, &home, &file, options.reference_text.as_deref())?);
     }
     let manifest =
         family.speech(&published).map_err(|why| CliError::usage(why, "add `--reference FILE`"))?;
-    RealFs.write_named(&home.join(MANIFEST), manifest.as_bytes())?;
+    inside.write_durably(&home.join(MANIFEST), manifest.as_bytes())?;
     let mut settings = options.settings.clone();
     // All speakers and languages of a folder share its import.
     settings.cache = settings.cache.or_else(|| Some(home.parent()?.join(CACHE)));
@@ -76,14 +77,19 @@ fn home(
 }
 
 /// A corpus of one recording.
-fn clip(home: &Utf8Path, file: &Utf8Path, text: Option<&str>) -> Result<ReferenceClip, CliError> {
+fn clip(
+    inside: &Confined,
+    home: &Utf8Path,
+    file: &Utf8Path,
+    text: Option<&str>,
+) -> Result<ReferenceClip, CliError> {
     let no_file = || CliError::usage(format!("`{file}` is not a file"), "name an audio file");
     let (folder, name) =
         (file.parent().ok_or_else(no_file)?, file.file_name().ok_or_else(no_file)?);
     let row = serde_json::json!({
         "id": "reference", "audio_filepath": name, "text": text.unwrap_or("-"),
     });
-    RealFs.write_named(&home.join(TABLE), format!("{row}\n").as_bytes())?;
+    inside.write_durably(&home.join(TABLE), format!("{row}\n").as_bytes())?;
     Ok(ReferenceClip { table: TABLE.to_owned(), audio: folder.to_string() })
 }
 

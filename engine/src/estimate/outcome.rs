@@ -23,6 +23,7 @@ pub struct StageOutcome {
 /// The same for a whole run, over the stages that finished in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunOutcome {
+    /// Without the stages of unknown time.
     pub expected_seconds: Figure,
     pub seconds: f64,
     pub stages: BTreeMap<String, StageOutcome>,
@@ -31,6 +32,13 @@ pub struct RunOutcome {
 impl RunOutcome {
     pub fn read(cache: &Cache, run: u64) -> Result<Option<RunOutcome>, CacheError> {
         Ok(cache.get(COST, &run_key(run))?.and_then(|bytes| decode(&bytes)))
+    }
+
+    /// The expected time of the run, if that of every stage with work was known. Otherwise it says
+    /// nothing about the whole run.
+    pub fn expected(&self) -> Option<Figure> {
+        let is_known = self.stages.values().all(|stage| stage.expected_seconds.is_some());
+        is_known.then_some(self.expected_seconds)
     }
 
     /// Stores it, and removes that of the oldest run.
@@ -60,5 +68,22 @@ mod tests {
         assert_eq!(RunOutcome::read(&cache, 1).unwrap(), Some(outcome.clone()));
         outcome.keep(&cache, KEPT + 1).unwrap();
         assert_eq!(RunOutcome::read(&cache, 1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_run_with_a_stage_of_unknown_time_has_no_expected_time() {
+        let known = StageOutcome {
+            expected_seconds: Some(Figure::exact(2.0)),
+            seconds: 3.0,
+            ..Default::default()
+        };
+        let unknown = StageOutcome { seconds: 50.0, ..StageOutcome::default() };
+        let of = |stages: &[(&str, StageOutcome)]| RunOutcome {
+            expected_seconds: Figure::exact(2.0),
+            seconds: 53.0,
+            stages: stages.iter().map(|(name, stage)| ((*name).to_owned(), *stage)).collect(),
+        };
+        assert_eq!(of(&[("a", known)]).expected(), Some(Figure::exact(2.0)));
+        assert_eq!(of(&[("a", known), ("b", unknown)]).expected(), None);
     }
 }

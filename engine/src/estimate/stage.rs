@@ -16,6 +16,7 @@ use crate::pipeline::{StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
+use crate::record::{PortValue, StageRecord};
 use crate::store::MOST_PENDING;
 
 /// The relative error of a time that past measurements do not show; sizes vary less.
@@ -62,6 +63,11 @@ pub struct Todo {
 
 impl Estimator<'_> {
     pub fn stage(&self, spec: &StageSpec) -> Result<StageEstimate, CacheError> {
+        if let StagePlan { work: Work::Scanned(record), scan_seconds, .. } =
+            self.plan.stage(spec.id)
+        {
+            return Ok(scanned(record, *scan_seconds));
+        }
         let device = self.machine.device(spec);
         let cache = self.flows.store.cache();
         let measured = match self.machine.label(&device) {
@@ -326,6 +332,22 @@ impl Estimator<'_> {
                 CORE_SLOWNESS / self.threads as f64
             }
         }
+    }
+}
+
+/// A source that the plan has just read: another scan takes as long.
+fn scanned(record: &StageRecord, seconds: f64) -> StageEstimate {
+    let items = |value: &PortValue| match value {
+        PortValue::Dataset { items, .. } => *items,
+        PortValue::Artifact(_) => 1,
+    };
+    let items: u64 = record.outputs.values().map(items).sum();
+    StageEstimate {
+        basis: Basis::Measured,
+        seconds: Some(Figure::around(seconds, TIME_DOUBT * seconds)),
+        disk_bytes: Some(Figure::default()),
+        ram_bytes: Some(Figure::within(ENGINE_RAM + ENGINE_ITEM * items as f64, RAM_SPREAD)),
+        ..StageEstimate::unknown(1)
     }
 }
 

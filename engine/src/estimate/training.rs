@@ -3,6 +3,7 @@
 
 use stage_core::cost::{self, Cost};
 use stage_core::course::{self, ExpectedCourse};
+use stage_core::device::DeviceName;
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
 use stage_families::find;
@@ -258,8 +259,8 @@ impl Estimator<'_> {
         };
         let accumulation = parameters.integer("accumulation").unwrap_or(1);
         let expected = clips.expected(parameters, rows, &setting)?;
-        let names = parameters.texts("devices").unwrap_or_default();
-        let (devices, has_cpu) = (names.len().max(1) as i64, names.contains(&"cpu"));
+        let names = parameters.devices("devices").unwrap_or_default();
+        let (devices, has_cpu) = (names.len().max(1) as i64, names.contains(&DeviceName::CPU));
         let clips = clips.all.items;
         Ok(Plan { model, setting, rows, accumulation, devices, has_cpu, clips, expected })
     }

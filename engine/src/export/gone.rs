@@ -148,26 +148,31 @@ pub fn remove(
     if unwanted.is_empty() {
         return Ok(());
     }
-    let (fs, base) = (store.cache().fs().as_ref(), store.base());
     let ground = Ground::of(store)?;
+    let inside = &*ground.inside;
     let mut folders = BTreeSet::new();
     for (path, digest) in unwanted {
-        let full = base.join(path);
-        let removed = match path.parent().map(|folder| ground.refusal(folder)) {
-            // An export never wrote behind a link or into the cache.
-            None | Some(Ok(Some(_))) => continue,
-            Some(Err(error)) => Err(error),
-            Some(Ok(None)) => match is_ours(store, &full, digest) {
-                Ok(true) => fs.remove_file(&full),
-                Ok(false) => continue,
-                Err(error) => Err(error),
-            },
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
+        let removed = match ground.place(folder) {
+            // An export never wrote behind a link out of the project, or into the cache.
+            Ok(Err(_)) => continue,
+            Ok(Ok(folder)) => {
+                let file = folder.join(name);
+                match is_ours(store, inside, &file, digest) {
+                    Ok(true) => inside.remove_file(&file).map(|()| folder),
+                    Ok(false) => continue,
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
         };
         match removed {
-            Ok(()) => {
+            Ok(folder) => {
                 done.removed += 1;
-                folders.extend(full.parent().map(Utf8Path::to_owned));
+                folders.insert(folder);
             }
+            // A link in its place is not ours.
+            Err(error) if error.is_link_on_path() => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => {
                 let error = CacheError::from(error);
@@ -181,18 +186,18 @@ pub fn remove(
         }
     }
     for folder in folders {
-        let folder = remove_empty_folders(fs, base, &folder);
-        fs.sync_dir(folder)?;
+        inside.sync_dir(remove_empty_folders(inside, store.base(), &folder))?;
     }
     Ok(())
 }
 
 /// Tests if a file is the exported one, complete or torn by a power cut, and was not changed by
 /// somebody.
-fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
-    match stat::hash_file(store.cache().fs().as_ref(), file) {
+fn is_ours(store: &Store, fs: &dyn Fs, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
+    match stat::hash_file(fs, file) {
         Ok((found, entry)) => {
-            Ok(found == *digest || entry.size == 0 || is_torn(store, file, digest)?)
+            let is_ours = found == *digest || entry.size == 0;
+            Ok(is_ours || is_torn(store, &fs.read(file)?, digest)?)
         }
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),
         // A folder, or a file that another process is writing.
@@ -201,8 +206,7 @@ fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
 }
 
 /// A copy without its end, or with zeros in places.
-fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
-    let found = store.cache().fs().read(file)?;
+fn is_torn(store: &Store, found: &[u8], digest: &Digest) -> FsResult<bool> {
     let whole = match store.cache().read(digest) {
         Ok(whole) => whole,
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => {
@@ -227,9 +231,5 @@ fn remove_empty_folders<'a>(fs: &dyn Fs, base: &Utf8Path, folder: &'a Utf8Path) 
         let Some(above) = folder.parent() else { break };
         folder = above;
     }
-    // The parent of a relative path of one name.
-    match folder.as_str().is_empty() {
-        true => Utf8Path::new("."),
-        false => folder,
-    }
+    folder
 }

@@ -1,8 +1,11 @@
 //! Allowed paths of exports: below the manifest's folder, whatever links lead there, and outside
-//! the cache.
+//! the cache. Links are resolved once; the folders behind them are then opened without any, so a
+//! link that appears meanwhile leads nowhere.
+
+use std::sync::Arc;
 
 use cache::CacheError;
-use cache::fs::{Fs, FsResult};
+use cache::fs::{Fs, FsResult, confined};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Item, Value};
 
@@ -12,31 +15,36 @@ use crate::store::Store;
 /// The folders that bound exports.
 pub struct Ground<'a> {
     fs: &'a dyn Fs,
+    /// For changes below the manifest's folder.
+    pub inside: Arc<dyn Fs>,
     base: &'a Utf8Path,
     /// The same with links resolved.
     real_base: Utf8PathBuf,
     real_cache: Utf8PathBuf,
 }
 
+/// The path of a folder without links, or the reason why nothing may be written or removed in it.
+pub type Place = Result<Utf8PathBuf, &'static str>;
+
 impl<'a> Ground<'a> {
     pub fn of(store: &'a Store) -> Result<Ground<'a>, CacheError> {
-        let (fs, base) = (store.cache().fs().as_ref(), store.base());
-        let real_base = real(fs, base)?;
-        let real_cache = real(fs, store.cache().dir())?;
-        Ok(Ground { fs, base, real_base, real_cache })
+        let (fs, base) = (store.cache().fs(), store.base());
+        let inside = confined(fs, base)?;
+        let real_base = real(&**fs, base)?;
+        let real_cache = real(&**fs, store.cache().dir())?;
+        Ok(Ground { fs: &**fs, inside, base, real_base, real_cache })
     }
 
-    /// The reason why nothing may be written or removed in a folder below the manifest's, if there
-    /// is one: a link in the project may lead anywhere, and a name from the data may lead into the
-    /// cache.
-    pub fn refusal(&self, folder: &Utf8Path) -> FsResult<Option<&'static str>> {
+    /// Finds a folder below the manifest's: a link in the project may lead anywhere, and a name
+    /// from the data may lead into the cache.
+    pub fn place(&self, folder: &Utf8Path) -> FsResult<Place> {
         let real = real(self.fs, &self.base.join(folder))?;
-        Ok(if !real.starts_with(&self.real_base) {
-            Some("a symbolic link on its path leads outside the folder of the manifest")
-        } else if real.starts_with(&self.real_cache) {
-            Some("it is inside the cache")
-        } else {
-            None
+        let is_in_cache = real.starts_with(&self.real_cache);
+        Ok(match real.strip_prefix(&self.real_base) {
+            Err(_) => Err("a symbolic link on its path leads outside the folder of the manifest"),
+            Ok(_) if is_in_cache => Err("it is inside the cache"),
+            Ok(below) if below.as_str().is_empty() => Ok(self.base.to_owned()),
+            Ok(below) => Ok(self.base.join(below)),
         })
     }
 }
@@ -96,6 +104,9 @@ pub fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
         }
     }
     let path = Utf8PathBuf::from(path);
+    if is_folder(&path) {
+        return Err(format!("its export path `{}` names a folder", path.as_str().escape_debug()));
+    }
     if is_inside(&path) {
         return Ok(path);
     }
@@ -105,6 +116,11 @@ pub fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
         (false, false) => "leads outside the folder",
     };
     Err(format!("its export path `{}` {why}", path.as_str().escape_debug()))
+}
+
+/// Parts of a path say nothing of an empty name at its end, or of `.`.
+fn is_folder(path: &Utf8Path) -> bool {
+    path.as_str().ends_with('/') || path.as_str().ends_with("/.")
 }
 
 fn has_control(path: &Utf8Path) -> bool {

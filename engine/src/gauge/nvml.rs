@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use stage_core::device::Devices;
+use stage_core::device::{DeviceId, Devices};
 
 use super::{Gauge, Reading};
 
@@ -68,7 +68,7 @@ impl Gauge for Nvml {
         };
         let reading = |(number, load): (usize, Option<Load>)| {
             let Load { model, busy, used_bytes, total_bytes } = load?;
-            let name = format!("cuda:{number}");
+            let name = DeviceId::gpu(number)?.to_string();
             Some(Reading { name, model, busy, used_bytes, total_bytes })
         };
         loads.into_iter().enumerate().filter_map(reading).collect()

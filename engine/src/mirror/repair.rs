@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use cache::{Cache, Digest, Table};
-use remote::{Fresh, Pushed, Remote, Repaired, Trouble, Verified};
+use remote::{Fresh, Pushed, Remote, Salvage, Trouble, Verified};
 
-use super::{bring_tables, push_logs, push_with};
+use super::{bring_tables, push_logs, selected};
 use crate::gc;
 use crate::record::{PortValue, STAGE, StageRecord, decode};
 
@@ -19,9 +19,9 @@ pub fn repair(
     verified: &Verified,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<(Vec<String>, Pushed), Trouble> {
-    let mut repaired = remote.begin_repair(verified)?;
-    let damaged = std::mem::take(&mut repaired.damaged);
-    let mut pushed = push_with(cache, remote, repaired, progress)?;
+    let mut salvage = remote.begin_repair(verified)?;
+    let damaged = std::mem::take(&mut salvage.damaged);
+    let mut pushed = remote.push(selected(cache, remote, salvage, progress)?)?;
     pushed.logs += push_logs(cache, remote)?;
     let removed = remote.end_repair(damaged)?;
     Ok((removed, pushed))
@@ -33,20 +33,19 @@ pub fn repair(
 pub fn only_whole(
     cache: &Cache,
     remote: &Remote,
-    repaired: &Repaired,
+    salvage: &Salvage,
     outcomes: Vec<Fresh>,
     knows_all: impl Fn(&Fresh) -> bool,
 ) -> Result<Vec<Fresh>, Trouble> {
-    let large: HashSet<Digest> = repaired.large.iter().map(|(digest, _)| *digest).collect();
     let is_left = |digest: &Digest| -> Result<bool, Trouble> {
-        Ok(large.contains(digest) || cache.contains(digest)? || remote.lists(digest)?)
+        Ok(remote.keeps_large(digest) || cache.contains(digest)? || remote.lists(digest)?)
     };
     let mut whole = Vec::new();
     let record =
         |(table, value): (Table, &Bytes)| decode::<StageRecord>(value).filter(|_| table == STAGE);
     let records: Vec<Option<StageRecord>> =
         outcomes.iter().map(|outcome| record((outcome.table, &outcome.value))).collect();
-    let others = repaired.others.iter().filter_map(|(table, value)| record((*table, value)));
+    let others = salvage.others.iter().filter_map(|(table, value)| record((*table, value)));
     // Without an index, the recordings of all data sets have to be told from lost objects.
     let others: Vec<StageRecord> = match outcomes.iter().all(&knows_all) {
         true => Vec::new(),

@@ -188,7 +188,7 @@ impl ItemPlanner<'_> {
             (Some(ItemRecord::Done { fields, .. }), None) if self.expands.is_some() => {
                 ItemPlan::Expanded(item.id.clone(), children(&item, &fields))
             }
-            (Some(ItemRecord::Done { fields, .. }), None) => ItemPlan::Known(merged(item, fields)),
+            (Some(ItemRecord::Done { fields, .. }), None) => ItemPlan::Known(merged(item, &fields)),
             (Some(ItemRecord::Rejected(reject)), _) => ItemPlan::Rejected(item.id, reject),
             (None, _) => ItemPlan::Todo { item, key },
         }
@@ -210,7 +210,7 @@ impl ItemCounts {
 }
 
 /// The output item of a stage: the input with the fields that the stage wrote.
-pub fn merged(mut item: Item, written: stage_core::Fields) -> Item {
+pub fn merged(mut item: Item, written: &stage_core::Fields) -> Item {
     for (name, value) in written.iter() {
         item.fields.set(name.clone(), value.clone());
     }

@@ -157,7 +157,11 @@ impl<'a> Planner<'a> {
     ) -> Result<StagePlan, PlanError> {
         let last = self.last(spec)?;
         let before = last.as_ref().map(|last| (last.key.clone(), last.roots.clone()));
+        let started = Instant::now();
         let mut plan = self.stage_from(spec, stages, last, sink)?;
+        if let Work::Scanned(_) = plan.work {
+            plan.scan_seconds = started.elapsed().as_secs_f64();
+        }
         let now = plan.known.keyed.as_ref().map(|keyed| (&keyed.key, &keyed.roots));
         plan.unchanged = plan.verdict == Verdict::Fresh
             && before.as_ref().map(|(key, roots)| (key, roots)) == now;
@@ -302,6 +306,7 @@ impl<'a> Planner<'a> {
             reused: counts.reused,
             quarantined,
             seconds: self.item_seconds(last.as_ref(), counts.todo + counts.pending),
+            scan_seconds: 0.0,
             known: Known {
                 keyed,
                 outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
@@ -548,6 +553,13 @@ impl<'a> Planner<'a> {
             Some((asset_name(path, entry), value))
         };
         Ok(seen.iter().filter_map(field).collect())
+    }
+
+    /// Takes observations that are to replace a section of the index. Objects in these files are
+    /// found from now on.
+    pub fn saw(&mut self, key: Digest, section: Section) {
+        self.store.saw(&section);
+        self.seen.push((key, section));
     }
 
     fn save_index(&mut self) -> Result<(), CacheError> {

@@ -78,14 +78,14 @@ pub fn observe(
         watch.look_again(section, &differ)?;
         let again = watch.seen;
         if let Some(renewed) = section.renewed(&again) {
-            planner.seen.push((scan, renewed));
+            planner.saw(scan, renewed);
             return Ok(old.into());
         }
         if passes_files_on()
             && let Some((section, contents)) = section.with_new_contents(&again)
         {
             let content = section.content();
-            planner.seen.push((key_of_seen(planner, scan), section));
+            planner.saw(key_of_seen(planner, scan), section);
             let replaced = Some(Replaced { before: old, contents });
             return Ok(Observed { content, replaced });
         }
@@ -96,7 +96,7 @@ pub fn observe(
     look(&mut watch)?;
     let section = Section::from(watch.seen);
     let content = section.content();
-    planner.seen.push((key_of_seen(planner, scan), section));
+    planner.saw(key_of_seen(planner, scan), section);
     Ok(content.into())
 }
 
@@ -181,7 +181,7 @@ pub fn plan(
         let section = Section::from(watch.seen);
         keyed = key_with(settings, section.content());
         let key = if observed.replaced.is_some() { key_of_seen(planner, scan) } else { scan };
-        planner.seen.push((key, section));
+        planner.saw(key, section);
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(dirty(spec, keyed, record, reasons))

@@ -34,6 +34,8 @@ pub struct StagePlan {
     pub quarantined: u64,
     /// Estimated from earlier runs; 0 without any.
     pub seconds: f64,
+    /// The time that the plan took to read a source again; 0 for other stages.
+    pub scan_seconds: f64,
     pub known: Known,
     pub work: Work,
 }
@@ -119,6 +121,7 @@ impl StagePlan {
             reused: 0,
             quarantined: 0,
             seconds: 0.0,
+            scan_seconds: 0.0,
             known: Known::default(),
             work: Work::Unwanted,
         }

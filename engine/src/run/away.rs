@@ -136,7 +136,8 @@ impl Schedule<'_> {
         remote: Arc<Remote>,
     ) -> Result<bool, EngineError> {
         let Some(stage) = self.board[id].items_mut() else { return Ok(false) };
-        let (key, reads) = (stage.key, stage.reads.clone());
+        let intake = stage.intake.clone();
+        let key = intake.key;
         if !self.claim_away(&key)? {
             // Another run waits for jobs of this stage.
             if let Some(stage) = self.board[id].items_mut() {
@@ -173,7 +174,7 @@ impl Schedule<'_> {
             let keys = shards.iter().map(|shard| shard.iter().map(|at| items[*at].key).collect());
             let batch = self.batch(id, key, Work::Items(keys.collect()));
             let mut inputs = self.inputs(id);
-            inputs.objects.extend(objects(&reads, items.iter().map(|queued| &queued.item)));
+            inputs.objects.extend(objects(&intake.reads, items.iter().map(|queued| &queued.item)));
             let taken = shards
                 .iter()
                 .map(|shard| shard.iter().map(|at| items[*at].clone()).collect())
@@ -234,7 +235,7 @@ impl Schedule<'_> {
         let mut left = Vec::new();
         for (queued, known) in picked.into_iter().zip(self.store.known_items(&keys)?) {
             match known {
-                Some(record) => self.resolve_known(id, queued, record)?,
+                Some(record) => self.resolve_known(id, queued, record, None)?,
                 None => left.push(queued),
             }
         }
@@ -268,7 +269,7 @@ impl Schedule<'_> {
     }
 
     fn send_away(&mut self, id: StageId, ticket: u64, items: Vec<Queued>) {
-        let (claims, started) = (Vec::new(), Instant::now());
+        let (claims, started, items) = (Vec::new(), Instant::now(), Arc::new(items));
         self.in_flight
             .insert(ticket, InFlight { stage: id, items, claims, started, since: started });
     }

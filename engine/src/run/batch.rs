@@ -85,7 +85,7 @@ impl KeptLimit {
         let mut sink = HashSink::default();
         sink.text("batches of", spec.kind.name);
         sink.integer("version", i64::from(spec.kind.version));
-        sink.text("device", &spec.policy.device);
+        sink.text("device", &spec.policy.device.to_string());
         match spec.kind.batching {
             Batching::Single => {}
             Batching::ByBytes { parameter } => {

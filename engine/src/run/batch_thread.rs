@@ -457,11 +457,13 @@ fn outcomes(sent: &Sent, result: Option<ShardResult>) -> Vec<ItemOutcome> {
         failures.extend(result.failed);
     }
     let outcome = |(key, name): &(Digest, Arc<str>)| match records.remove(key) {
-        Some(ItemRecord::Done { fields, notes, seconds }) => {
-            let bytes = fields.blobs().map(|blob| blob.size).sum();
-            ItemOutcome::Done { fields, notes, seconds, bytes }
+        Some(record) => {
+            let bytes = match &record {
+                ItemRecord::Done { fields, .. } => fields.blobs().map(|blob| blob.size).sum(),
+                ItemRecord::Rejected(_) => 0,
+            };
+            ItemOutcome::of(record, bytes)
         }
-        Some(ItemRecord::Rejected(reject)) => ItemOutcome::Rejected(reject),
         None => ItemOutcome::Failed(Failure::Stage(match failures.remove(name) {
             Some(reject) => StageError::failed(reject.reason),
             None => {

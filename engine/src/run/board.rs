@@ -292,6 +292,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::plan::ItemWork;
+    use crate::run::intake::Intake;
     use crate::run::message::JobHandle;
     use cache::Digest;
     use stage_core::key::ItemReads;
@@ -316,7 +317,7 @@ mod tests {
     fn items() -> ItemStage {
         let job = Arc::new(JobHandle::new(1, &KIND, Setup::default()));
         let reads = ItemReads { names: Vec::new(), id: false };
-        ItemStage::new(ItemWork::default(), reads, Digest::of(b"key"), job)
+        ItemStage::new(ItemWork::default(), Intake { key: Digest::of(b"key"), reads }, job)
     }
 
     fn board(states: &[State]) -> Board {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cache::{CacheError, Digest, LOOSE_SIZE, StagingDir, in_shares};
+use cache::{CacheError, Digest, InputFolder, LOOSE_SIZE, StagingDir, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::course::Course;
@@ -45,6 +45,8 @@ pub struct EngineContext {
     /// The folder for large objects of the worker; removed with the task.
     pub staging: Option<StagingDir>,
     pub scratch: Scratch,
+    /// The name of the folder for the inputs of a program, for a task on whole data sets.
+    pub inputs: Option<Digest>,
     /// Quarantined items, for a task on whole data sets.
     pub aside: Option<Asides>,
     /// The folder of a replay, which reuses nothing.
@@ -341,6 +343,16 @@ impl Context for EngineContext {
             return Ok(kept.clone());
         }
         self.scratch.folder(self.store.cache()).map_err(|error| self.cannot_keep(&error))
+    }
+
+    fn input_folder(&mut self) -> Result<Option<InputFolder>, StageError> {
+        match self.inputs.filter(|_| self.kept.is_none()) {
+            Some(name) => {
+                let opened = self.store.cache().input_folder(&name);
+                opened.map_err(|error| StageError::of_cache("", &error))
+            }
+            None => Ok(None),
+        }
     }
 
     fn waited(&mut self, time: Duration) {

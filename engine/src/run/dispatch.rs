@@ -1,5 +1,6 @@
 //! Hands out work: to executors that are free, under claims that exclude other processes.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use super::arrived;
 use super::batch::{Batch, Full};
 use super::board::State;
 use super::cost::Session;
+use super::intake::Route;
 use super::message::{GatherTask, ItemTask, JobHandle, Task};
 use super::queue::Queued;
 use super::schedule::{InFlight, Schedule, TICK};
@@ -23,10 +25,10 @@ use crate::history;
 use crate::machine::devices_key;
 use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
-use crate::record::{DEVICES, encode};
+use crate::record::{DEVICES, encode, last_key};
 
 /// The items of a task, and their claims.
-type Taken = (Vec<Queued>, Vec<Claim>);
+type Taken = (Arc<Vec<Queued>>, Vec<Claim>);
 
 impl Schedule<'_> {
     /// Hands out work as long as executors are free.
@@ -172,10 +174,11 @@ impl Schedule<'_> {
             policy: spec.policy.clone(),
             training,
             own_key: keyed.map(|keyed| keyed.key.without_inputs().digest()),
+            inputs: Some(last_key(&self.pipeline.name, &spec.name)),
             awaits: Vec::new(),
         }));
         self.board.advance(id, State::RunsTask)?;
-        self.send(id, task, (Vec::new(), claim.into_iter().collect()))?;
+        self.send(id, task, (Arc::default(), claim.into_iter().collect()))?;
         Ok(true)
     }
 
@@ -227,59 +230,33 @@ impl Schedule<'_> {
 
     fn hand_out_items(&mut self, id: StageId) -> Result<bool, EngineError> {
         let spec = self.pipeline.stage(id);
-        let Some((items, claims)) = self.take_items(id, spec)? else { return Ok(false) };
+        let items = Arc::new(self.pick(id, spec));
         if items.is_empty() {
-            return Ok(true);
+            return Ok(false);
         }
-        let ticket = self.ticket();
+        let (ticket, route) = (self.ticket(), self.route(id));
         let Some(stage) = self.board[id].items_mut() else { return Ok(false) };
         stage.running += items.len();
-        let names = &stage.reads;
-        let task = Task::Items(ItemTask {
-            ticket,
-            job: stage.job.clone(),
-            items: items.iter().map(|queued| names.see(&queued.item).to_item()).collect(),
-        });
-        self.send(id, task, (items, claims))?;
+        let (job, intake) = (stage.job.clone(), stage.intake.clone());
+        let (given, route) = (items.clone(), Some(route));
+        let task = Task::Items(ItemTask { ticket, job, intake, items: given, route });
+        self.send(id, task, (items, Vec::new()))?;
         Ok(true)
     }
 
-    /// Takes the next items of a stage from its queue: as many as make a task, without those with
-    /// known outcomes. None if there are none.
-    fn take_items(&mut self, id: StageId, spec: &StageSpec) -> Result<Option<Taken>, EngineError> {
-        let picked = self.pick(id, spec)?;
-        if picked.is_empty() {
-            return Ok(None);
+    /// The way of the outputs of a stage to those that take its items now.
+    pub fn route(&self, id: StageId) -> Route {
+        let intake = |below: &StageId| Some((*below, self.board[*below].items()?.intake.clone()));
+        Route {
+            is_expanding: self.pipeline.stage(id).kind.expands.is_some(),
+            below: self.item_consumers(id).iter().filter_map(intake).collect(),
         }
-        // Looked up after claiming, so that commits of others are seen.
-        let keys: Vec<Digest> = picked.iter().map(|(queued, _)| queued.key).collect();
-        let known = self.store.known_items(&keys)?;
-        let (mut items, mut claims) = (Vec::new(), Vec::new());
-        for ((queued, claim), record) in picked.into_iter().zip(known) {
-            match (record, claim) {
-                (Some(record), _) => self.resolve_known(id, queued, record)?,
-                (None, Some(claim)) => {
-                    claims.push(claim);
-                    items.push(queued);
-                }
-                (None, None) => {
-                    if let Some(stage) = self.board[id].items_mut() {
-                        stage.elsewhere.push_back(queued);
-                    }
-                }
-            }
-        }
-        Ok(Some((items, claims)))
     }
 
-    /// Takes items off the queue and claims them, unless another process has them. A claim of this
-    /// run is kept until its outcome is durable; the outcome is known before that.
-    fn pick(
-        &mut self,
-        id: StageId,
-        spec: &StageSpec,
-    ) -> Result<Vec<(Queued, Option<Claim>)>, EngineError> {
-        let Some(stage) = self.board[id].items_mut() else { return Ok(Vec::new()) };
+    /// Takes the items of a task off the queue, without those that another item of this run has the
+    /// key of.
+    fn pick(&mut self, id: StageId, spec: &StageSpec) -> Vec<Queued> {
+        let Some(stage) = self.board[id].items_mut() else { return Vec::new() };
         let full = Full::of(spec, stage, self.engine.threads);
         let most = self.options.probe.unwrap_or(u64::MAX);
         let (mut picked, mut batch) = (Vec::new(), Batch::default());
@@ -288,19 +265,17 @@ impl Schedule<'_> {
                 break;
             }
             let Some(queued) = stage.queue.pop() else { break };
-            if let Some(followers) = self.followers.get_mut(&queued.key) {
-                followers.push((id, queued));
-                continue;
+            match self.followers.entry(queued.key) {
+                Entry::Occupied(mut followers) => followers.get_mut().push((id, queued)),
+                Entry::Vacant(place) => {
+                    place.insert(Vec::new());
+                    batch.bytes += queued.weight;
+                    batch.items += 1;
+                    picked.push(queued);
+                }
             }
-            let claim = self.store.cache().claim(&queued.key)?;
-            if claim.is_some() {
-                batch.bytes += queued.weight;
-                batch.items += 1;
-                self.followers.insert(queued.key, Vec::new());
-            }
-            picked.push((queued, claim));
         }
-        Ok(picked)
+        picked
     }
 
     /// Work that other processes do: waits briefly and takes over what is finished. False if there

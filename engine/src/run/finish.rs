@@ -11,7 +11,8 @@ use super::arrived;
 use super::aside::too_many;
 use super::batch::KeptLimit;
 use super::board::State;
-use super::export_paths::{left_out, takes_items};
+use super::export_paths::left_out;
+use super::intake::Intake;
 use super::item_stage::ItemStage;
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::program_check::ProgramCheck;
@@ -20,7 +21,7 @@ use super::settle::TIMED_OUT;
 use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::history;
-use crate::pipeline::{StageId, StageSpec, StageWork};
+use crate::pipeline::{StageId, StageWork};
 use crate::plan::inputs::{arriving, arriving_items};
 use crate::plan::items::item_reads;
 use crate::plan::reasons::differences;
@@ -73,7 +74,7 @@ impl Schedule<'_> {
                 self.tell_started(id, total);
                 let key = work.job.unwrap_or(cache::Digest::from_bytes([0; 32]));
                 let job = Arc::new(self.job_handle(id)?);
-                let mut stage = ItemStage::new(work, item_reads(spec), key, job);
+                let mut stage = ItemStage::new(work, Intake { key, reads: item_reads(spec) }, job);
                 stage.total = total;
                 stage.program_check = ProgramCheck::of(spec, todo);
                 if spec.kind.batching != Batching::Single {
@@ -120,7 +121,11 @@ impl Schedule<'_> {
         self.end_with(id, record, true)
     }
 
+    /// Nothing, if no work of the stage begins because the run ends.
     fn tell_started(&mut self, id: StageId, total: u64) {
+        if !self.may_start() {
+            return;
+        }
         let reasons = self.board[id].reasons.iter().map(ToString::to_string).collect();
         let trial = self.pipeline.values_of(self.pipeline.stage(id));
         self.tell(Event::StageStarted { stage: self.name(id), total, reasons, trial });
@@ -538,9 +543,8 @@ impl Schedule<'_> {
 
     /// The running item stages that take their items from this one.
     pub fn item_consumers(&self, id: StageId) -> Vec<StageId> {
-        let takes =
-            |spec: &&StageSpec| self.board.is(spec.id, State::RunsItems) && takes_items(spec, id);
-        self.pipeline.stages.iter().filter(takes).map(|spec| spec.id).collect()
+        let takers = self.takers[id.0].iter();
+        takers.filter(|below| self.board.is(**below, State::RunsItems)).copied().collect()
     }
 
     /// The input artifacts of a stage, by port.

@@ -9,14 +9,14 @@ use std::thread::{Builder, JoinHandle};
 use cache::fs::Fs;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use stage_core::Place;
-use stage_core::device::Devices;
+use stage_core::device::{DeviceId, DeviceName, Devices};
 
-use super::device::{self, ProcessHandle};
+use super::device;
 use super::message::{Message, Task};
 use super::pool;
-use super::reservations::{Reservation, Reservations, named_gpus};
+use super::process::ProcessHandle;
+use super::reservations::{LaneId, Reservation, Reservations, named_gpus};
 use super::shared::Shared;
-use crate::machine::is_gpu;
 use crate::pipeline::{StageId, StageSpec};
 
 /// The number of tasks that may wait beside the running ones, so that no thread idles while the
@@ -33,7 +33,7 @@ pub struct Hands {
     threads: usize,
     pool: Lane,
     tasks: Receiver<Task>,
-    devices: BTreeMap<String, Device>,
+    devices: BTreeMap<DeviceId, Device>,
     /// The GPUs, asked of a worker when the first task has to know them.
     found: OnceCell<Devices>,
     /// A worker has been asked and has not answered yet.
@@ -44,7 +44,7 @@ pub struct Hands {
 }
 
 struct Handed {
-    lane: String,
+    lane: LaneId,
     stage: StageId,
 }
 
@@ -60,17 +60,15 @@ struct Device {
 }
 
 impl Device {
-    fn start(name: &str, shared: Shared) -> io::Result<Device> {
+    fn start(id: DeviceId, shared: Shared) -> io::Result<Device> {
         let (sender, tasks) = unbounded();
         let process = ProcessHandle::default();
-        let (device, handle) = (name.to_owned(), process.clone());
-        let work = move || device::work(shared, device, handle, tasks);
-        let thread = Builder::new().name(name.to_owned()).spawn(work)?;
+        let handle = process.clone();
+        let work = move || device::work(shared, id, handle, tasks);
+        let thread = Builder::new().name(id.to_string()).spawn(work)?;
         Ok(Device { lane: Lane { sender, busy: 0 }, process, thread })
     }
 }
-
-const POOL: &str = "";
 
 impl Hands {
     /// See [`Scratch::is_gone`](super::scratch::Scratch::is_gone).
@@ -113,15 +111,10 @@ impl Hands {
     }
 
     /// To open a GPU that is not there says why.
-    fn candidates(&self, device: &str) -> Vec<String> {
-        let gpus = match device {
-            "auto" | "cuda" => self.found.get_or_init(|| self.ask()).names(),
-            named => return vec![named.to_owned()],
-        };
-        match (gpus.is_empty(), device) {
-            (false, _) => gpus,
-            (true, "auto") => vec!["cpu".to_owned()],
-            (true, _) => vec!["cuda:0".to_owned()],
+    fn candidates(&self, device: DeviceName) -> Vec<DeviceId> {
+        match device.one() {
+            Some(device) => vec![device],
+            None => self.found.get_or_init(|| self.ask()).candidates(device),
         }
     }
 
@@ -144,8 +137,8 @@ impl Hands {
 
     /// Tests if the GPUs are known, in case this device depends on them; if not, asks for them.
     /// Other work goes on meanwhile.
-    fn knows(&self, device: &str) -> bool {
-        if !matches!(device, "auto" | "cuda") || self.found.get().is_some() {
+    fn knows(&self, device: DeviceName) -> bool {
+        if device.one().is_some() || self.found.get().is_some() {
             return true;
         }
         if !self.is_asking.replace(true) {
@@ -176,22 +169,22 @@ impl Hands {
     }
 
     /// The tasks of a device. One that is reserved gets no more.
-    fn load(&self, device: &str) -> usize {
+    fn load(&self, device: DeviceId) -> usize {
         let reserved = if self.reserved.has(device) { FULL } else { 0 };
-        reserved + self.devices.get(device).map_or(0, |device| device.lane.busy)
+        reserved + self.devices.get(&device).map_or(0, |device| device.lane.busy)
     }
 
     /// The least busy of the suitable devices; first of those that the stage names.
-    fn choose(&self, spec: &StageSpec) -> Option<String> {
+    fn choose(&self, spec: &StageSpec) -> Option<DeviceId> {
         let named = named_gpus(spec);
-        let order = |device: &String| (!named.contains(device), self.load(device));
-        self.candidates(&spec.policy.device).into_iter().min_by_key(order)
+        let order = |device: &DeviceId| (!named.contains(device), self.load(*device));
+        self.candidates(spec.policy.device).into_iter().min_by_key(order)
     }
 
-    fn lane(&self, spec: &StageSpec) -> String {
+    fn lane(&self, spec: &StageSpec) -> LaneId {
         match spec.kind.place {
-            Place::Here => POOL.to_owned(),
-            Place::Worker => self.choose(spec).unwrap_or_else(|| "cpu".to_owned()),
+            Place::Here => LaneId::Pool,
+            Place::Worker => LaneId::Device(self.choose(spec).unwrap_or_default()),
         }
     }
 
@@ -202,10 +195,10 @@ impl Hands {
             return None;
         }
         let lane = self.lane(spec);
-        if lane != POOL {
-            devices.insert(lane.clone());
+        if let LaneId::Device(device) = lane {
+            devices.insert(device);
         }
-        (lane == POOL || devices.len() > 1).then_some(Reservation { lane, devices })
+        (lane == LaneId::Pool || devices.len() > 1).then_some(Reservation { lane, devices })
     }
 
     /// Reserves all devices of a task that uses several. True once none of them has work.
@@ -225,20 +218,20 @@ impl Hands {
     }
 
     fn is_idle(&self, reserved: &Reservation) -> bool {
-        let is_idle = |name: &String| self.devices.get(name).is_none_or(|own| own.lane.busy == 0);
+        let is_idle = |id: &DeviceId| self.devices.get(id).is_none_or(|own| own.lane.busy == 0);
         reserved.devices.iter().all(is_idle)
     }
 
     /// Tests if work of a stage would go to a GPU.
     pub fn is_on_gpu(&self, spec: &StageSpec) -> bool {
-        spec.kind.place == Place::Worker && self.choose(spec).is_some_and(|device| is_gpu(&device))
+        spec.kind.place == Place::Worker && self.choose(spec).is_some_and(DeviceId::is_gpu)
     }
 
     pub fn gpus_are_busy(&self) -> bool {
-        let is_busy = |(name, device): (&String, &Device)| is_gpu(name) && device.lane.busy > 0;
+        let is_busy = |(id, device): (&DeviceId, &Device)| id.is_gpu() && device.lane.busy > 0;
         let others = self.handed.values().filter_map(|task| self.reserved.of(task.stage));
         self.devices.iter().any(is_busy)
-            || others.flat_map(|reserved| &reserved.devices).any(|name| is_gpu(name))
+            || others.flat_map(|reserved| &reserved.devices).any(|id| id.is_gpu())
     }
 
     /// Tells work on GPUs to save and stop.
@@ -249,7 +242,7 @@ impl Hands {
     /// Tests if a task of a stage can be handed out, or its devices reserved.
     pub fn is_free(&self, spec: &StageSpec) -> bool {
         let place = spec.kind.place;
-        if place == Place::Worker && !self.knows(&spec.policy.device) {
+        if place == Place::Worker && !self.knows(spec.policy.device) {
             return false;
         }
         if let Some(reserved) = self.reserved.of(spec.id) {
@@ -263,7 +256,7 @@ impl Hands {
             Place::Here => self.pool.busy < self.threads + AHEAD_HERE,
             // It waits for its devices when it has reserved them.
             Place::Worker if needed.is_some() => true,
-            Place::Worker => self.choose(spec).is_none_or(|device| self.load(&device) <= AHEAD),
+            Place::Worker => self.choose(spec).is_none_or(|device| self.load(device) <= AHEAD),
         }
     }
 
@@ -277,10 +270,10 @@ impl Hands {
             None => self.lane(spec),
         };
         let stage = spec.id;
-        self.handed.insert(task.ticket(), Handed { lane: lane.clone(), stage });
-        let lane = match lane.as_str() {
-            POOL => &mut self.pool,
-            name => &mut self.device(name)?.lane,
+        self.handed.insert(task.ticket(), Handed { lane, stage });
+        let lane = match lane {
+            LaneId::Pool => &mut self.pool,
+            LaneId::Device(device) => &mut self.device(device)?.lane,
         };
         lane.busy += 1;
         // The receiving thread lives as long as the run.
@@ -291,8 +284,8 @@ impl Hands {
     /// Lets the workers of the other devices of a task drop what they hold. The task waits for that.
     fn clear(&self, reserved: &Reservation, task: &mut Task) {
         let Task::Gather(task) = task else { return };
-        for name in reserved.devices.iter().filter(|name| **name != reserved.lane) {
-            if let Some(device) = self.devices.get(name) {
+        for id in reserved.devices.iter().filter(|id| LaneId::Device(**id) != reserved.lane) {
+            if let Some(device) = self.devices.get(id) {
                 let (held, dropped) = bounded(0);
                 let _ = device.lane.sender.send(Task::CloseAll(held));
                 task.awaits.push(dropped);
@@ -307,20 +300,20 @@ impl Hands {
         }
     }
 
-    fn device(&mut self, name: &str) -> io::Result<&mut Device> {
-        Ok(match self.devices.entry(name.to_owned()) {
+    fn device(&mut self, id: DeviceId) -> io::Result<&mut Device> {
+        Ok(match self.devices.entry(id) {
             Entry::Occupied(device) => device.into_mut(),
-            Entry::Vacant(place) => place.insert(Device::start(name, self.shared.clone())?),
+            Entry::Vacant(place) => place.insert(Device::start(id, self.shared.clone())?),
         })
     }
 
     pub fn returned(&mut self, ticket: u64) {
         let Some(Handed { lane, stage }) = self.handed.remove(&ticket) else { return };
         self.reserved.release(stage);
-        match lane.as_str() {
-            POOL => self.pool.busy -= 1,
-            name => {
-                if let Some(device) = self.devices.get_mut(name) {
+        match lane {
+            LaneId::Pool => self.pool.busy -= 1,
+            LaneId::Device(id) => {
+                if let Some(device) = self.devices.get_mut(&id) {
                     device.lane.busy -= 1;
                 }
             }
@@ -330,7 +323,7 @@ impl Hands {
     /// False for a task that waits behind others of its lane.
     pub fn is_running(&self, ticket: u64) -> bool {
         let Some(Handed { lane, .. }) = self.handed.get(&ticket) else { return true };
-        let at_once = if lane == POOL { self.threads } else { 1 };
+        let at_once = if *lane == LaneId::Pool { self.threads } else { 1 };
         let before = self.handed.range(..ticket).filter(|(_, other)| other.lane == *lane);
         before.count() < at_once
     }
@@ -338,15 +331,19 @@ impl Hands {
     /// Gives up on a task that takes too long. A worker is killed, and its task returns as a death;
     /// a pool thread cannot be killed and is replaced.
     pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {
-        let Some(Handed { lane, stage }) = self.handed.get(&ticket) else { return Ok(()) };
+        let Some(&Handed { lane, stage }) = self.handed.get(&ticket) else { return Ok(()) };
         // The workers of its other devices may be what it waits for.
-        let others = self.reserved.of(*stage).map(|reserved| reserved.devices.iter());
-        for name in others.into_iter().flatten().chain([lane]) {
-            if let Some(device) = self.devices.get(name) {
+        let others = self.reserved.of(stage).into_iter().flat_map(|reserved| &reserved.devices);
+        let own = match lane {
+            LaneId::Pool => None,
+            LaneId::Device(device) => Some(device),
+        };
+        for id in others.copied().chain(own) {
+            if let Some(device) = self.devices.get(&id) {
                 device.process.end_task(ticket);
             }
         }
-        if lane != POOL {
+        if own.is_some() {
             return Ok(());
         }
         self.returned(ticket);
@@ -357,9 +354,9 @@ impl Hands {
     }
 
     /// The workers with tasks.
-    pub fn busy_workers(&self) -> impl Iterator<Item = (&str, &ProcessHandle)> {
+    pub fn busy_workers(&self) -> impl Iterator<Item = (DeviceId, &ProcessHandle)> {
         let busy = self.devices.iter().filter(|(_, device)| device.lane.busy > 0);
-        busy.map(|(name, device)| (name.as_str(), &device.process))
+        busy.map(|(id, device)| (*id, &device.process))
     }
 
     /// Ends all workers, busy or not.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::key::ItemReads;
 use stage_core::{Bucket, Expands, Item, Reject};
 
+use super::intake::Intake;
 use super::message::JobHandle;
 use super::program_check::ProgramCheck;
 use super::queue::Queued;
@@ -14,9 +14,7 @@ use crate::plan::{Expected, ItemPlan, ItemWork, PartialBucket, PartialDataset, P
 use crate::tables::ClosedBucket;
 
 pub struct ItemStage {
-    /// The part of the keys that all items share.
-    pub key: Digest,
-    pub reads: ItemReads,
+    pub intake: Arc<Intake>,
     pub job: Arc<JobHandle>,
     pub bits: u8,
     /// The stage makes several items of one.
@@ -70,11 +68,21 @@ pub enum Slot {
     Left,
 }
 
+impl Slot {
+    /// The items that go on to the stages below.
+    pub fn items(&self) -> &[Item] {
+        match self {
+            Slot::Known(item) => std::slice::from_ref(item),
+            Slot::Expanded(items) => items,
+            Slot::Undecided(_) | Slot::Rejected(_) | Slot::Failed(_) | Slot::Left => &[],
+        }
+    }
+}
+
 impl ItemStage {
-    pub fn new(work: ItemWork, reads: ItemReads, key: Digest, job: Arc<JobHandle>) -> ItemStage {
+    pub fn new(work: ItemWork, intake: Intake, job: Arc<JobHandle>) -> ItemStage {
         let mut stage = ItemStage {
-            key,
-            reads,
+            intake: Arc::new(intake),
             job,
             bits: work.bits,
             expands: work.expands,
@@ -120,7 +128,7 @@ impl ItemStage {
                 bucket.undecided += 1;
                 let expected = Expected::of(&item.fields);
                 bucket.slots.insert(item.id.clone(), Slot::Undecided(expected));
-                self.queue.push(Queued::new(&self.reads, number, item, key));
+                self.queue.push(Queued::new(&self.intake.reads, number, item, key));
             }
         }
     }
@@ -128,10 +136,7 @@ impl ItemStage {
     /// Decides an item. True if it was undecided before.
     pub fn decide(&mut self, number: u32, id: &Arc<str>, slot: Slot) -> bool {
         let Some(bucket) = self.open.get_mut(&number) else { return false };
-        match bucket.slots.get(id) {
-            Some(Slot::Undecided(_)) => {}
-            _ => return false,
-        }
+        let Some(open @ Slot::Undecided(_)) = bucket.slots.get_mut(id) else { return false };
         bucket.undecided -= 1;
         match &slot {
             Slot::Rejected(reject) => self.rejects.push((id.clone(), reject.clone())),
@@ -142,7 +147,7 @@ impl ItemStage {
             Slot::Left => bucket.tainted = true,
             Slot::Known(_) | Slot::Expanded(_) | Slot::Undecided(_) => {}
         }
-        bucket.slots.insert(id.clone(), slot);
+        *open = slot;
         true
     }
 
@@ -175,6 +180,12 @@ impl ItemStage {
     pub fn awaits(&self, number: u32, id: &Arc<str>) -> bool {
         let slot = self.open.get(&number).and_then(|bucket| bucket.slots.get(id));
         matches!(slot, Some(Slot::Undecided(_)))
+    }
+
+    /// Tests if all items of a bucket have arrived and none is undecided.
+    pub fn may_close(&self, number: u32) -> bool {
+        let bucket = self.open.get(&number);
+        bucket.is_some_and(|bucket| bucket.undecided == 0 && bucket.arrived.is_some())
     }
 
     /// Removes the bucket when all items have arrived and none is undecided. A bucket with a

@@ -9,12 +9,15 @@ use crossbeam_channel::{Receiver, Sender};
 use stage_core::course::Course;
 use stage_core::device::Devices;
 use stage_core::event::Event;
-use stage_core::{Context, Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
+use stage_core::{Context, Fields, GatherJob, ItemJob, Job, Kind, Reject, Setup, StageError};
 
+use super::intake::{Intake, Route};
+use super::queue::Queued;
+use super::results::ItemResults;
 use super::training::{Saved, Training};
 use crate::engine::Engine;
 use crate::pipeline::{Policy, Reads};
-use crate::record::StageRecord;
+use crate::record::{ItemRecord, StageRecord};
 
 pub enum Message {
     Done {
@@ -72,8 +75,10 @@ pub enum Report {
 }
 
 pub enum Outcome {
-    /// One for each item of the task.
+    /// One for each item of the task. Nothing is recorded.
     Items(Vec<ItemOutcome>),
+    /// The same, as an executor of this process has recorded them.
+    Results(Result<ItemResults, CacheError>),
     Gather(Result<StageRecord, Failure>),
 }
 
@@ -88,6 +93,18 @@ pub enum ItemOutcome {
     },
     Rejected(Reject),
     Failed(Failure),
+}
+
+impl ItemOutcome {
+    /// The outcome of an item with such a record, which made new objects of this size.
+    pub fn of(record: ItemRecord, bytes: u64) -> ItemOutcome {
+        match record {
+            ItemRecord::Done { fields, notes, seconds } => {
+                ItemOutcome::Done { fields, notes, seconds, bytes }
+            }
+            ItemRecord::Rejected(reject) => ItemOutcome::Rejected(reject),
+        }
+    }
 }
 
 /// The reason why work has no outcome. None of these is recorded.
@@ -136,8 +153,10 @@ impl Task {
 pub struct ItemTask {
     pub ticket: u64,
     pub job: Arc<JobHandle>,
-    /// With only the fields that the stage reads.
-    pub items: Vec<Item>,
+    pub intake: Arc<Intake>,
+    pub items: Arc<Vec<Queued>>,
+    /// None for a replay, which executes all items and records nothing.
+    pub route: Option<Route>,
 }
 
 pub struct GatherTask {
@@ -150,6 +169,8 @@ pub struct GatherTask {
     /// The stage's key without its inputs, to remember parts of the work. None if all of it is to be
     /// done anew.
     pub own_key: Option<Digest>,
+    /// The name of the folder in which the inputs of its program stay between runs.
+    pub inputs: Option<Digest>,
     /// Closed once the workers of its other devices have dropped what they hold.
     pub awaits: Vec<Receiver<()>>,
 }

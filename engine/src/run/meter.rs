@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use stage_core::device::Devices;
+use stage_core::device::{DeviceId, Devices};
 use stage_core::event::Event;
 
-use crate::machine::{self, Device, Machine, resident_bytes};
+use crate::machine::{Device, Machine, resident_bytes};
 use crate::measure::Measure;
 use crate::pipeline::StageId;
 
 pub struct Meter {
     pub machine: Machine,
     /// The processes of the workers, by device.
-    workers: HashMap<String, u32>,
+    workers: HashMap<DeviceId, u32>,
     /// The measures of a probe, which writes nothing itself.
     pub probed: Vec<(StageId, Measure)>,
     pub has_tidied: bool,
@@ -47,10 +47,10 @@ impl Meter {
     pub fn observe(&mut self, event: &Event) {
         match event {
             Event::WorkerStarted { device, process } => {
-                self.workers.insert(device.clone(), *process);
+                self.workers.insert(*device, *process);
             }
             Event::WorkerDied { device, .. } => {
-                self.workers.remove(device);
+                device.one().and_then(|device| self.workers.remove(&device));
             }
             _ => {}
         }
@@ -60,7 +60,7 @@ impl Meter {
     pub fn worker_memory(&self, device: &Device) -> Option<u64> {
         let is_gpu = matches!(device, Device::Gpu(_));
         let workers = self.workers.iter();
-        let of_device = workers.filter(|(name, _)| machine::is_gpu(name) == is_gpu);
+        let of_device = workers.filter(|(id, _)| id.is_gpu() == is_gpu);
         of_device.filter_map(|(_, process)| resident_bytes(Some(*process))).max()
     }
 }

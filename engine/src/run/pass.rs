@@ -28,7 +28,7 @@ use crate::estimate::{Estimate, estimate_here};
 use crate::export::{self, Exported};
 use crate::machine::Machine;
 use crate::mirror::Pusher;
-use crate::pipeline::{Pipeline, StageId};
+use crate::pipeline::{ITEMS, Pipeline, Reference, StageId};
 use crate::plan::planner::Planner;
 use crate::plan::{Plan, Work};
 use crate::store::Store;
@@ -177,6 +177,7 @@ impl<'a> Pass<'a> {
             home,
             planner,
             board,
+            takers: takers(pipeline),
             in_flight: HashMap::new(),
             followers: HashMap::new(),
             options,
@@ -305,6 +306,22 @@ fn hands(
         kept: None,
     };
     Hands::new(shared).map_err(EngineError::Thread)
+}
+
+/// By the position of a stage: the stages that take their items from it.
+fn takers(pipeline: &Pipeline) -> Vec<Vec<StageId>> {
+    let mut takers = vec![Vec::new(); pipeline.stages.len()];
+    for spec in &pipeline.stages {
+        let references = spec.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
+        for reference in references {
+            if let Reference::Stage { stage, .. } = reference
+                && takers[stage.0].last() != Some(&spec.id)
+            {
+                takers[stage.0].push(spec.id);
+            }
+        }
+    }
+    takers
 }
 
 /// The expected time of an item of each stage on an executor.

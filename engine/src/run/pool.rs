@@ -21,6 +21,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
             Task::Gather(mut task) => {
                 task.await_devices();
                 let mut context = shared.context(task.ticket, task.job.kind);
+                context.inputs = task.inputs;
                 context.training = task.training.take();
                 context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
                 let job = task.job.gather_job(&shared.engine, &mut context);
@@ -42,27 +43,29 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
 fn run_items(shared: &Shared, task: ItemTask) {
     let mut context = shared.context(task.ticket, task.job.kind);
     context.finishes_batch = true;
-    let count = task.items.len();
-    let job = match shared.is_late(task.ticket) {
-        true => Err(StageError::Stopped),
-        false => task.job.item_job(&shared.engine, &mut context),
+    let job = task.job.clone();
+    shared.run_items(task, context, |items, context| match job.item_job(&shared.engine, context) {
+        Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); items.len()],
+        Ok(opened) => run_batches(shared, (job.kind.batching, &opened), items, context),
+    });
+}
+
+fn run_batches(
+    shared: &Shared,
+    (batching, job): (Batching, &Arc<dyn ItemJob>),
+    items: &[Item],
+    context: &mut EngineContext,
+) -> Vec<ItemOutcome> {
+    let size = match batching {
+        Batching::Single => 1,
+        Batching::ByBytes { .. } | Batching::ByCount { .. } => items.len().max(1),
     };
-    let outcomes = match job {
-        Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); count],
-        Ok(job) => {
-            let size = match task.job.kind.batching {
-                Batching::Single => 1,
-                Batching::ByBytes { .. } | Batching::ByCount { .. } => count.max(1),
-            };
-            let batches = task.items.chunks(size).enumerate();
-            let batches = batches.take_while(|(at, _)| *at == 0 || !shared.stop.is_requested());
-            let done = batches.flat_map(|(_, batch)| run_batch(&job, batch, &mut context));
-            let mut outcomes: Vec<ItemOutcome> = done.collect();
-            outcomes.resize(count, ItemOutcome::Failed(Failure::Stage(StageError::Stopped)));
-            outcomes
-        }
-    };
-    shared.done(Outcome::Items(outcomes), context);
+    let batches = items.chunks(size).enumerate();
+    let batches = batches.take_while(|(at, _)| *at == 0 || !shared.stop.is_requested());
+    let done = batches.flat_map(|(_, batch)| run_batch(job, batch, context));
+    let mut outcomes: Vec<ItemOutcome> = done.collect();
+    outcomes.resize(items.len(), ItemOutcome::Failed(Failure::Stage(StageError::Stopped)));
+    outcomes
 }
 
 fn run_batch(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cache::Cache;
+use cache::{Cache, Digest};
 use camino::Utf8Path;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::event::{Event, StageCounts};
@@ -12,6 +12,7 @@ use stage_core::{Item, with_parents};
 
 use super::arrived::{artifacts, gather_sources};
 use super::hands::Hands;
+use super::intake::Intake;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
 use super::scratch::Scratch;
 use super::shared::Shared;
@@ -102,8 +103,10 @@ impl Replayer<'_> {
         let job = Arc::new(self.job(&planner, &plan)?);
         let task = match &given {
             ReplayInput::Item(item) => {
-                let items = vec![item_reads(self.spec).see(item).to_item()];
-                Task::Items(ItemTask { ticket: TICKET, job, items })
+                let key = self.job_key(&planner, &plan);
+                let intake = Arc::new(Intake { key, reads: item_reads(self.spec) });
+                let items = Arc::new(vec![intake.queued(0, item.clone())]);
+                Task::Items(ItemTask { ticket: TICKET, job, intake, items, route: None })
             }
             ReplayInput::Whole(_) => Task::Gather(Box::new(GatherTask {
                 ticket: TICKET,
@@ -118,6 +121,7 @@ impl Replayer<'_> {
                 policy: self.spec.policy.clone(),
                 training: None,
                 own_key: None,
+                inputs: None,
                 awaits: Vec::new(),
             })),
         };
@@ -182,6 +186,12 @@ impl Replayer<'_> {
             (None, Some(Planned::Partial(_))) => Err(ReplayError::NotYet { stage, item }),
             (None, _) => Err(ReplayError::NoItem { stage, item }),
         }
+    }
+
+    /// The key of the stage that all its items share.
+    fn job_key(&self, planner: &Planner, plan: &Plan) -> Digest {
+        let arrived = arriving(self.pipeline, &plan.stages, &planner.assets, self.spec);
+        arrived.job_key(&planner.file_digests(self.spec)).digest()
     }
 
     fn job(&self, planner: &Planner, plan: &Plan) -> Result<JobHandle, EngineError> {
@@ -251,18 +261,19 @@ impl Replayer<'_> {
     ) -> Result<ReplayResult, ReplayError> {
         match (given, outcome) {
             (ReplayInput::Item(item), Outcome::Items(outcomes)) => {
-                let arrived = arriving(self.pipeline, &plan.stages, &planner.assets, self.spec);
-                let job = arrived.job_key(&planner.file_digests(self.spec)).digest();
-                let key = item_reads(self.spec).see(item).key(&job);
+                let key = item_reads(self.spec).see(item).key(&self.job_key(planner, plan));
                 let known = planner.store.known_items(&[key])?.pop().flatten();
                 let none = || Failure::Died { message: "it returned no result".to_owned() };
                 let outcome = outcomes.into_iter().next();
                 let outcome = outcome.unwrap_or_else(|| ItemOutcome::Failed(none()));
                 Ok(ReplayResult::Item { outcome, known })
             }
-            (ReplayInput::Item(_), Outcome::Gather(result)) => {
+            (ReplayInput::Item(_), outcome) => {
                 let none = || Failure::Died { message: "it returned no result".to_owned() };
-                let failure = result.err().unwrap_or_else(none);
+                let failure = match outcome {
+                    Outcome::Gather(Err(failure)) => failure,
+                    _ => none(),
+                };
                 Ok(ReplayResult::Item { outcome: ItemOutcome::Failed(failure), known: None })
             }
             (ReplayInput::Whole(_), Outcome::Gather(outcome)) => {
@@ -273,7 +284,7 @@ impl Replayer<'_> {
                 };
                 Ok(ReplayResult::Whole { outcome, known })
             }
-            (ReplayInput::Whole(_), Outcome::Items(_)) => {
+            (ReplayInput::Whole(_), Outcome::Items(_) | Outcome::Results(_)) => {
                 let message = "it returned items instead of one result".to_owned();
                 let outcome = Err(Failure::Died { message });
                 Ok(ReplayResult::Whole { outcome, known: None })

@@ -6,16 +6,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::machine::is_gpu;
+use stage_core::device::{DeviceId, DeviceName};
+
 use crate::pipeline::{StageId, StageSpec, StageWork};
+
+/// The threads that work through the tasks of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneId {
+    /// Those of this process.
+    Pool,
+    /// The thread that talks to the worker of a device.
+    Device(DeviceId),
+}
 
 /// The devices of the only task of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     /// The lane that gets the task.
-    pub lane: String,
+    pub lane: LaneId,
     /// All devices that get no other work, with that of the lane.
-    pub devices: BTreeSet<String>,
+    pub devices: BTreeSet<DeviceId>,
 }
 
 /// By stage, from before its task is handed out until the task returns.
@@ -27,13 +37,13 @@ impl Reservations {
         self.0.get(&stage)
     }
 
-    pub fn has(&self, device: &str) -> bool {
-        self.0.values().any(|reserved| reserved.devices.contains(device))
+    pub fn has(&self, device: DeviceId) -> bool {
+        self.0.values().any(|reserved| reserved.devices.contains(&device))
     }
 
     /// Tests if nothing has any of these devices.
     pub fn allow(&self, wanted: &Reservation) -> bool {
-        !wanted.devices.iter().any(|device| self.has(device))
+        !wanted.devices.iter().any(|device| self.has(*device))
     }
 
     /// False if a device is reserved for another stage; then nothing is reserved.
@@ -50,37 +60,41 @@ impl Reservations {
     }
 }
 
-/// The GPUs that `devices` names for the only task of a stage, by their full names.
-pub fn named_gpus(spec: &StageSpec) -> BTreeSet<String> {
+/// The GPUs that `devices` names for the only task of a stage.
+pub fn named_gpus(spec: &StageSpec) -> BTreeSet<DeviceId> {
     let has_one_task = matches!(spec.work, StageWork::Gather | StageWork::Train);
     if !has_one_task || !spec.parameters.is_set("devices") {
         return BTreeSet::new();
     }
-    let names = spec.parameters.texts("devices").unwrap_or_default();
-    let full = |name: &str| if name == "cuda" { "cuda:0".to_owned() } else { name.to_owned() };
-    names.into_iter().filter(|name| is_gpu(name)).map(full).collect()
+    let names = spec.parameters.devices("devices").unwrap_or_default();
+    names.into_iter().map(DeviceName::first).filter(|device| device.is_gpu()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn on(devices: &[&str]) -> Reservation {
-        let devices = devices.iter().map(|name| (*name).to_owned()).collect();
-        Reservation { lane: "cuda:0".to_owned(), devices }
+    fn gpu(number: usize) -> DeviceId {
+        DeviceId::gpu(number).unwrap()
+    }
+
+    fn on<const N: usize>(gpus: [usize; N]) -> Reservation {
+        let devices = gpus.map(gpu).into_iter().collect();
+        Reservation { lane: LaneId::Device(DeviceId::FIRST_GPU), devices }
     }
 
     #[test]
     fn a_task_gets_all_its_devices_or_none() {
         let mut reserved = Reservations::default();
-        assert!(reserved.add(StageId(1), on(&["cuda:0", "cuda:1"])));
-        assert!(!reserved.add(StageId(2), on(&["cuda:1", "cuda:2"])));
-        assert!(!reserved.has("cuda:2"), "the second task would keep others from this device");
-        assert!(reserved.add(StageId(3), on(&["cuda:2", "cuda:3"])));
+        assert!(reserved.add(StageId(1), on([0, 1])));
+        assert!(!reserved.add(StageId(2), on([1, 2])));
+        assert!(!reserved.has(gpu(2)), "the second task would keep others from this device");
+        assert!(reserved.add(StageId(3), on([2, 3])));
         reserved.release(StageId(1));
-        assert!(!reserved.add(StageId(2), on(&["cuda:1", "cuda:2"])), "`cuda:2` is still reserved");
+        assert!(!reserved.add(StageId(2), on([1, 2])), "`cuda:2` is still reserved");
         reserved.release(StageId(3));
-        assert!(reserved.add(StageId(2), on(&["cuda:1", "cuda:2"])));
-        assert_eq!(reserved.of(StageId(2)), Some(&on(&["cuda:1", "cuda:2"])));
+        assert!(reserved.add(StageId(2), on([1, 2])));
+        assert_eq!(reserved.of(StageId(2)), Some(&on([1, 2])));
     }
 }

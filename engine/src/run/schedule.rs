@@ -42,7 +42,8 @@ const LATE_ANSWER: Duration = Duration::from_secs(10);
 /// A task that has been handed out.
 pub struct InFlight {
     pub stage: StageId,
-    pub items: Vec<Queued>,
+    /// Shared with the executor.
+    pub items: Arc<Vec<Queued>>,
     pub claims: Vec<Claim>,
     pub started: Instant,
     /// Its time limit counts from here: until it runs, this is the last look at it.
@@ -66,6 +67,8 @@ pub struct Schedule<'a> {
     pub home: &'a Home,
     pub planner: Planner<'a>,
     pub board: Board,
+    /// By the position of a stage: the stages that take their items from it.
+    pub takers: Vec<Vec<StageId>>,
     pub in_flight: HashMap<u64, InFlight>,
     /// Items that wait for another item of this run with the same key.
     pub followers: HashMap<Digest, Vec<(StageId, Queued)>>,

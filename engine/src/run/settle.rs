@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
-use stage_core::{Batching, Item, Reject, StageError, Verdicts, children};
+use stage_core::{Batching, Item, Reject, StageError, Verdicts};
 
 use super::batch::{Batch, KeptLimit};
+use super::intake::Passed;
+use super::item_results::{batch, keep};
 use super::item_stage::{Arrived, Slot};
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::program_check::{Judged, Unfit};
 use super::queue::Queued;
+use super::results::{ItemEnd, ItemResult, ItemResults};
 use super::schedule::{InFlight, Schedule};
 use crate::engine::EngineError;
 use crate::measure::MEGABYTE;
 use crate::pipeline::StageId;
-use crate::plan::items::merged;
 use crate::record::{ITEM, ItemRecord, encode};
 use crate::tables::close_bucket;
 
@@ -32,6 +34,8 @@ fn has_failed(outcome: &Outcome) -> bool {
     let is_done = |outcome: &ItemOutcome| matches!(outcome, ItemOutcome::Done { .. });
     match outcome {
         Outcome::Items(outcomes) => !outcomes.iter().all(is_done),
+        Outcome::Results(Ok(results)) => results.executed().any(|outcome| !is_done(outcome)),
+        Outcome::Results(Err(_)) => true,
         Outcome::Gather(result) => result.is_err(),
     }
 }
@@ -44,8 +48,13 @@ impl Schedule<'_> {
         lost: Vec<Digest>,
         (written, took): (u64, Option<Duration>),
     ) -> Result<(), EngineError> {
-        // A task that was given up on may still return.
-        let Some(task) = self.in_flight.remove(&ticket) else { return Ok(()) };
+        let Some(task) = self.in_flight.remove(&ticket) else {
+            // A task that was given up on may still return. What it has recorded is not durable yet.
+            if let Outcome::Results(Ok(results)) = outcome {
+                self.committer.note(results.claims);
+            }
+            return Ok(());
+        };
         self.hands.returned(ticket);
         if !lost.is_empty() {
             self.note_lost(task.stage, &lost);
@@ -55,7 +64,12 @@ impl Schedule<'_> {
         }
         match outcome {
             Outcome::Gather(result) => self.gather_done(task, result, (written, took)),
-            Outcome::Items(outcomes) => self.items_done(task, outcomes, took),
+            Outcome::Items(outcomes) => {
+                let route = self.route(task.stage);
+                let each = keep(&self.store, &route, task.items.iter().zip(outcomes))?;
+                self.items_done(task, ItemResults { each, claims: Vec::new() }, took)
+            }
+            Outcome::Results(results) => self.items_done(task, results?, took),
         }
     }
 
@@ -73,7 +87,7 @@ impl Schedule<'_> {
     fn items_done(
         &mut self,
         task: InFlight,
-        outcomes: Vec<ItemOutcome>,
+        results: ItemResults,
         took: Option<Duration>,
     ) -> Result<(), EngineError> {
         let id = task.stage;
@@ -83,33 +97,40 @@ impl Schedule<'_> {
         self.board[id].counts.seconds +=
             took.unwrap_or_else(|| task.started.elapsed()).as_secs_f64();
         self.allowance.saw_task(task.started);
-        let batch = Batch {
-            items: task.items.len() as u64,
-            bytes: task.items.iter().map(|queued| queued.weight).sum(),
-        };
-        if let Some(ItemOutcome::Failed(Failure::Died { message })) = outcomes.first() {
+        let batch = batch(&results, &task.items);
+        let handling = took.map_or(0.0, |took| results.handling(took.as_secs_f64()));
+        if let Some(ItemOutcome::Failed(Failure::Died { message })) = results.executed().next() {
             self.count_death(id, message)?;
         }
-        for (queued, outcome) in task.items.into_iter().zip(outcomes) {
-            match outcome {
-                ItemOutcome::Failed(failure) => {
+        let items = Arc::unwrap_or_clone(task.items);
+        for (queued, ItemResult { end, passed }) in items.into_iter().zip(results.each) {
+            match end {
+                ItemEnd::Known(record) => self.resolve_known(id, queued, record, passed)?,
+                ItemEnd::Elsewhere => {
+                    self.free_followers(&queued);
+                    if let Some(stage) = self.board[id].items_mut() {
+                        stage.elsewhere.push_back(queued);
+                    }
+                }
+                ItemEnd::Executed(ItemOutcome::Failed(failure)) => {
                     self.item_failed(id, queued, failure, (batch.items > 1).then_some(batch))?;
                 }
-                good => self.item_done(id, queued, good)?,
+                ItemEnd::Executed(good) => self.item_done(id, queued, good, (passed, handling))?,
             }
         }
-        self.committer.note(task.claims);
+        self.committer.note(results.claims);
         self.committer.expect(self.board.bytes_to_come());
         self.committer.start_if_due(&self.store);
         Ok(())
     }
 
-    /// Records an outcome and passes it on, for the item and for those with the same key.
+    /// Passes a recorded outcome on, for the item and for those with the same key.
     fn item_done(
         &mut self,
         id: StageId,
         queued: Queued,
         outcome: ItemOutcome,
+        (passed, handling): (Option<Passed>, f64),
     ) -> Result<(), EngineError> {
         self.board[id].deaths = 0;
         let record = match outcome {
@@ -117,12 +138,11 @@ impl Schedule<'_> {
                 self.board[id].counts.executed += 1;
                 self.trust(id)?;
                 let size = queued.weight as f64 / MEGABYTE;
-                self.board[id].cost.add(size, f64::from(seconds), bytes);
+                let whole = f64::from(seconds) + handling;
+                self.board[id].cost.add(size, whole, bytes);
                 if let Some(stage) = self.board[id].items_mut() {
-                    let seconds = f64::from(seconds);
-                    let first = stage.pace == 0.0;
-                    let share = if first { 1.0 } else { PACE };
-                    stage.pace += share * (seconds - stage.pace);
+                    let share = if stage.pace == 0.0 { 1.0 } else { PACE };
+                    stage.pace += share * (whole - stage.pace);
                 }
                 ItemRecord::Done { fields, notes, seconds }
             }
@@ -131,12 +151,19 @@ impl Schedule<'_> {
             }
             ItemOutcome::Failed(_) => return Ok(()),
         };
-        self.keep(id, queued, record)
+        self.apply_to_all(id, queued, record, passed)
     }
 
-    fn keep(&mut self, id: StageId, queued: Queued, record: ItemRecord) -> Result<(), EngineError> {
+    /// Records a verdict and passes it on.
+    fn keep_verdict(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        reject: Reject,
+    ) -> Result<(), EngineError> {
+        let record = ItemRecord::Rejected(reject);
         self.store.cache().record(ITEM, &queued.key, encode(&record))?;
-        self.apply_to_all(id, queued, record)
+        self.apply_to_all(id, queued, record, None)
     }
 
     /// An outcome that existed already.
@@ -145,9 +172,10 @@ impl Schedule<'_> {
         id: StageId,
         queued: Queued,
         record: ItemRecord,
+        passed: Option<Passed>,
     ) -> Result<(), EngineError> {
         self.board[id].counts.reused += 1;
-        self.apply_to_all(id, queued, record)
+        self.apply_to_all(id, queued, record, passed)
     }
 
     /// Applies an outcome to an item and to those that wait for the same key.
@@ -156,12 +184,13 @@ impl Schedule<'_> {
         id: StageId,
         queued: Queued,
         record: ItemRecord,
+        passed: Option<Passed>,
     ) -> Result<(), EngineError> {
         for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
             self.board[id].counts.reused += 1;
-            self.apply(id, follower, record.clone())?;
+            self.apply(id, follower, record.clone(), None)?;
         }
-        self.apply(id, queued, record)
+        self.apply(id, queued, record, passed)
     }
 
     fn apply(
@@ -169,24 +198,22 @@ impl Schedule<'_> {
         id: StageId,
         queued: Queued,
         record: ItemRecord,
+        passed: Option<Passed>,
     ) -> Result<(), EngineError> {
-        let name = queued.item.id.clone();
-        let slot = match record {
+        match record {
             ItemRecord::Done { fields, notes, .. } => {
                 for (note, count) in notes {
                     *self.board[id].notes.entry(note).or_default() += count;
                 }
-                match self.pipeline.stage(id).kind.expands {
-                    Some(_) => Slot::Expanded(children(&queued.item, &fields)),
-                    None => Slot::Known(merged(queued.item, fields)),
-                }
+                let passed = passed.unwrap_or_else(|| self.route(id).pass(&queued, &fields));
+                self.pass_on(id, &queued, passed)
             }
             ItemRecord::Rejected(reject) => {
+                let name = queued.item.id;
                 self.tell_quarantined(id, &name, &reject);
-                Slot::Rejected(reject)
+                self.decide(id, queued.bucket, name, Slot::Rejected(reject))
             }
-        };
-        self.decide(id, queued.bucket, name, slot)
+        }
     }
 
     pub fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
@@ -199,7 +226,7 @@ impl Schedule<'_> {
         });
     }
 
-    /// Decides an item of a stage and passes it to downstream stages.
+    /// Decides an item that goes no further, and withdraws it from downstream stages.
     pub fn decide(
         &mut self,
         id: StageId,
@@ -207,35 +234,55 @@ impl Schedule<'_> {
         item: Arc<str>,
         slot: Slot,
     ) -> Result<(), EngineError> {
-        let mut flow = VecDeque::from([(id, item, Some(slot))]);
-        while let Some((id, name, slot)) = flow.pop_front() {
-            let Some(stage) = self.board[id].items_mut() else { continue };
-            let leaving = match &slot {
-                Some(Slot::Known(item)) => Some(vec![item.clone()]),
-                Some(Slot::Expanded(items)) => Some(items.clone()),
-                _ => None,
-            };
-            let is_expanded = matches!(slot, Some(Slot::Expanded(_)));
-            match slot {
-                Some(slot) => {
-                    if !stage.decide(bucket, &name, slot) {
-                        continue;
-                    }
-                }
-                None => stage.withdraw(bucket, &name),
-            }
-            if let (Some(items), true) = (&leaving, is_expanded) {
-                self.expand_below(id, bucket, &name, items);
-            }
-            for below in self.item_consumers(id) {
-                match &leaving {
-                    None => flow.push_back((below, name.clone(), None)),
-                    Some(items) => items.iter().for_each(|item| self.arrive(below, bucket, item)),
-                }
-            }
-            self.close(id, bucket)?;
+        let stage = self.board[id].items_mut();
+        if !stage.is_some_and(|stage| stage.decide(bucket, &item, slot)) {
+            return Ok(());
+        }
+        let mut waiting = VecDeque::from(self.item_consumers(id));
+        self.close(id, bucket)?;
+        while let Some(below) = waiting.pop_front() {
+            let Some(stage) = self.board[below].items_mut() else { continue };
+            stage.withdraw(bucket, &item);
+            waiting.extend(self.item_consumers(below));
+            self.close(below, bucket)?;
         }
         Ok(())
+    }
+
+    /// Decides an item of a stage and hands its output to downstream stages. Known outcomes of the
+    /// arriving items are looked up by their executors.
+    fn pass_on(&mut self, id: StageId, queued: &Queued, passed: Passed) -> Result<(), EngineError> {
+        let (name, bucket) = (&queued.item.id, queued.bucket);
+        let Passed { slot, mut arrivals } = passed;
+        for below in self.item_consumers(id) {
+            // It may have started since the output was prepared.
+            if let Some(stage) = self.board[below].items()
+                && !arrivals.iter().any(|(prepared, _)| *prepared == below)
+            {
+                let intake = &stage.intake;
+                let items = slot.items().iter();
+                arrivals.extend(items.map(|item| (below, intake.queued(bucket, item.clone()))));
+            }
+        }
+        let children = match &slot {
+            Slot::Expanded(items) => Some(items.clone()),
+            _ => None,
+        };
+        let stage = self.board[id].items_mut();
+        if !stage.is_some_and(|stage| stage.decide(bucket, name, slot)) {
+            return Ok(());
+        }
+        if let Some(children) = children {
+            self.expand_below(id, bucket, name, &children);
+        }
+        for (below, arriving) in arrivals {
+            if let Some(stage) = self.board[below].items_mut()
+                && stage.awaits(bucket, &arriving.item.id)
+            {
+                stage.queue.push(arriving);
+            }
+        }
+        self.close(id, bucket)
     }
 
     /// The stages behind expect the children of an item from now on, and no longer the item.
@@ -249,24 +296,16 @@ impl Schedule<'_> {
         }
     }
 
-    /// An item reaches a stage and is queued; known outcomes are looked up for many items at once,
-    /// when they are taken off the queue.
-    fn arrive(&mut self, id: StageId, bucket: u32, item: &Item) {
-        let Some(stage) = self.board[id].items_mut() else { return };
-        if !stage.awaits(bucket, &item.id) {
-            return;
-        }
-        let key = stage.reads.see(item).key(&stage.key);
-        stage.queue.push(Queued::new(&stage.reads, bucket, item.clone(), key));
-    }
-
     /// Writes a bucket once everything in it is decided, and tells downstream stages.
     pub fn close(&mut self, id: StageId, number: u32) -> Result<(), EngineError> {
+        if !self.board[id].items().is_some_and(|stage| stage.may_close(number)) {
+            return Ok(());
+        }
         let mut closing = VecDeque::from([id]);
         while let Some(id) = closing.pop_front() {
             let Some(stage) = self.board[id].items_mut() else { continue };
             let Some(closed) = stage.close(number) else { continue };
-            let key = stage.key;
+            let key = stage.intake.key;
             let bucket = close_bucket(&self.store, &key, closed)?;
             if let Some(stage) = self.board[id].items_mut() {
                 stage.closed.extend(bucket);
@@ -459,7 +498,7 @@ impl Schedule<'_> {
             stage.program_check = None;
         }
         held.into_iter().try_for_each(|Unfit { queued, reject, is_verdict }| match is_verdict {
-            true => self.keep(id, queued, ItemRecord::Rejected(reject)),
+            true => self.keep_verdict(id, queued, reject),
             false => self.item_fails(id, queued, reject),
         })
     }

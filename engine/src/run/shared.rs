@@ -43,6 +43,7 @@ impl Shared {
             is_told: false,
             staging: None,
             scratch: self.scratch.clone(),
+            inputs: None,
             kept: self.kept.clone(),
             aside: None,
             lost: Vec::new(),

@@ -7,7 +7,6 @@
 //! read.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,37 +14,45 @@ use bytes::Bytes;
 use cache::{Cache, Digest};
 use camino::Utf8Path;
 use crossbeam_channel::unbounded;
-use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
+use stage_core::device::DeviceName;
+use stage_core::wire::{Answer, Question};
 use stage_core::{
     Blob, Fields, Item, Kind, NewValue, Output, Place, Reject, Setup, StageError, Value,
 };
 
 use super::arrived::artifacts;
 use super::before::{Before, before};
+use super::client::{Limits, WorkerClient};
 use super::context::EngineContext;
+use super::desk::{Desk, refusal};
+use super::message::{Failure, JobHandle};
 use super::replay::ReplayError;
 use super::scratch::Scratch;
 use super::shared::Shared;
-use super::worker::{Spare, Worker};
+use super::worker::Spare;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
 use crate::plan::planner::Planner;
 use crate::store::Store;
 
-/// The time that an idle worker has to exit.
-const PARTING: Duration = Duration::from_secs(5);
+/// For opening a stage, and for the items of one without `timeout`: a worker that computes is not
+/// given up on before an hour.
+const UNTIMED: Limits =
+    Limits { whole: Some(Duration::from_secs(3600)), silence: Some(Duration::from_secs(60)) };
 
-/// The result of each item.
-pub type Results = Vec<Result<Output, Reject>>;
+/// The result of each item. An error is not the fault of the item.
+pub type Results = Vec<Result<Result<Output, Reject>, StageError>>;
+
+/// The results of items that were processed together.
+type Made = Result<Vec<Result<Output, Reject>>, Failure>;
 
 /// A stage with everything but its items.
 pub struct Prepared {
     pub stage: String,
     pub kind: &'static Kind,
     pub setup: Setup,
-    /// As the manifest has it: `auto`, `cpu`, `cuda` or `cuda:1`.
-    device: String,
+    device: DeviceName,
     before: Vec<Before>,
     shared: Shared,
 }
@@ -97,7 +104,7 @@ pub fn prepare(
         stage: spec.name.clone(),
         kind: spec.kind,
         setup,
-        device: spec.policy.device.clone(),
+        device: spec.policy.device,
         before,
         shared,
     })
@@ -133,26 +140,32 @@ impl Prepared {
 /// A worker process with the jobs of prepared stages. It is started for the first items, and again
 /// if it dies. It has one device, that of the first stage.
 pub struct Standing {
-    engine: Engine,
-    prepared: Vec<Prepared>,
-    worker: Option<(Worker, String)>,
+    engine: Arc<Engine>,
+    stages: Vec<OpenStage>,
+    client: Option<WorkerClient>,
     stop: StopFlag,
+}
+
+/// A stage with its job.
+struct OpenStage {
+    prepared: Prepared,
+    job: JobHandle,
+    /// The number of items that fit into memory together, once some did not.
+    most: usize,
 }
 
 impl Standing {
     /// `stop` asks the worker to leave out items that it has not begun.
     pub fn new(engine: Engine, stop: StopFlag) -> Standing {
-        Standing { engine, prepared: Vec::new(), worker: None, stop }
+        Standing { engine: Arc::new(engine), stages: Vec::new(), client: None, stop }
     }
 
     /// Adds a stage, and returns its number.
     pub fn add(&mut self, prepared: Prepared) -> usize {
-        self.prepared.push(prepared);
-        self.prepared.len() - 1
-    }
-
-    pub fn prepared(&self, number: usize) -> &Prepared {
-        &self.prepared[number]
+        let number = self.stages.len();
+        let job = JobHandle::new(number as u32, prepared.kind, prepared.setup.clone());
+        self.stages.push(OpenStage { prepared, job, most: usize::MAX });
+        number
     }
 
     /// Loads the model of a stage, as far as it is loaded before the first item.
@@ -161,185 +174,133 @@ impl Standing {
     ///
     /// Those of opening the stage.
     pub fn open(&mut self, number: usize) -> Result<(), StageError> {
-        let mut shelf = Shelf::new(&self.prepared[number], &self.stop);
-        open(&self.engine, &mut self.worker, &self.prepared, number, &mut shelf)
+        let (stage, client, mut shelf) = self.at(number);
+        client.limits = UNTIMED;
+        client.open(&stage.job, &mut shelf).map_err(error_of)
     }
 
     /// The results of items, in their order; the bytes of blobs are in them. Items that do not fit
-    /// into memory together are processed in parts.
-    ///
-    /// # Errors
-    ///
-    /// Those that concern all items, such as a worker that died; the next call starts another.
-    pub fn process(&mut self, number: usize, items: &[Item]) -> Result<Results, StageError> {
-        let arriving = items.iter().map(|item| self.prepared[number].arriving(item.clone()));
-        let arriving: Vec<Result<Item, Reject>> = arriving.collect::<Result<_, _>>()?;
-        let good: Vec<Item> = arriving.iter().flatten().cloned().collect();
-        let made = match self.parts(number, &good) {
-            // The worker died, perhaps long ago: a new one tries once.
-            Err(StageError::Transient { .. }) => self.parts(number, &good)?,
-            other => other?,
+    /// into memory together are processed in parts, from then on. So are items with which the worker
+    /// dies: the next part starts another.
+    pub fn process(&mut self, number: usize, items: &[Item]) -> Results {
+        let prepared = &self.stages[number].prepared;
+        let arriving = items.iter().map(|item| prepared.arriving(item.clone()));
+        let arriving: Vec<Result<Result<Item, Reject>, StageError>> = arriving.collect();
+        let good: Vec<Item> = arriving.iter().flatten().flatten().cloned().collect();
+        let mut made = self.parts(number, &good).into_iter();
+        let mut result = |arrived| match arrived {
+            Ok(Ok(_)) => made.next().unwrap_or_else(|| Err(too_few())),
+            Ok(Err(reject)) => Ok(Err(reject)),
+            Err(error) => Err(error),
         };
-        let mut made = made.into_iter();
-        let lost = || Err(StageError::failed("the worker returned too few results"));
-        let result = |arrived| match arrived {
-            Ok(_) => made.next().map_or_else(lost, Ok),
-            Err(reject) => Ok(Err(reject)),
-        };
-        arriving.into_iter().map(result).collect()
+        arriving.into_iter().map(&mut result).collect()
     }
 
-    fn parts(&mut self, number: usize, items: &[Item]) -> Result<Results, StageError> {
-        if items.is_empty() {
-            return Ok(Results::new());
+    fn parts(&mut self, number: usize, items: &[Item]) -> Results {
+        let most = self.stages[number].most.min(items.len()).max(1);
+        let mut results = Results::new();
+        for part in items.chunks(most) {
+            results.extend(match self.at_once(number, part) {
+                // The worker may have died long ago: a new one tries once.
+                Err(Failure::Died { .. }) => {
+                    let again = self.at_once(number, part);
+                    self.or_halved(number, part, again)
+                }
+                result => self.or_halved(number, part, result),
+            });
         }
-        match self.at_once(number, items) {
-            Err(StageError::OutOfMemory { .. }) if items.len() > 1 => {
-                let (first, second) = items.split_at(items.len() / 2);
-                let mut results = self.parts(number, first)?;
-                results.extend(self.parts(number, second)?);
-                Ok(results)
-            }
-            other => other,
-        }
+        results
     }
 
-    fn at_once(&mut self, number: usize, items: &[Item]) -> Result<Results, StageError> {
-        let mut shelf = Shelf::new(&self.prepared[number], &self.stop);
-        open(&self.engine, &mut self.worker, &self.prepared, number, &mut shelf)?;
-        let request =
-            Request::Process { job: number as u32, items: items.to_vec(), blobs: Vec::new() };
-        match ask(&mut self.worker, request, &mut shelf)? {
-            Reply::Processed(results) => {
-                let whole = |result: Result<Output, Reject>| result.map(|made| shelf.whole(made));
-                Ok(results?.into_iter().map(whole).collect())
+    /// The results, or those of smaller parts if all together are too much for the worker.
+    fn or_halved(&mut self, number: usize, items: &[Item], result: Made) -> Results {
+        let half = items.len() / 2;
+        let failure = match result {
+            Ok(made) => return made.into_iter().map(Ok).collect(),
+            Err(failure) => failure,
+        };
+        match failure {
+            Failure::Stage(StageError::OutOfMemory { .. }) if half > 0 => {
+                self.stages[number].most = half;
             }
-            _ => Err(out_of_turn(&mut self.worker)),
+            Failure::Died { .. } if half > 0 => {}
+            failure => return vec![Err(error_of(failure)); items.len()],
         }
+        let (mut results, mut left) = (Results::new(), items);
+        while !left.is_empty() {
+            let size = self.stages[number].most.min(half).min(left.len());
+            let (part, rest) = left.split_at(size);
+            let made = self.at_once(number, part);
+            results.extend(self.or_halved(number, part, made));
+            left = rest;
+        }
+        results
+    }
+
+    fn at_once(&mut self, number: usize, items: &[Item]) -> Made {
+        let (stage, client, mut shelf) = self.at(number);
+        client.limits = UNTIMED;
+        client.open(&stage.job, &mut shelf)?;
+        client.limits = stage.limits(items.len());
+        let results = client.process(&stage.job, items, &[], &mut shelf)?;
+        let results = results.map_err(Failure::Stage)?;
+        if results.len() != items.len() {
+            return Err(Failure::Stage(too_few()));
+        }
+        let whole = |result: Result<Output, Reject>| result.map(|made| shelf.whole(made));
+        Ok(results.into_iter().map(whole).collect())
+    }
+
+    /// A stage, the client of its worker, and the objects for one request.
+    fn at(&mut self, number: usize) -> (&OpenStage, &mut WorkerClient, Shelf) {
+        let first = &self.stages[0].prepared;
+        let client = self.client.get_or_insert_with(|| client(&self.engine, first));
+        let stage = &self.stages[number];
+        let shelf = Shelf::new(&stage.prepared, &self.stop);
+        (stage, client, shelf)
     }
 
     /// Ends the worker.
-    pub fn end(mut self) {
-        let Some((Worker { program, mut input, .. }, _)) = self.worker.take() else { return };
-        // If it does not respond, closing its pipe ends it.
-        let _ = send(&mut input, &Request::Shutdown);
-        drop(input);
-        let _ = program.ends_within(PARTING);
-        let _ = program.end();
-    }
-}
-
-type Running = Option<(Worker, String)>;
-
-/// Makes sure that a process is running and has the job open.
-fn open(
-    engine: &Engine,
-    worker: &mut Running,
-    prepared: &[Prepared],
-    number: usize,
-    shelf: &mut Shelf,
-) -> Result<(), StageError> {
-    if worker.is_none() {
-        start(engine, worker, &prepared[0].device, shelf)?;
-    }
-    let job = number as u32;
-    let Some((running, device)) = worker else { return Err(no_worker()) };
-    if running.open.contains(&job) {
-        return Ok(());
-    }
-    let Prepared { kind, setup, .. } = &prepared[number];
-    let setup = Setup { device: device.clone(), ..setup.clone() };
-    let request = Request::Open { job, kind: kind.name.to_owned(), version: kind.version, setup };
-    match ask(worker, request, shelf)? {
-        Reply::Opened(opened) => opened?,
-        _ => return Err(out_of_turn(worker)),
-    }
-    if let Some((running, _)) = worker {
-        running.open.insert(job);
-    }
-    Ok(())
-}
-
-/// Starts a worker on the device, or on the first one of this sort.
-fn start(
-    engine: &Engine,
-    worker: &mut Running,
-    device: &str,
-    shelf: &mut Shelf,
-) -> Result<(), StageError> {
-    *worker = Some((Worker::start(engine)?, String::new()));
-    let device = match device {
-        "auto" | "cuda" => match ask(worker, Request::Devices, shelf)? {
-            Reply::Devices(found) => match (found.names().into_iter().next(), device) {
-                (Some(first), _) => first,
-                (None, "auto") => "cpu".to_owned(),
-                (None, _) => "cuda:0".to_owned(),
-            },
-            _ => return Err(out_of_turn(worker)),
-        },
-        named => named.to_owned(),
-    };
-    let threads = engine.threads as u32;
-    let hello = Request::Hello { protocol: PROTOCOL, device: device.clone(), threads };
-    match ask(worker, hello, shelf)? {
-        Reply::Ready { protocol: PROTOCOL, .. } => {}
-        Reply::Ready { program, .. } => {
-            end(worker, "");
-            return Err(StageError::with_help(
-                format!("{program} and this program use different protocols"),
-                "build the worker from the same source as `throstle`",
-            ));
+    pub fn end(self) {
+        if let Some(client) = self.client {
+            client.shut_down();
         }
-        _ => return Err(out_of_turn(worker)),
     }
-    if let Some((_, own)) = worker {
-        *own = device;
-    }
-    Ok(())
 }
 
-/// Sends a request and answers the worker's questions until its final reply.
-fn ask(worker: &mut Running, request: Request, shelf: &mut Shelf) -> Result<Reply, StageError> {
-    let mut message = request;
-    loop {
-        let Some((running, _)) = worker else { return Err(no_worker()) };
-        if let Err(error) = send(&mut running.input, &message) {
-            return Err(died(worker, &error.to_string()));
+impl OpenStage {
+    /// As in a run, the time limit of an item counts for each item of a batch.
+    fn limits(&self, items: usize) -> Limits {
+        let limit =
+            self.prepared.setup.timeout_seconds.and_then(|seconds| {
+                Duration::try_from_secs_f64(seconds * items.max(1) as f64).ok()
+            });
+        match limit {
+            Some(limit) => Limits { whole: Some(limit), silence: None },
+            None => UNTIMED,
         }
-        message = loop {
-            match receive(&mut running.output) {
-                Ok(Some(Reply::Question(question))) => {
-                    break Request::Answer(shelf.answer(question));
-                }
-                Ok(Some(Reply::Progress { .. } | Reply::Begins(_) | Reply::Metrics { .. })) => {}
-                Ok(Some(reply)) => return Ok(reply),
-                Ok(None) => return Err(died(worker, "it closed its output")),
-                Err(error) if error.kind() == ErrorKind::InvalidData => {
-                    return Err(died(
-                        worker,
-                        "something other than its messages is on its standard output",
-                    ));
-                }
-                Err(error) => return Err(died(worker, &error.to_string())),
-            }
-        };
     }
 }
 
-fn no_worker() -> StageError {
-    StageError::failed("the worker is not running")
+/// A client for the device that a stage wishes, or the first one that fits.
+fn client(engine: &Arc<Engine>, prepared: &Prepared) -> WorkerClient {
+    let Shared { spare, messages, .. } = &prepared.shared;
+    let device = prepared.device.one().unwrap_or_else(|| {
+        let found = spare.ask(engine, messages).candidates(prepared.device);
+        found.first().copied().unwrap_or_default()
+    });
+    WorkerClient::new(engine.clone(), device, spare.clone(), messages.clone())
 }
 
-fn out_of_turn(worker: &mut Running) -> StageError {
-    died(worker, "unexpected answer")
+fn too_few() -> StageError {
+    StageError::failed("the worker returned too few results")
 }
 
-fn died(worker: &mut Running, why: &str) -> StageError {
-    StageError::Transient { message: end(worker, why) }
-}
-
-fn end(worker: &mut Running, why: &str) -> String {
-    worker.take().map_or_else(String::new, |(worker, _)| worker.last_words(why))
+fn error_of(failure: Failure) -> StageError {
+    match failure {
+        Failure::Stage(error) | Failure::Open(error) => error,
+        Failure::Died { message } => StageError::Transient { message },
+    }
 }
 
 /// The objects that a job reads, and those that it made.
@@ -349,29 +310,24 @@ struct Shelf {
     made: HashMap<Digest, Bytes>,
 }
 
+impl Desk for Shelf {
+    fn answer(&mut self, question: Question) -> Answer {
+        match question {
+            Question::Read(blob) => Answer::Bytes(self.read(&blob)),
+            Question::Find(blob) => Answer::Path(self.context.file_of(&blob)),
+            Question::Keep { kind, bytes } => Answer::Kept(Ok(self.keep(&kind, bytes))),
+            Question::Remember(_, output) => Answer::Remembered(Ok(self.fields(output))),
+            Question::Stopping => Answer::Stopping(self.stop.is_requested()),
+            // Without a folder, objects come as bytes, which are gone with the answer.
+            other => refusal(other),
+        }
+    }
+}
+
 impl Shelf {
     fn new(prepared: &Prepared, stop: &StopFlag) -> Shelf {
         let context = prepared.shared.context(0, prepared.kind);
         Shelf { context, stop: stop.clone(), made: HashMap::new() }
-    }
-
-    fn answer(&mut self, question: Question) -> Answer {
-        let none = || StageError::failed("nothing can be recorded here");
-        match question {
-            Question::Read(blob) => Answer::Bytes(self.read(&blob)),
-            Question::Find(blob) => Answer::Path(self.context.file_of(&blob)),
-            // So objects come as bytes, which are gone with the answer.
-            Question::Staging => Answer::Path(None),
-            Question::Keep { kind, bytes } => Answer::Kept(Ok(self.keep(&kind, bytes))),
-            Question::Recall(_) => Answer::Recalled(Ok(None)),
-            Question::Remember(_, output) => Answer::Remembered(Ok(self.fields(output))),
-            Question::Stopping => Answer::Stopping(self.stop.is_requested()),
-            Question::KeepFile { .. } => Answer::Kept(Err(none())),
-            Question::Checkpoint(_) => Answer::Saved(Err(none())),
-            Question::LastCheckpoint | Question::Parent => Answer::Found(Ok(None)),
-            Question::SetAside(..) => Answer::SetAside(Err(none())),
-            Question::MayBegin { .. } => Answer::May(false),
-        }
     }
 
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {

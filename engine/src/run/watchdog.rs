@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use stage_core::device::DeviceId;
+
 use super::hands::Hands;
 use crate::engine::StopFlag;
 use crate::units;
@@ -22,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct Watchdog {
     /// The time of that signal; None if the run stops for another reason.
     pressed: Option<Instant>,
-    lives: HashMap<String, Liveness>,
+    lives: HashMap<DeviceId, Liveness>,
 }
 
 type Pulse = (u64, Option<u64>);
@@ -69,7 +71,7 @@ impl Watchdog {
         let mut killed = Vec::new();
         for (device, process) in hands.busy_workers() {
             let pulse = process.pulse();
-            let life = self.lives.entry(device.to_owned()).or_insert_with(|| {
+            let life = self.lives.entry(device).or_insert_with(|| {
                 process.wake();
                 Liveness::new(pulse, now)
             });

@@ -1,18 +1,18 @@
 //! A worker process: its start, its pipes, and the end of its stderr.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::{BufRead, BufReader, BufWriter};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use cache::fs::MachineFault;
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::Sender;
 use stage_core::StageError;
-use stage_core::device::Devices;
+use stage_core::device::{DeviceName, Devices};
 use stage_core::event::Event;
-use stage_core::programs::{self, Program};
+use stage_core::programs::{self, Patience, Pipe, Program};
 use stage_core::wire::{Reply, Request, receive, send};
 
 use super::message::Message;
@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A worker process, with the jobs that it has open.
 pub struct Worker {
     pub program: Program,
-    pub input: BufWriter<ChildStdin>,
-    pub output: BufReader<ChildStdout>,
+    pub input: BufWriter<Pipe<ChildStdin>>,
+    pub output: BufReader<Pipe<ChildStdout>>,
     stderr: Arc<Mutex<VecDeque<String>>>,
     reader: Option<JoinHandle<()>>,
     pub open: HashSet<u32>,
@@ -49,7 +49,7 @@ impl Worker {
                  `pip install 'throstle[torch]'`",
             ));
         }
-        let failed = |error: std::io::Error| {
+        let failed = |error: io::Error| {
             let message = format!("cannot start the worker `{program}`: {error}");
             if MachineFault::of(&error).is_some() {
                 return StageError::of_io(message, &error);
@@ -66,6 +66,8 @@ impl Worker {
         let (Some(input), Some(output), Some(errors)) = program.pipes() else {
             return Err(StageError::failed("the worker was started without pipes"));
         };
+        let (input, output) =
+            (Pipe::new(input).map_err(failed)?, Pipe::new(output).map_err(failed)?);
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let kept = stderr.clone();
         let read = move || keep_last_lines(errors, &kept);
@@ -78,6 +80,23 @@ impl Worker {
             reader: Some(reader),
             open: HashSet::new(),
         })
+    }
+
+    /// Sets the time until the next answer.
+    pub fn set_patience(&mut self, patience: &Patience) {
+        self.input.get_mut().patience = patience.clone();
+        self.output.get_mut().patience = patience.clone();
+    }
+
+    /// The GPUs that the process can use.
+    fn devices(&mut self) -> io::Result<Devices> {
+        self.set_patience(&Patience::within(PATIENCE));
+        send(&mut self.input, &Request::Devices)?;
+        match receive(&mut self.output)? {
+            Some(Reply::Devices(devices)) => Ok(devices),
+            Some(_) => Err(io::Error::other("unexpected answer")),
+            None => Err(io::Error::other("it closed its output")),
+        }
     }
 
     /// Ends the process and returns how it ended.
@@ -130,37 +149,21 @@ impl Spare {
 
     /// Asks a new worker for the GPUs of this machine. Where there is no answer, the first task says why.
     pub fn ask(&self, engine: &Engine, messages: &Sender<Message>) -> Devices {
-        let Ok(worker) = Worker::start(engine) else { return Devices::default() };
-        let handle = worker.program.handle();
-        let (sender, answers) = bounded(1);
-        let ask = move || {
-            let mut worker = worker;
-            let asked = send(&mut worker.input, &Request::Devices);
-            let reply = asked.and_then(|()| receive(&mut worker.output));
-            // If nobody waits any more, the process has been ended.
-            let _ = sender.send((worker, reply));
-        };
-        if Builder::new().name("devices".into()).spawn(ask).is_err() {
-            handle.end();
-            return Devices::default();
-        }
-        match answers.recv_timeout(PATIENCE) {
-            Ok((worker, Ok(Some(Reply::Devices(devices))))) => {
+        let Ok(mut worker) = Worker::start(engine) else { return Devices::default() };
+        match worker.devices() {
+            Ok(devices) => {
                 *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
                 devices
             }
-            Ok((worker, reply)) => {
-                let why = reply
-                    .err()
-                    .map_or("it closed its output".to_owned(), |error| error.to_string());
-                let (device, message) = ("auto".to_owned(), worker.last_words(&why));
-                let _ = messages.send(Message::Event(Event::WorkerDied { device, message }));
-                Devices::default()
-            }
-            Err(_) => {
-                handle.end();
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                worker.last_words("");
                 let problem = format!("CUDA does not answer within {} s", PATIENCE.as_secs());
                 Devices { gpus: Vec::new(), problem: Some(problem) }
+            }
+            Err(error) => {
+                let (device, message) = (DeviceName::Auto, worker.last_words(&error.to_string()));
+                let _ = messages.send(Message::Event(Event::WorkerDied { device, message }));
+                Devices::default()
             }
         }
     }

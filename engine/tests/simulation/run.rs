@@ -378,6 +378,11 @@ impl Run {
                 self.judge(&mut state, &failure, is_hopeless, &part);
                 return known;
             }
+            // Only executors in the process of the run record outcomes themselves.
+            Outcome::Results(_) => {
+                state.wrong(format!("{part} is recorded by its thread"));
+                return known;
+            }
         };
         let is_hopeless = items.iter().any(|key| state.is_hopeless(key));
         for (key, taken) in items.iter().zip(outcomes) {

@@ -78,7 +78,7 @@ fn everything_of_a_manifest_reaches_the_pipeline() {
     assert_eq!(tokens.policy.retries, 0);
     assert_eq!(tokens.policy.timeout_seconds, Some(90.0));
     assert_eq!(tokens.policy.salt.as_deref(), Some("again"));
-    assert_eq!(tokens.policy.device, "cuda:1");
+    assert_eq!(tokens.policy.device.to_string(), "cuda:1");
     assert_eq!(tokens.work, StageWork::Item);
     assert_eq!(tokens.parameters.bytes("batch").unwrap(), 64_000_000);
     assert!(tokens.licenses.contains("CC-BY-NC-SA-4.0"));

@@ -1,6 +1,10 @@
 //! The GPUs of a machine as a worker sees them.
 
+mod name;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::name::{DeviceId, DeviceName, GpuNumber, UnknownDevice};
 
 /// The GPUs that a worker can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +28,19 @@ pub struct Gpu {
 impl Devices {
     /// The devices that a stage on `auto` may use. A GPU that cannot be used is named too: to open it
     /// says why, while the CPU would take days without a word.
-    pub fn names(&self) -> Vec<String> {
+    pub fn ids(&self) -> Vec<DeviceId> {
         let count = self.gpus.len().max(usize::from(self.problem.is_some()));
-        (0..count).map(|number| format!("cuda:{number}")).collect()
+        (0..count).map_while(DeviceId::gpu).collect()
+    }
+
+    /// The devices that fit a wish. A GPU that was asked for and is not there is one of them: to open
+    /// it says why.
+    pub fn candidates(&self, wish: DeviceName) -> Vec<DeviceId> {
+        let gpus = || Some(self.ids()).filter(|gpus| !gpus.is_empty());
+        match wish {
+            DeviceName::One(device) => vec![device],
+            DeviceName::Auto | DeviceName::AnyGpu => gpus().unwrap_or_else(|| vec![wish.first()]),
+        }
     }
 }
 
@@ -37,10 +51,10 @@ mod tests {
     #[test]
     fn a_gpu_that_cannot_be_used_is_not_passed_over() {
         let none = Devices::default();
-        assert!(none.names().is_empty());
+        assert!(none.ids().is_empty());
         let two = Devices { gpus: vec![Gpu::default(); 2], ..Devices::default() };
-        assert_eq!(two.names(), ["cuda:0", "cuda:1"]);
+        assert_eq!(Some(two.ids()), [0, 1].map(DeviceId::gpu).into_iter().collect());
         let broken = Devices { problem: Some("the driver is too old".into()), ..none };
-        assert_eq!(broken.names(), ["cuda:0"]);
+        assert_eq!(broken.ids(), [DeviceId::FIRST_GPU]);
     }
 }

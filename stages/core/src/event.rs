@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
+use crate::device::{DeviceId, DeviceName};
 use crate::estimate::{Figure, StageEstimate};
 
 /// Counts of one stage. Item stages count items, other stages count 1.
@@ -169,11 +170,11 @@ pub enum Event {
         message: String,
     },
     WorkerStarted {
-        device: String,
+        device: DeviceId,
         process: u32,
     },
     WorkerDied {
-        device: String,
+        device: DeviceName,
         message: String,
     },
     /// A damaged object was found and quarantined, and is made again.

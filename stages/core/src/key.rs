@@ -322,6 +322,7 @@ fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
         ParameterValue::Flag(flag) => sink.integer(name, i64::from(*flag)),
         ParameterValue::Seconds(seconds) => sink.number(name, *seconds),
         ParameterValue::Bytes(bytes) => sink.integer(name, *bytes as i64),
+        ParameterValue::Device(device) => sink.text(name, &device.to_string()),
         ParameterValue::List(values) => {
             sink.group(name, values.len());
             values.iter().for_each(|value| write_parameter("", value, sink));

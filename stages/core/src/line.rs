@@ -1,11 +1,21 @@
 //! Command lines with placeholders: `say {text} -o {out.audio}`.
 //!
-//! `${NAME}` is left for the shell, and `{{` and `}}` are plain braces.
+//! `${NAME}` is left for the shell, and `{{` and `}}` are plain braces. A value never becomes a part
+//! of the program: it reaches the shell as a variable. Where a variable does not stay one word, or
+//! where its content would be run, a value has no place.
 
+mod command;
+mod document;
+mod place;
 mod prefix;
+mod rules;
 mod shell;
+mod word;
 
-pub use shell::Shell;
+pub use place::{Misplaced, Place, Writing};
+
+use command::SimpleCommand;
+use shell::Script;
 
 /// A piece of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,3 +51,46 @@ pub fn pieces(line: &str) -> Result<Vec<Piece<'_>>, Unclosed> {
     pieces.push(Piece::Text(rest));
     Ok(pieces)
 }
+
+/// Facts about a line for `sh`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Shell<'a> {
+    /// The placeholders, in their order.
+    pub places: Vec<Place<'a>>,
+    /// The programs at the start of the line, unless the line says with `||` what happens if they
+    /// fail: several for `nice foo`.
+    pub first: Vec<String>,
+    /// The programs on the left of a pipe, as far as they are known: a pipeline ends with the status
+    /// of its last program, so the shell does not report that one of these is missing. A path that
+    /// is relative to the folder of the command is known only where no command ran before.
+    pub piped: Vec<String>,
+}
+
+impl<'a> Shell<'a> {
+    /// # Errors
+    ///
+    /// A brace that is not closed.
+    pub fn read(line: &'a str) -> Result<Shell<'a>, Unclosed> {
+        let mut script = Script::read(line)?;
+        rules::apply(&mut script);
+        let Script { places, commands, functions, is_odd, .. } = script;
+        if is_odd || commands.iter().any(SimpleCommand::looks_for_programs) {
+            return Ok(Shell { places, ..Shell::default() });
+        }
+        let known = |is_one_of: fn(&SimpleCommand) -> bool| {
+            let mut known = Vec::new();
+            let programs = commands.iter().filter(|command| is_one_of(command));
+            for name in programs.flat_map(SimpleCommand::programs) {
+                if !functions.contains(&name) && !known.contains(&name) {
+                    known.push(name);
+                }
+            }
+            known
+        };
+        let (first, piped) = (known(|command| command.is_first), known(|command| command.is_piped));
+        Ok(Shell { places, first, piped })
+    }
+}
+
+#[cfg(test)]
+mod tests;

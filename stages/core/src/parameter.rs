@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::DeviceName;
 use crate::error::StageError;
 use crate::expression::Form;
 
@@ -55,6 +56,11 @@ pub enum ParameterType {
     Duration,
     /// `"64MB"`, `"12GiB"`.
     Size,
+    /// `"cpu"`, `"cuda"`, `"cuda:1"`.
+    Device {
+        /// `"auto"` too: the choice is left to the run.
+        or_auto: bool,
+    },
     /// A file with content that enters the key, and a path that does not.
     File,
     /// A file or folder that a source reads.
@@ -83,6 +89,8 @@ pub enum Default {
     Seconds(f64),
     Bytes(u64),
     Texts(&'static [&'static str]),
+    Device(DeviceName),
+    Devices(&'static [DeviceName]),
     /// `[pipeline] seed`.
     PipelineSeed,
 }
@@ -147,6 +155,7 @@ pub enum ParameterValue {
     Map(BTreeMap<String, ParameterValue>),
     /// From 0 to 1.
     Share(f64),
+    Device(DeviceName),
 }
 
 /// Numbers are compared by their bits, as keys do.
@@ -164,6 +173,7 @@ impl PartialEq for ParameterValue {
             (Bytes(a), Bytes(b)) => a == b,
             (List(a), List(b)) => a == b,
             (Map(a), Map(b)) => a == b,
+            (Device(a), Device(b)) => a == b,
             _ => false,
         }
     }
@@ -183,6 +193,7 @@ impl fmt::Display for ParameterValue {
             ParameterValue::Flag(flag) => write!(formatter, "{flag}"),
             ParameterValue::Seconds(seconds) => write!(formatter, "{seconds}s"),
             ParameterValue::Bytes(bytes) => write!(formatter, "{bytes}B"),
+            ParameterValue::Device(device) => write!(formatter, "\"{device}\""),
             ParameterValue::List(values) => {
                 write!(formatter, "[")?;
                 for (at, value) in values.iter().enumerate() {
@@ -289,6 +300,15 @@ impl Parameters {
             }
         }
         self.list(name)?.iter().map(|value| text(name, value)).collect()
+    }
+
+    /// The devices of a list.
+    pub fn devices(&self, name: &str) -> Result<Vec<DeviceName>, StageError> {
+        let device = |value: &ParameterValue| match value {
+            ParameterValue::Device(device) => Ok(*device),
+            other => Err(mismatch(name, "a list of devices", other)),
+        };
+        self.list(name)?.iter().map(device).collect()
     }
 
     pub fn map(&self, name: &str) -> Result<BTreeMap<&str, &ParameterValue>, StageError> {

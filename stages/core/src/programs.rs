@@ -5,6 +5,7 @@
 //! time for stages to clean up, call [`end_all`]; if the process is killed, the watcher ends its
 //! programs (`watcher`).
 
+mod pipe;
 mod tree;
 pub mod watcher;
 
@@ -23,6 +24,7 @@ use rustix::process::{
     test_kill_process_group, waitid,
 };
 
+pub use pipe::{Patience, Pipe};
 use watcher::Watched;
 
 /// The time that a killed program may take to exit.
@@ -248,13 +250,14 @@ impl Program {
 
     fn leave(&mut self) -> io::Result<Ended> {
         self.has_left = true;
-        match self.has_ended()? {
+        if self.has_ended()? {
             // Remaining descendants are in its group, or out of reach.
-            true => self.handle.end_group(),
-            false => self.handle.end(),
-        }
-        if !self.ends_within(LAST_BREATH)? {
-            return Err(io::ErrorKind::TimedOut.into());
+            self.handle.end_group();
+        } else {
+            self.handle.end();
+            if !self.ends_within(LAST_BREATH)? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
         // Before its process id can be reused.
         self.forget();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::Digest;
+use cache::{Digest, InputFolder};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
+use crate::device::DeviceId;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item, Value};
 use crate::kind::Kind;
@@ -36,8 +37,8 @@ pub struct Setup {
     pub files: BTreeMap<String, Blob>,
     /// The secrets, by parameter. Never stored, never printed.
     pub secrets: BTreeMap<String, String>,
-    /// `cpu`, or `cuda:0`; empty for stages in the engine's process.
-    pub device: String,
+    /// The device of the worker; the processor for stages in the engine's process.
+    pub device: DeviceId,
     /// The time limit of one item, or of a gather.
     pub timeout_seconds: Option<f64>,
     /// The environment of programs that the manifest names: the paths of programs and the user's
@@ -131,6 +132,12 @@ pub trait Context {
     /// A folder for temporary files, which is removed after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for temporary files"))
+    }
+
+    /// The folder in which the inputs of a program for a whole data set stay between runs. None if it
+    /// is to get new copies in its temporary folder.
+    fn input_folder(&mut self) -> Result<Option<InputFolder>, StageError> {
+        Ok(None)
     }
 
     /// Reports time in which the job only waited for its turn, which is no cost of its items.
@@ -445,4 +452,17 @@ pub trait World {
 
     /// Stores bytes that have no file of their own.
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;
+
+    /// The fields that were remembered under a key, if all of their objects exist.
+    fn recall(&mut self, _key: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    /// Remembers fields that follow from the key alone, which includes the contents of files.
+    fn remember(&mut self, _key: &Digest, _fields: &Fields) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// Reports what the user waits for.
+    fn waiting(&mut self, _what: String) {}
 }

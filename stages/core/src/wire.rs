@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
-use crate::device::Devices;
+use crate::device::{DeviceId, Devices};
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -28,7 +28,7 @@ pub const MAX_FRAME: u32 = 1 << 30;
 pub enum Request {
     Hello {
         protocol: u32,
-        device: String,
+        device: DeviceId,
         threads: u32,
     },
     /// Opens a job under a number that the engine chooses.

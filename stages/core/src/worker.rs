@@ -10,7 +10,7 @@ use cache::{Digest, LOOSE_SIZE};
 use camino::Utf8PathBuf;
 
 use crate::course::Course;
-use crate::device::Devices;
+use crate::device::{DeviceId, Devices};
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
 use crate::stage::{
@@ -24,7 +24,7 @@ pub struct Host<'a> {
     pub program: String,
     pub stages: &'a [Box<dyn Stage>],
     /// Called once with the device and the number of threads before any stage is opened.
-    pub prepare: &'a dyn Fn(&str, u32) -> Result<(), StageError>,
+    pub prepare: &'a dyn Fn(DeviceId, u32) -> Result<(), StageError>,
     /// The GPUs that this process can use.
     pub devices: &'a dyn Fn() -> Devices,
     /// Called after items were processed.
@@ -62,7 +62,7 @@ struct Server<'a> {
 impl Server<'_> {
     fn answer(&mut self, request: Request) -> Reply {
         match request {
-            Request::Hello { device, threads, .. } => self.hello(&device, threads),
+            Request::Hello { device, threads, .. } => self.hello(device, threads),
             Request::Open { job, kind, version, setup } => {
                 Reply::Opened(self.open(job, &kind, version, setup))
             }
@@ -83,7 +83,7 @@ impl Server<'_> {
         }
     }
 
-    fn hello(&mut self, device: &str, threads: u32) -> Reply {
+    fn hello(&mut self, device: DeviceId, threads: u32) -> Reply {
         self.prepared = (self.host.prepare)(device, threads);
         let kinds = self.host.stages.iter().map(|stage| stage.kind());
         Reply::Ready {

@@ -96,6 +96,11 @@ pub fn decode(bytes: impl Into<Bytes>) -> Result<Tensor, FormatError> {
     SafetensorsFile::read(bytes.into())?.tensor(DATA)
 }
 
+/// The symbols of a model that takes texts character by character and spells no numbers.
+pub fn plain_symbols(fields: &Fields) -> Option<&Arc<Blob>> {
+    fields.blob(VOCABULARY).filter(|_| fields.text(FAMILY) == Some(VITS))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -26,6 +26,9 @@ pub enum FormatError {
     Tensor { name: String, message: String },
     #[error("there is no tensor `{}`{hint}", clean(.name))]
     Missing { name: String, hint: String },
+    /// Files that an index of weights names.
+    #[error("the index names files that are missing: {}", clean(.names))]
+    MissingShards { names: String },
     /// The values to write do not fit together.
     #[error("the {format} file cannot be written: {}", clean(.message))]
     Unwritable { format: &'static str, message: String },
@@ -53,6 +56,9 @@ impl FormatError {
             }
             FormatError::Stranger { stranger, .. } if !stranger.help.is_empty() => {
                 StageError::with_help(message, stranger.help)
+            }
+            FormatError::MissingShards { .. } => {
+                StageError::with_help(message, "put all shards beside their index")
             }
             _ => StageError::failed(message),
         }

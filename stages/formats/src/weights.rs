@@ -1,4 +1,5 @@
-//! A weight file of any format, and the names of its tensors without prefixes of training tools.
+//! A weight file of any format, or the shards of one, and the names of its tensors without prefixes of
+//! training tools.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use crate::error::FormatError;
 use crate::parts::Parts;
 use crate::pth::PthFile;
 use crate::safetensors::SafetensorsFile;
+use crate::shards::{self, Shards};
 use crate::stranger::{HEAD, Stranger};
 use crate::tensor::{Tensor, TensorInfo};
 
@@ -18,16 +20,38 @@ pub const ENDINGS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
 /// The prefix of weights in checkpoints of training runs.
 const STATE: &str = "state_dict.";
 
+/// The prefixes that PyTorch adds to every name of a wrapped model: by `DataParallel` and
+/// `DistributedDataParallel`, and by `torch.compile`.
+const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
+
 #[derive(Clone, Debug)]
 pub enum WeightFile {
     Pth(PthFile),
     Safetensors(SafetensorsFile),
+    Shards(Shards),
+}
+
+/// The weights by their plain names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlainNames {
+    /// With the names for [`WeightFile::tensor`].
+    pub names: BTreeMap<String, String>,
+    /// The prefixes of wrapped models that were removed, such as `module.`; empty if there were none.
+    pub unwrapped: String,
 }
 
 impl WeightFile {
-    /// Maps a file, which must not change meanwhile.
+    /// Maps a file, or the shards that it lists; they must not change meanwhile.
     pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<WeightFile, FormatError> {
-        WeightFile::read(fs.map(path)?)
+        if !shards::is_index(path.as_str()) {
+            return WeightFile::read(fs.map(path)?);
+        }
+        let index = shards::Index::read(fs.map(path)?)?;
+        let folder = path.parent().unwrap_or(Utf8Path::new(""));
+        index.open(|name| match fs.map(&folder.join(name)) {
+            Err(error) if error.is_not_found() => Ok(None),
+            mapped => Ok(Some(WeightFile::read(mapped?)?)),
+        })
     }
 
     /// The content determines the format. If the file is read in parts, only its directory is read.
@@ -53,6 +77,7 @@ impl WeightFile {
         match self {
             WeightFile::Pth(file) => file.tensors().collect(),
             WeightFile::Safetensors(file) => file.tensors().collect(),
+            WeightFile::Shards(shards) => shards.tensors(),
         }
     }
 
@@ -60,27 +85,47 @@ impl WeightFile {
         match self {
             WeightFile::Pth(file) => file.tensor(name),
             WeightFile::Safetensors(file) => file.tensor(name),
+            WeightFile::Shards(shards) => shards.tensor(name),
         }
     }
 
-    /// The weights by their plain names, with the names for [`Self::tensor`]. If a file has a
-    /// `state_dict`, or names with one of the prefixes, only those count, and the others belong to
-    /// something else.
-    pub fn plain_names(&self, prefixes: &[&str]) -> BTreeMap<String, String> {
-        let mut names: BTreeMap<String, String> =
-            self.tensors().keys().map(|name| (name.to_string(), name.to_string())).collect();
+    /// The weights by their plain names. If a file has a `state_dict`, or names with one of the
+    /// prefixes, only those count, and the others belong to something else. A prefix of a wrapped model
+    /// is removed where every name has it.
+    pub fn plain_names(&self, prefixes: &[&str]) -> PlainNames {
+        let names = self.tensors().into_keys().map(|name| (name.to_owned(), name.to_owned()));
+        let mut plain = PlainNames { names: names.collect(), unwrapped: String::new() };
+        plain.unwrap();
         for prefix in [&[STATE], prefixes].concat() {
-            let stripped: BTreeMap<String, String> = names
-                .iter()
-                .filter_map(|(name, stored)| {
-                    Some((name.strip_prefix(prefix)?.to_owned(), stored.clone()))
-                })
-                .collect();
-            if !stripped.is_empty() {
-                names = stripped;
+            let chosen = plain.without(prefix);
+            if !chosen.is_empty() {
+                plain.names = chosen;
+                plain.unwrap();
             }
         }
-        names
+        plain
+    }
+}
+
+impl PlainNames {
+    /// The names with this prefix, without it.
+    fn without(&self, prefix: &str) -> BTreeMap<String, String> {
+        let stripped = |(name, stored): (&String, &String)| {
+            Some((name.strip_prefix(prefix)?.to_owned(), stored.clone()))
+        };
+        self.names.iter().filter_map(stripped).collect()
+    }
+
+    fn unwrap(&mut self) {
+        let is_whole = |inner: &BTreeMap<String, String>| {
+            !inner.is_empty() && inner.len() == self.names.len() && !inner.contains_key("")
+        };
+        let found = WRAPPERS.iter().map(|prefix| (prefix, self.without(prefix)));
+        if let Some((prefix, inner)) = found.into_iter().find(|(_, inner)| is_whole(inner)) {
+            self.unwrapped += prefix;
+            self.names = inner;
+            self.unwrap();
+        }
     }
 }
 
@@ -97,20 +142,40 @@ mod tests {
     }
 
     fn plain(names: &[&str], prefixes: &[&str]) -> Vec<String> {
-        file(names).plain_names(prefixes).into_keys().collect()
+        file(names).plain_names(prefixes).names.into_keys().collect()
     }
 
     #[test]
     fn only_the_weights_of_a_checkpoint_count() {
         let names = ["state_dict.model.a", "state_dict.model.b", "optimizer_states.0.state.0.x"];
         assert_eq!(plain(&names, &["model."]), ["a", "b"]);
-        assert_eq!(file(&names).plain_names(&["model."])["a"], "state_dict.model.a");
+        assert_eq!(file(&names).plain_names(&["model."]).names["a"], "state_dict.model.a");
     }
 
     #[test]
     fn a_prefix_chooses_and_its_absence_changes_nothing() {
         assert_eq!(plain(&["generator.a", "discriminator.b"], &["generator."]), ["a"]);
         assert_eq!(plain(&["a", "b"], &["generator.", "model."]), ["a", "b"]);
+    }
+
+    #[test]
+    fn prefixes_of_wrapped_models_are_removed_where_every_name_has_them() {
+        for (names, prefixes, unwrapped) in [
+            (vec!["module.a", "module.b"], vec![], "module."),
+            (vec!["_orig_mod.a", "_orig_mod.b"], vec![], "_orig_mod."),
+            (vec!["module._orig_mod.a", "module._orig_mod.b"], vec![], "module._orig_mod."),
+            (vec!["_orig_mod.module.a", "_orig_mod.module.b"], vec![], "_orig_mod.module."),
+            (vec!["module.model.a", "module.model.b"], vec!["model."], "module."),
+            (vec!["model.module.a", "model.module.b", "optimizer.x"], vec!["model."], "module."),
+            (vec!["state_dict.module.a", "state_dict.module.b", "step"], vec![], "module."),
+        ] {
+            let found = file(&names).plain_names(&prefixes);
+            assert_eq!(found.names.into_keys().collect::<Vec<_>>(), ["a", "b"], "{names:?}");
+            assert_eq!(found.unwrapped, unwrapped);
+        }
+        let mixed = ["module.a", "modules.b", "_orig_mod.c"];
+        assert_eq!(plain(&mixed, &[]), ["_orig_mod.c", "module.a", "modules.b"]);
+        assert_eq!(file(&mixed).plain_names(&[]).unwrapped, "");
     }
 
     #[test]

@@ -127,6 +127,33 @@ fn places_are_checked_before_the_first_item() {
 }
 
 #[test]
+fn a_field_with_the_name_of_a_path_is_a_field() {
+    let mut bench = Bench::default();
+    let fields = [("fields", texts_value(&["base"]))];
+    let line = "sh -c 'echo {base}' > {out.result}";
+    let error = bench.process("command", &declared(line, &fields), &[]).unwrap_err().to_string();
+    assert!(error.starts_with("`{base}` in `command` is inside quotes"), "{error}");
+    let hostile = item("a", &[("base", Value::text("$(touch PWNED)"))]);
+    let line = "printf '%s' {base} > {out.result}";
+    let output = bench.process("command", &declared(line, &fields), &[hostile]).unwrap();
+    assert_eq!(shown(&output[0].as_ref().unwrap().values[0].1), "$(touch PWNED)");
+}
+
+#[test]
+fn a_value_that_is_too_long_for_a_program_rejects_its_item() {
+    let mut bench = Bench::default();
+    let long = item("a", &[("text", Value::text("x".repeat(200_000)))]);
+    let fields = [("fields", texts_value(&["text"]))];
+    for line in ["cat {text}", "printf %s {text} > {out.result}"] {
+        let output =
+            bench.process("command", &declared(line, &fields), std::slice::from_ref(&long));
+        let reject = output.unwrap().remove(0).unwrap_err();
+        let reason = "the value of `{text}` has 200000 bytes, more than the 131071 that the system passes to a program";
+        assert_eq!((reject.code.as_str(), reject.reason.as_str()), ("unfit-value", reason));
+    }
+}
+
+#[test]
 fn another_version_of_the_program_is_an_error_with_advice() {
     let mut bench = Bench::default();
     let version = |wanted| [("version_command", text("echo tool 1.51")), ("version", text(wanted))];
@@ -156,6 +183,7 @@ fn a_script_is_placed_and_the_manifests_folder_is_known() {
 fn once_a_command_sees_all_items_as_lines() {
     let mut bench = Bench::default();
     let clips = vec![clip(&mut bench)];
+    let digest = clips[0].fields.blob("audio").unwrap().digest.to_string();
     let line = "grep -c . {items} > {out.result}; cat {items} >> {out.result}";
     let output =
         bench.gather("command.once", &declared(line, &[]), vec![dataset("clips", clips)]).unwrap();
@@ -163,7 +191,8 @@ fn once_a_command_sees_all_items_as_lines() {
     let (count, line) = result.split_once('\n').unwrap();
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
     assert_eq!((count, line["id"].as_str(), line.get("secret")), ("1", Some("a"), None));
-    assert!(line["audio"].as_str().unwrap().ends_with("in/000000-audio.wav"));
+    let name = format!("in/{}-audio.wav", &digest[..32]);
+    assert!(line["audio"].as_str().unwrap().ends_with(&name), "{line}");
 }
 
 #[test]

@@ -357,3 +357,77 @@ fn names_of_tensors_cannot_forge_a_line_of_a_message() {
         }
     }
 }
+
+/// The files of a model in two shards with their index.
+fn shards(ending: &str, write: fn(&Tensors) -> Vec<u8>) -> Vec<(String, Vec<u8>)> {
+    let all = tensors(Dtype::F32);
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut map = Vec::new();
+    for number in [1, 2] {
+        let is_here = |at: &usize| at % 2 == number - 1;
+        let own = all.iter().enumerate().filter(|(at, _)| is_here(at)).map(|(_, pair)| pair);
+        let own: Tensors = own.map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
+        let file = format!("model-0000{number}-of-00002.{ending}");
+        map.extend(own.keys().map(|name| format!("\"{name}\": \"{file}\"")));
+        files.push((file, write(&own)));
+    }
+    let index = format!("\u{FEFF}{{\"metadata\": {{}}, \"weight_map\": {{{}}}}}", map.join(", "));
+    files.push((format!("model.{ending}.index.json"), index.into_bytes()));
+    files
+}
+
+fn with_config(files: &[(String, Vec<u8>)]) -> Vec<(&str, Vec<u8>)> {
+    let files = files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone()));
+    files.chain([config()]).collect()
+}
+
+#[test]
+fn shards_give_the_model_of_one_file() {
+    for (ending, write) in [("safetensors", safe as fn(&Tensors) -> Vec<u8>), ("bin", pth)] {
+        let mut bench = Bench::default();
+        let output = import(&mut bench, &with_config(&shards(ending, write)), &[]).unwrap();
+        assert_eq!(imported(&bench, &output), tensors(Dtype::F32), "{ending}");
+    }
+}
+
+#[test]
+fn shards_that_are_not_whole_are_named() {
+    let whole = shards("safetensors", safe);
+    let lacks_shard = failure(&with_config(&whole[1..]), &[]);
+    assert!(
+        lacks_shard.ends_with("files that are missing: `model-00001-of-00002.safetensors`"),
+        "{lacks_shard}"
+    );
+    let lacks_index = failure(&with_config(&whole[..2]), &[]);
+    assert!(lacks_index.contains("shards of weights such as `model-00001"), "{lacks_index}");
+    let mut other = whole.clone();
+    let index = String::from_utf8(other[2].1.clone()).unwrap();
+    other[2].1 = index.replace("model-00001-of", "../model-00001-of").into_bytes();
+    assert!(failure(&with_config(&other), &[]).contains("which is not beside it"));
+    other[2].1 = index.replace("\"norm.weight\"", "\"other.weight\"").into_bytes();
+    assert!(failure(&with_config(&other), &[]).contains("tensors that their files lack: `other"));
+}
+
+#[test]
+fn prefixes_of_wrapped_models_are_removed_with_a_note() {
+    for prefix in ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."] {
+        let wrapped: Tensors = tensors(Dtype::F32)
+            .into_iter()
+            .map(|(name, tensor)| (format!("{prefix}{name}"), tensor))
+            .collect();
+        let count = wrapped.len() as u64;
+        let mut bench = Bench::default();
+        let output = import(&mut bench, &[config(), ("model.pth", pth(&wrapped))], &[]).unwrap();
+        assert_eq!(imported(&bench, &output), tensors(Dtype::F32));
+        let note = (format!("names without their prefix `{prefix}`"), count);
+        assert!(output.notes.contains(&note), "{:?}", output.notes);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_in_a_description_is_no_part_of_it() {
+    let marked = ("config.json", [b"\xEF\xBB\xBF", CONFIG.as_bytes()].concat());
+    let files = [marked, ("model.pth", pth(&tensors(Dtype::F32)))];
+    let fields = model(&import(&mut Bench::default(), &files, &[]).unwrap());
+    assert_eq!(fields["config"], NewValue::bytes("model/config", CONFIG));
+}

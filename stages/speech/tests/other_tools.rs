@@ -39,12 +39,12 @@ fn shards_of_protobuf_are_read() {
 
 fn read(file: &'static [u8]) -> Result<(Rows, usize), CorpusError> {
     let mut bytes = 0;
-    let rows =
+    let clips =
         parquet::read(Bytes::from_static(file), &parquet::Options::default(), |_, audio| {
             bytes += audio.len();
             Ok::<(), CorpusError>(())
         })?;
-    Ok((rows, bytes))
+    Ok((clips.rows, bytes))
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 use crate::support;
 
+use cache::Digest;
 use stage_core::{
     Item, NewValue, ParameterValue, Place, PortInput, Reject, SourceOutput, StageError, Value,
 };
+use stage_speech::audio::{Clip, Samples, wav};
 use support::*;
 
 fn ids(output: &SourceOutput) -> Vec<&str> {
@@ -66,7 +68,7 @@ fn a_table_gives_items_and_names_each_row_that_it_does_not() {
                 "no-audio",
                 "row 3 `c`: `c` has no audio file with that name in `data/wavs`"
             ),
-            ("metadata.csv:5", "missing", "`data/wavs/e.wav` is not there"),
+            ("metadata.csv:5", "missing-file", "there is no file `data/wavs/e.wav`"),
         ]
     );
 }
@@ -120,6 +122,49 @@ fn json_lines_keep_numbers_as_fields() {
     let output = bench.scan("corpus.jsonl", &[("file", text("m.jsonl"))]).unwrap();
     assert_eq!(output.items[0].fields.number("duration"), Some(1.5));
     assert_eq!(reasons(&output)[0].1, "cut-short");
+}
+
+/// Two seconds at 16 kHz; each sample is its number, behind the number of its channel.
+fn recording(channels: u16) -> Vec<u8> {
+    let frames = (0..32_000).flat_map(|frame| (0..channels).map(move |at| level(frame, at)));
+    let samples = Samples::Pcm(frames.collect());
+    wav::write(Clip { rate: 16_000, channels, samples }).unwrap().0
+}
+
+fn level(frame: i32, channel: u16) -> i16 {
+    (frame % 10_000 + i32::from(channel) * 10_000) as i16
+}
+
+fn part(from: i32, to: i32, channel: u16) -> Vec<u8> {
+    let samples = (from..to).map(|frame| level(frame, channel)).collect();
+    wav::write(Clip::mono(16_000, samples)).unwrap().0
+}
+
+#[test]
+fn cuts_of_lhotse_are_clips_with_exactly_their_samples() {
+    let mut bench = Bench::default();
+    bench.file("mono.wav", recording(1));
+    bench.file("stereo.wav", recording(2));
+    bench.file("cuts.jsonl.gz", &include_bytes!("corpus_fixtures/cuts.jsonl.gz")[..]);
+    let output = bench.scan("corpus.jsonl", &[("file", text("cuts.jsonl.gz"))]).unwrap();
+    assert_eq!(ids(&output), ["mono-0-0", "mono-0-1", "stereo-1-0", "stereo-1-1"]);
+    let expected = [
+        ("Yksi", "speaker0", part(4_000, 12_000, 0)),
+        ("Kaksi", "speaker0", part(16_000, 28_000, 0)),
+        ("Kolme", "speaker0", part(8_000, 24_000, 0)),
+        ("Nelj\u{e4}", "speaker1", part(8_000, 24_000, 1)),
+    ];
+    for (item, (said, speaker, sound)) in output.items.iter().zip(expected) {
+        let fields = &item.fields;
+        assert_eq!((fields.text("text"), fields.text("speaker")), (Some(said), Some(speaker)));
+        assert_eq!(fields.blob("audio").unwrap().digest, Digest::of(&sound), "{said}");
+        assert_eq!(fields.number("seconds"), Some((sound.len() as f64 - 44.0) / 32_000.0));
+    }
+    bench.file("other.jsonl", &include_bytes!("corpus_fixtures/other_cuts.jsonl")[..]);
+    let output = bench.scan("corpus.jsonl", &[("file", text("other.jsonl"))]).unwrap();
+    assert_eq!(output.items[0].fields.text("text"), Some("Yksi"));
+    let codes: Vec<_> = reasons(&output).iter().map(|(name, code, _)| (*name, *code)).collect();
+    assert_eq!(codes, [("other.jsonl:2", "unsupported-cut"), ("other.jsonl:3", "unsupported-cut")]);
 }
 
 #[test]

@@ -19,10 +19,11 @@ pub struct Wave {
 
 /// Reads outputs of `audio.resample` and similar stages, and refuses others with advice.
 pub fn read(bytes: &[u8]) -> Result<Wave, Reject> {
-    let damaged = |error: hound::Error| {
+    let refused = |what: &str| {
         let advice = "put `audio.decode` or `audio.resample` before this stage";
-        Reject::new("not-wav", format!("not a WAV file ({error}); {advice}"))
+        Reject::new("not-wav", format!("{what}; {advice}"))
     };
+    let damaged = |_: hound::Error| refused("not a plain WAV file");
     let mut reader = WavReader::new(Cursor::new(bytes)).map_err(damaged)?;
     let WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
     if channels != 1 {
@@ -37,10 +38,30 @@ pub fn read(bytes: &[u8]) -> Result<Wave, Reject> {
     let samples: Result<Vec<f32>, _> =
         reader.samples::<i16>().map(|sample| sample.map(|s| f32::from(s) / FULL_SCALE)).collect();
     let samples = samples.map_err(damaged)?;
+    let end = usize::try_from(reader.into_inner().position()).unwrap_or(usize::MAX);
+    if !is_metadata(bytes.get(end..).unwrap_or_default()) {
+        return Err(refused("more bytes follow than the header of the WAV file states"));
+    }
     if samples.is_empty() {
         return Err(Reject::new("empty", "the audio has no samples"));
     }
     Ok(Wave { rate: sample_rate, samples })
+}
+
+/// True if only chunks follow the samples: neither sound that a false length leaves out, nor another
+/// file.
+fn is_metadata(mut rest: &[u8]) -> bool {
+    // Chunks are padded to an even length.
+    while rest.len() > 1 {
+        let Some((header, body)) = rest.split_at_checked(8) else { return false };
+        let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        let is_name = header[..4].iter().all(|letter| (b' '..=b'~').contains(letter));
+        if !is_name || header.starts_with(b"RIFF") || length > body.len() {
+            return false;
+        }
+        rest = &body[(length + (length & 1)).min(body.len())..];
+    }
+    true
 }
 
 /// The WAV file of a wave; samples beyond full scale are clipped.
@@ -91,6 +112,20 @@ mod tests {
         stereo[28..32].copy_from_slice(&64_000u32.to_le_bytes());
         stereo[32] = 4;
         assert_eq!(code(&stereo), "channels");
+    }
+
+    #[test]
+    fn sound_that_the_header_does_not_cover_is_not_left_out_in_silence() {
+        let good = write(16_000, &[0.25; 100]).unwrap();
+        let tagged = [&good[..], b"LIST\x04\0\0\0INFO"].concat();
+        assert_eq!(read(&tagged).unwrap().samples.len(), 100);
+        let mut short = good.clone();
+        short[40..44].copy_from_slice(&100_u32.to_le_bytes());
+        for bytes in [[&good[..], &good[..]].concat(), short] {
+            let reject = read(&bytes).unwrap_err();
+            assert_eq!(reject.code, "not-wav");
+            assert!(reject.reason.contains("audio.decode"), "{}", reject.reason);
+        }
     }
 
     proptest::proptest! {

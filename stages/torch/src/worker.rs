@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use stage_core::device::{DeviceId, DeviceName, UnknownDevice};
 use stage_core::worker::{Host, serve};
 
-use crate::device::{Machine, parse_device, report};
+use crate::device::{Machine, place, report};
 use crate::error::TorchError;
 use crate::fixture::{self, Comparison, Fixture, Setup};
 use crate::heap::Heap;
@@ -52,7 +53,9 @@ pub fn run(arguments: &[String]) -> io::Result<u8> {
         [] => serve_pipe().map(|()| 0),
         ["check"] => say(&serde_json::to_string_pretty(&report(&program()))?),
         ["check-fixture", folder, options @ ..] => match options_of(options) {
-            Some((device, precision)) => check_fixture(folder, device, precision),
+            Some((device, precision)) => {
+                check_fixture(folder, device.map_err(named_wrongly)?, precision)
+            }
             None => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
         },
         ["--version" | "-V"] => say(&program()),
@@ -66,12 +69,12 @@ fn say(text: &str) -> io::Result<u8> {
 }
 
 /// The device and the precision in `--device cuda:0 --precision bf16`.
-fn options_of<'a>(words: &[&'a str]) -> Option<(&'a str, Precision)> {
+fn options_of(words: &[&str]) -> Option<(Result<DeviceId, UnknownDevice>, Precision)> {
     let (pairs, rest) = words.as_chunks::<2>();
-    let (mut device, mut precision) = ("cpu", Precision::F32);
+    let (mut device, mut precision) = (Ok(DeviceId::Cpu), Precision::F32);
     for [option, value] in pairs {
         match *option {
-            "--device" => device = value,
+            "--device" => device = value.parse().map(DeviceName::first),
             "--precision" => precision = Precision::named(value)?,
             _ => return None,
         }
@@ -79,11 +82,16 @@ fn options_of<'a>(words: &[&'a str]) -> Option<(&'a str, Precision)> {
     rest.is_empty().then_some((device, precision))
 }
 
+fn named_wrongly(unknown: UnknownDevice) -> io::Error {
+    let nearest = unknown.nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
+    io::Error::other(format!("{unknown}{}", nearest.unwrap_or_default()))
+}
+
 /// One line per tensor; exit code 1 if one of them differs too much.
-fn check_fixture(folder: &str, device: &str, precision: Precision) -> io::Result<u8> {
+fn check_fixture(folder: &str, device: DeviceId, precision: Precision) -> io::Result<u8> {
     let machine = Machine::default();
     let folder = Path::new(folder);
-    let setup = Setup { device: parse_device(device).map_err(io::Error::other)?, precision };
+    let setup = Setup { device: place(device), precision };
     let model = Fixture::read(folder).map_err(io::Error::other)?.model;
     if let Err(error) = model.check(&setup) {
         return not_offered(&error);
@@ -110,7 +118,7 @@ fn not_offered(error: &TorchError) -> io::Result<u8> {
 fn serve_pipe() -> io::Result<()> {
     let machine = Machine::default();
     let stages = stages::all(&machine);
-    let prepare = |device: &str, threads: u32| machine.prepare(device, threads);
+    let prepare = |device: DeviceId, threads: u32| machine.prepare(device, threads);
     let closed = |_: usize| machine.release();
     let devices = || machine.devices();
     let heap = Heap::default();

@@ -217,6 +217,10 @@ fn a_precision_that_a_model_or_a_device_lacks_is_told_by_another_exit_code() {
     let (code, error) = told("lora", &["--device", "cuda:0"]);
     assert_eq!(code, Some(1), "a device that is not there is a failure");
     assert!(error.contains("cuda:0"), "{error}");
+    let (code, error) = told("lora", &["--device", "cuda:01"]);
+    assert_eq!(code, Some(1));
+    let expected = "throstle-torch: there is no device `cuda:01`; did you mean `cuda:1`?";
+    assert_eq!(error, expected);
     for wrong in [&["--precision", "f16"][..], &["--precision"], &["--gpu", "0"]] {
         let (code, error) = told("lora", wrong);
         assert_eq!(code, Some(2));

@@ -2,6 +2,7 @@
 //! process.
 #![allow(clippy::unwrap_used)]
 
+use stage_core::device::DeviceId;
 use stage_torch::device::Machine;
 use stage_torch::{AttentionKernels, Tf32};
 
@@ -11,7 +12,7 @@ fn a_prepared_worker_computes_without_tf32_and_with_kernels_that_repeat_their_bi
     // libtorch itself allows TF32 in convolutions.
     assert!(stage_torch::tf32().convolutions && !stage_torch::is_deterministic());
     assert!(stage_torch::attention().cudnn);
-    Machine::default().prepare("cpu", 1).unwrap();
+    Machine::default().prepare(DeviceId::Cpu, 1).unwrap();
     assert_eq!(stage_torch::tf32(), Tf32::default());
     assert!(stage_torch::is_deterministic());
     // The attention kernel of cuDNN makes a new plan for each shape.

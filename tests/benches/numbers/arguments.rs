@@ -19,13 +19,14 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
 groups and their parts:";
 
 /// The groups of measurements with their parts; docs/benchmarks.md has the rows of each.
-pub const PARTS: [(&str, &[&str]); 10] = [
+pub const PARTS: [(&str, &[&str]); 11] = [
     ("start-up", &[]),
     ("latency", &["no-op", "changed", "touched", "hashing", "peers", "gather"]),
     ("overhead", &[]),
     ("throughput", &[]),
+    ("small", &[]),
     ("resampling", &[]),
-    ("commands", &["programs", "once"]),
+    ("commands", &["programs", "once", "disks"]),
     ("memory", &[]),
     ("recordings", &[]),
     ("remote", &[]),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::arguments::Arguments;
 use crate::clock::{Spent, let_files_age, spent, timed};
 use crate::corpus::{RATE, Size, clip};
+use crate::disks;
 use crate::latency::thousands;
 use crate::peers::find;
 use crate::project::Project;
@@ -60,6 +61,12 @@ texts = ["lines"]
 "#;
 
 pub fn measure(arguments: &Arguments, table: &mut Table) {
+    if arguments.wants("commands", "disks") {
+        disks::measure(arguments, table);
+    }
+    if !["programs", "once"].iter().any(|part| arguments.wants("commands", part)) {
+        return;
+    }
     let sizes = arguments.sizes().into_iter().map(|size| size.clips);
     let sizes: Vec<usize> = sizes.filter(|clips| *clips <= 10_000 && *clips != 4_000).collect();
     for clips in sizes {
@@ -71,7 +78,7 @@ pub fn measure(arguments: &Arguments, table: &mut Table) {
     }
 }
 
-fn compile(folder: &Path) -> Result<PathBuf, String> {
+pub fn compile(folder: &Path) -> Result<PathBuf, String> {
     let (source, program) = (folder.join("small.c"), folder.join("small"));
     fs::write(&source, SOURCE).unwrap();
     let compiled = Command::new("cc").arg("-O2").arg("-o").args([&program, &source]).status();
@@ -83,7 +90,7 @@ fn compile(folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// One of those that are compared.
-struct Runner {
+pub struct Runner {
     name: &'static str,
     program: PathBuf,
     words: &'static [&'static str],
@@ -93,6 +100,36 @@ struct Runner {
 }
 
 impl Runner {
+    pub fn throstle(arguments: &Arguments, folder: &Path) -> Runner {
+        Runner {
+            name: "throstle",
+            program: arguments.program.clone(),
+            words: &["run"],
+            folder: folder.to_owned(),
+            made: [".unused-one", ".unused-two", ".throstle"],
+        }
+    }
+
+    pub fn ninja(program: PathBuf, folder: &Path) -> Runner {
+        Runner {
+            name: "ninja",
+            program,
+            words: &["-j2", "--quiet"],
+            folder: folder.to_owned(),
+            made: ["ninja-one", "ninja-two", ".ninja_log"],
+        }
+    }
+
+    fn make(program: PathBuf, folder: &Path) -> Runner {
+        Runner {
+            name: "make",
+            program,
+            words: &["-j2", "-s"],
+            folder: folder.to_owned(),
+            made: ["make-one", "make-two", ".unused"],
+        }
+    }
+
     fn run(&self) -> Spent {
         let mut command = Command::new(&self.program);
         command.args(self.words).current_dir(&self.folder);
@@ -103,7 +140,7 @@ impl Runner {
     }
 
     /// Forgets all that was made.
-    fn forget(&self) {
+    pub fn forget(&self) {
         let [one, two, memory] = self.made.map(|made| self.folder.join(made));
         for made in [&one, &two, &memory] {
             let _ = fs::remove_dir_all(made);
@@ -115,13 +152,7 @@ impl Runner {
 
 fn measure_size(arguments: &Arguments, project: Project, program: &Path, table: &mut Table) {
     write_rules(&project, program, 2);
-    let throstle = Runner {
-        name: "throstle",
-        program: arguments.program.clone(),
-        words: &["run"],
-        folder: project.path().to_owned(),
-        made: [".unused-one", ".unused-two", ".throstle"],
-    };
+    let throstle = Runner::throstle(arguments, project.path());
     if arguments.wants("commands", "once") {
         once(&project, &throstle, table);
     }
@@ -139,23 +170,17 @@ fn programs(
     table: &mut Table,
 ) {
     let folder = project.path();
-    let runner = |name, program, words, made| {
-        let folder = folder.to_owned();
-        Runner { name, program, words, folder, made }
-    };
     let mut runners = vec![throstle];
-    let others: [(&str, &[&str], _); 2] = [
-        ("ninja", &["-j2", "--quiet"], ["ninja-one", "ninja-two", ".ninja_log"]),
-        ("make", &["-j2", "-s"], ["make-one", "make-two", ".unused"]),
-    ];
-    for (name, words, made) in others {
+    type OfFolder = fn(PathBuf, &Path) -> Runner;
+    let others: [(&str, OfFolder); 2] = [("ninja", Runner::ninja), ("make", Runner::make)];
+    for (name, runner) in others {
         match find(arguments, name) {
-            Some(program) => runners.push(runner(name, program, words, made)),
+            Some(program) => runners.push(runner(program, folder)),
             None => table.plain(&format!("commands, {name}"), "not installed".to_owned()),
         }
     }
     let count = thousands(project.clips.len());
-    let rows = Rows { runners: &runners, count: &count };
+    let rows = Rows { runners: &runners, what: format!("commands, {count} clips") };
     let clips = &project.clips;
     let (mut round, mut parameter) = (0, 2);
     // What one run has made, another one does not find.
@@ -216,19 +241,21 @@ fn once(project: &Project, throstle: &Runner, table: &mut Table) {
     );
 }
 
-enum Limit {
+pub enum Limit {
     Times(f64),
+    /// The processor time as well.
+    Both(f64),
     Over(Duration),
 }
 
-struct Rows<'a> {
-    runners: &'a [Runner],
-    count: &'a str,
+pub struct Rows<'a> {
+    pub runners: &'a [Runner],
+    pub what: String,
 }
 
 impl Rows<'_> {
     /// Each in its turn after each change, so that all see the same machine; the median of each.
-    fn turns(
+    pub fn turns(
         &self,
         turns: usize,
         mut change: impl FnMut(),
@@ -246,21 +273,29 @@ impl Rows<'_> {
     }
 
     /// The first is throstle; the second, if there is one, gives the limit.
-    fn add(&self, table: &mut Table, what: &str, spent: &[Spent], limit: Limit) {
-        let what = format!("commands, {} clips, {what}", self.count);
+    pub fn add(&self, table: &mut Table, what: &str, spent: &[Spent], limit: Limit) {
+        let what = format!("{}, {what}", self.what);
         let shown = |(runner, spent): (&Runner, &Spent)| format!("{} {spent}", runner.name);
         let shown: Vec<String> = self.runners.iter().zip(spent).map(shown).collect();
         let shown = shown.join("; ");
         let Some(ninja) = spent.get(1).filter(|_| self.runners[1].name == "ninja") else {
             return table.plain(&what, shown);
         };
-        let (must, limit) = match limit {
-            Limit::Times(times) => (format!("at most {times} x ninja"), ninja.wall.mul_f64(times)),
+        let own = spent[0];
+        let (must, is_reached) = match limit {
+            Limit::Times(times) => {
+                (format!("at most {times} x ninja"), own.wall <= ninja.wall.mul_f64(times))
+            }
+            Limit::Both(times) => (
+                format!("at most {times} x ninja in both"),
+                own.wall <= ninja.wall.mul_f64(times)
+                    && own.processor <= ninja.processor.mul_f64(times),
+            ),
             Limit::Over(more) => {
-                (format!("at most ninja + {}", milliseconds(more)), ninja.wall + more)
+                (format!("at most ninja + {}", milliseconds(more)), own.wall <= ninja.wall + more)
             }
         };
-        table.judged(&what, must, shown, spent[0].wall <= limit);
+        table.judged(&what, must, shown, is_reached);
     }
 }
 
@@ -273,7 +308,7 @@ fn write_text(folder: &Path, number: usize, text: &str) {
 }
 
 /// The same work for all of them; a parameter of the second program.
-fn write_rules(project: &Project, program: &Path, parameter: u32) {
+pub fn write_rules(project: &Project, program: &Path, parameter: u32) {
     let (folder, program) = (project.path(), program.display().to_string());
     let manifest =
         MANIFEST.replace("SMALL", &program).replace("audio} 2", &format!("audio}} {parameter}"));

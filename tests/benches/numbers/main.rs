@@ -6,6 +6,7 @@ mod arguments;
 mod clock;
 mod commands;
 mod corpus;
+mod disks;
 mod inside;
 mod latency;
 mod memory;
@@ -17,6 +18,7 @@ mod recordings;
 mod remote;
 mod report;
 mod resampling;
+mod small;
 mod stages;
 mod table;
 mod throughput;
@@ -43,6 +45,7 @@ fn main() {
         latency::measure,
         overhead::measure,
         throughput::measure,
+        small::measure,
         resampling::measure,
         commands::measure,
         memory::measure,

@@ -42,6 +42,8 @@ pub struct Project {
 pub struct Ran {
     pub time: Duration,
     pub executed: u64,
+    /// The estimate of the run at its start; 0 if it had nothing to do.
+    pub expected_seconds: f64,
 }
 
 impl Project {
@@ -50,7 +52,12 @@ impl Project {
     }
 
     pub fn with(arguments: &Arguments, size: Size, manifest: &str) -> Project {
-        let folder = tempfile::tempdir_in(&arguments.folder).unwrap();
+        Project::on(&arguments.folder, arguments, size, manifest)
+    }
+
+    /// In a folder of this one, which may be on another disk.
+    pub fn on(above: &Path, arguments: &Arguments, size: Size, manifest: &str) -> Project {
+        let folder = tempfile::tempdir_in(above).unwrap();
         let clips = corpus::make(folder.path(), size, RATE);
         fs::write(folder.path().join("pipeline.toml"), manifest).unwrap();
         let_files_age();
@@ -90,10 +97,13 @@ impl Project {
         let (time, output) = timed(|| command.output().unwrap());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
-        let last: Value = serde_json::from_str(text.lines().last().unwrap_or("{}")).unwrap();
+        let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+        let estimate = text.lines().map(event).find(|event| event["event"] == "estimated");
+        let expected = estimate.and_then(|event| event["seconds"]["likely"].as_f64());
+        let last = event(text.lines().last().unwrap_or("{}"));
         let stages = last["stages"].as_object().expect("the last event is `finished`");
         let executed = stages.values().filter_map(|stage| stage["executed"].as_u64()).sum();
-        Ran { time, executed }
+        Ran { time, executed, expected_seconds: expected.unwrap_or(0.0) }
     }
 
     /// Another transcript of a clip.

@@ -18,7 +18,8 @@ use crate::table::{Table, milliseconds};
 const ROUNDS: usize = 7;
 const OBJECTS: usize = 10_000;
 const SIZE: usize = 2_000;
-const RULES: Rules = Rules { prefers: |_, _, _| false, takes: |_| true, meaning: |_, _| None };
+const RULES: Rules =
+    Rules { prefers: |_, _, _| false, takes: |_| true, meaning: |_, _| None, is_scoped: |_| true };
 
 /// Opens a store for a machine with this cache.
 type Open = Box<dyn Fn(Cache) -> Remote>;

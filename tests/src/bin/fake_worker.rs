@@ -10,6 +10,8 @@
 //! second for the first training to begin.
 //! `slow-driver FILE`: answers that there are no GPUs once this file exists.
 //! `environment FILE`: writes its environment.
+//! `speaks FILE`: hums sentences for `vits.synthesize` and `fish.synthesize`, and notes in FILE how many
+//! it gets at once. It hangs at the word `hang`, dies at `die`, and has memory for one `heavy` sentence.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{self, Read, Write};
@@ -22,6 +24,8 @@ use stage_core::{
     Reject, Setup, Stage, StageError,
 };
 
+use stage_families::dual_ar::kinds as dual_ar;
+use stage_families::vits::kinds as vits;
 use throstle_tests::stages;
 use throstle_tests::train::{REMOTE_TRAIN, Train};
 
@@ -61,6 +65,49 @@ impl ItemJob for Remote {
             Ok(Ok(Output::default().with("body", NewValue::bytes("text/plain", twice))))
         };
         blobs().map(|blob| twice(blob, context)).collect()
+    }
+}
+
+/// Hums sentences, and misbehaves at some words.
+struct Voice {
+    kind: &'static Kind,
+    file: String,
+}
+
+impl Stage for Voice {
+    fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(Voice { kind: self.kind, file: self.file.clone() })))
+    }
+}
+
+impl ItemJob for Voice {
+    fn process(
+        &self,
+        items: &[Item],
+        _: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        note(&self.file, &format!("{} at once", items.len()));
+        let texts: Vec<&str> = items.iter().filter_map(|item| item.fields.text("text")).collect();
+        let has = |word: &str| texts.iter().any(|text| text.contains(word));
+        if has("hang") {
+            std::thread::sleep(std::time::Duration::from_secs(600));
+        }
+        if has("die") {
+            eprintln!("told to die by a sentence");
+            std::process::exit(9);
+        }
+        if has("heavy") && items.len() > 1 {
+            return Err(StageError::OutOfMemory { message: "they do not fit".to_owned() });
+        }
+        let hum = |text: &&str| {
+            let wav = throstle_tests::tone(200.0, 0.1 + text.len() as f64 / 100.0, 8_000);
+            Ok(Output::default().with("audio", NewValue::bytes("audio/wav", wav)))
+        };
+        Ok(texts.iter().map(hum).collect())
     }
 }
 
@@ -229,7 +276,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };
     let (mut holds, mut gpus, mut problem) = (None, 0, None);
-    let (mut awaited, mut meets) = (None, None);
+    let (mut awaited, mut meets, mut speaks) = (None, None, None);
     let mut remote = Remote { kind: &stages::REMOTE, memory: u64::MAX, hang: false };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["die-at", number, file] => {
@@ -237,6 +284,7 @@ fn main() -> io::Result<()> {
         }
         ["memory", bytes] => remote.memory = bytes.parse().unwrap(),
         ["hang"] => remote.hang = true,
+        ["speaks", file] => speaks = Some((*file).to_owned()),
         ["holds", file] => holds = Some((*file).to_owned()),
         ["slow-driver", file] => awaited = Some((*file).to_owned()),
         ["gpus", number, file] => {
@@ -259,6 +307,11 @@ fn main() -> io::Result<()> {
     let counted = Remote { kind: &stages::COUNTED, ..remote };
     let mut stages: Vec<Box<dyn Stage>> =
         vec![Box::new(remote), Box::new(counted), Box::new(Train(&REMOTE_TRAIN))];
+    if let Some(file) = speaks {
+        let kinds = [&vits::SYNTHESIZE, &dual_ar::SYNTHESIZE];
+        let voice = |kind| Box::new(Voice { kind, file: file.clone() }) as Box<dyn Stage>;
+        stages.extend(kinds.map(voice));
+    }
     if let Some(file) = &holds {
         let watched = |inner| Box::new(Watched { inner, file: file.clone() }) as Box<dyn Stage>;
         stages = stages.into_iter().map(watched).collect();
@@ -288,7 +341,7 @@ fn main() -> io::Result<()> {
         program: "fake-worker".to_owned(),
         stages: &stages,
         prepare: &|device, _| match &problem {
-            Some(problem) if device != "cpu" => Err(StageError::failed(problem)),
+            Some(problem) if device.is_gpu() => Err(StageError::failed(problem)),
             _ => Ok(()),
         },
         devices: &devices,

@@ -29,6 +29,10 @@ fn a_plan_can_do_without_the_recordings_and_a_run_cannot() {
 fn a_finished_run_leaves_nothing_to_estimate_and_says_how_near_it_came() {
     let project = done();
     assert_eq!(plan(&project, &[])["estimate"]["stages"], serde_json::json!({}));
+    // No stage had run before, so nothing was expected of the whole run.
+    let status = project.printed(&["status", "."]);
+    assert!(!status.contains("expected ") && status.contains("took "), "{status}");
+    project.printed(&["run", ".", "--set", "stage.words.salt=again"]);
     let status = project.printed(&["status", "."]);
     assert!(status.contains("expected ") && status.contains(", took "), "{status}");
 }

@@ -232,6 +232,33 @@ fn what_is_not_needed_is_removed_from_a_full_disk() {
 }
 
 #[test]
+fn small_objects_that_are_not_needed_are_removed_from_a_full_disk() {
+    if !small_disk::is_available() {
+        return;
+    }
+    let project = large();
+    project.edit("pipeline.toml", |text| text.replace("1200000", "900000"));
+    let told = on_full_disk(
+        &project,
+        "24m",
+        "t run . || exit 1; sed -i 's/900000/100000/' pipeline.toml; t run . || exit 2\n\
+         rm $DISK/cache/stat.idx; fill; echo \"before $(free)\"\n\
+         t cache gc --keep-runs 1 --yes --empty-trash || echo failed: gc\n\
+         echo \"after $(free)\"; t cache verify || echo failed: verify\n\
+         t run . --json | tail -n 1\n",
+    );
+    assert!(told.contains("before 0\n") && !told.contains("failed: "), "{told}");
+    let after = told.split("after ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+    assert!(after.parse::<u64>().unwrap() > 2_000, "{told}");
+    let last = told.lines().rfind(|line| line.starts_with('{')).unwrap();
+    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(
+        (&last["status"], &last["stages"]["words"]["executed"]),
+        (&"done".into(), &0.into())
+    );
+}
+
+#[test]
 fn a_run_that_only_lacks_room_for_its_memo_is_done() {
     if !small_disk::is_available() {
         return;

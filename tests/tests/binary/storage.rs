@@ -36,6 +36,44 @@ fn what_nothing_reaches_is_removed_and_the_rest_is_whole() {
     project.run().assert_nothing_done();
 }
 
+/// The states of the index that a power cut leaves: none, a torn one, and one of an earlier moment.
+#[test]
+fn a_check_first_brings_the_index_up_to_date_and_says_so() {
+    const LEDGER: &str = ".throstle/ledger.redb";
+    let project = done();
+    let earlier = project.read(LEDGER);
+    project.replace("data/metadata.csv", "Sana", "Monta uutta sanaa");
+    assert_eq!(project.run().executed()["words"], 5);
+    let whole = project.printed(&["cache", "verify"]);
+    let torn = {
+        let mut bytes = project.read(LEDGER);
+        bytes[5_000..].fill(0);
+        bytes
+    };
+    for index in [None, Some(Vec::new()), Some(torn), Some(earlier)] {
+        match index {
+            None => project.remove(LEDGER),
+            Some(bytes) => project.write(LEDGER, bytes),
+        }
+        let told = project.printed(&["cache", "verify"]);
+        let (first, rest) = told.split_once('\n').unwrap();
+        assert!(first.ends_with("rebuilt it from the packs"), "{told}");
+        assert_eq!(rest, whole);
+        assert_eq!(project.printed(&["cache", "verify"]), whole, "once is enough");
+    }
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn lost_indices_make_no_work() {
+    let project = done();
+    project.write(".throstle/stat.idx", "");
+    project.remove(".throstle/ledger.redb");
+    let plan = project.printed(&["plan", "."]);
+    assert!(!plan.contains("dirty") && !plan.contains("damaged"), "{plan}");
+    project.run().assert_nothing_done();
+}
+
 #[test]
 fn a_pinned_run_survives_the_garbage_collection() {
     let project = done();
@@ -106,6 +144,10 @@ fn a_cache_that_can_only_be_read_is_used_and_not_written() {
     assert_eq!(fresh.status.code(), Some(0), "{told}");
     assert!(told.contains("the cache `.throstle` is not writable: opened read-only"), "{told}");
     assert!(told.contains("nothing to do"), "{told}");
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        let owned = "belongs to `root`, and this process runs as";
+        assert!(told.contains("cannot open") && told.contains(owned), "{told}");
+    }
     assert_eq!(planned.status.code(), Some(0));
     let told = String::from_utf8(dirty.stderr).unwrap();
     assert_eq!(dirty.status.code(), Some(1), "{told}");

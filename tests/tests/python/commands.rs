@@ -282,3 +282,79 @@ fn a_file_that_cannot_be_exported_under_its_name_is_told_and_the_others_are_ther
     assert_eq!(project.run().code, Some(0));
     assert_eq!(project.names("out/model"), ["ab", "one.txt", "two.txt"]);
 }
+
+/// Prints the inode of each input, and changes all of them in place.
+const INODES: &str = r#"
+import json, os, sys
+
+items, out = sys.argv[1:]
+lines = []
+for line in open(items):
+    item = json.loads(line)
+    path = item["audio"]
+    head = open(path, "rb").read(4)
+    lines.append(f"{item['id']} {os.stat(path).st_ino} {head.decode()} {item['text']}")
+    if item["text"].endswith("changes."):
+        open(path, "r+b").write(b"gone")
+open(out, "w").write("\n".join(lines))
+"#;
+
+#[test]
+fn inputs_of_a_program_for_all_clips_stay_and_a_changed_one_is_laid_out_again() {
+    let ids: Vec<String> = (0..80).map(|number| format!("c{number:02}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let project = Project::new(
+        r#"
+[pipeline]
+name = "kept"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.inodes]
+use = "command.once"
+input = "clips"
+fields = ["audio", "text"]
+script = "inodes.py"
+command = "python3 {script} {items} {out.inodes}"
+outputs = { inodes = "inodes.txt" }
+export = "out/inodes.txt"
+"#,
+    );
+    write_clips(&project, &ids);
+    project.write("inodes.py", INODES);
+    project.run();
+    let lines = |project: &Project| -> Vec<(String, String)> {
+        let text = project.text("out/inodes.txt");
+        let line = |line: &str| {
+            let mut words = line.split(' ').map(str::to_owned);
+            let (id, inode) = (words.next().unwrap(), words.next().unwrap());
+            assert_eq!(words.next().as_deref(), Some("RIFF"), "{line}");
+            (id, inode)
+        };
+        text.lines().map(line).collect()
+    };
+    let first = lines(&project);
+    assert_eq!(first.len(), 80);
+    let table = project.text("data/metadata.csv");
+    // A text is no file: all files stay. Then the program changes one of them in place.
+    project.replace("data/metadata.csv", "Sana c07.", "This one changes.");
+    assert_eq!(project.run().executed(), [("clips", 1), ("inodes", 1)].into());
+    let second = lines(&project);
+    let same = |one: &[(String, String)], two: &[(String, String)]| {
+        let differ = one.iter().zip(two).filter(|(one, two)| one != two);
+        differ.map(|(one, _)| one.0.clone()).collect::<Vec<String>>()
+    };
+    assert_eq!(same(&first, &second), Vec::<String>::new());
+    project.write("data/metadata.csv", &table);
+    project.run();
+    // The next program has the whole recording again.
+    let third = lines(&project);
+    assert!(same(&second, &third).iter().all(|id| id == "c07"), "{third:?}");
+    assert_eq!(&project.read("data/wavs/c07.wav")[..4], b"RIFF");
+    let removed = project.printed(&["cache", "gc", "--max-size", "1GB", "--yes"]);
+    assert!(removed.contains("of copies of inputs of programs"), "{removed}");
+    project.run().assert_nothing_done();
+}

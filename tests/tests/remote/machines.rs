@@ -125,3 +125,14 @@ pub fn first(shared: &Shared) -> Project {
     assert_eq!(warnings(&ran), Vec::<String>::new());
     project
 }
+
+/// The output of `remote verify`, which finds something.
+pub fn found(project: &Project, shared: &Shared) -> String {
+    let output = project.output(&["remote", "verify", "--remote", &shared.url()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn name_in(shared: &Shared, path: &Path) -> String {
+    path.strip_prefix(shared.path()).unwrap().to_str().unwrap().to_owned()
+}

@@ -7,18 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use throstle_tests::{Project, Running};
 
-use crate::machines::{Shared, another, first, json, run, run_with, warnings};
-
-/// The output of `remote verify`, which finds something.
-fn found(project: &Project, shared: &Shared) -> String {
-    let output = project.output(&["remote", "verify", "--remote", &shared.url()]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn name_in(shared: &Shared, path: &Path) -> String {
-    path.strip_prefix(shared.path()).unwrap().to_str().unwrap().to_owned()
-}
+use crate::machines::{Shared, another, first, found, json, name_in, run, run_with, warnings};
 
 #[test]
 fn missing_large_objects_and_volumes_are_found() {

@@ -71,6 +71,11 @@ impl FsFile for MemoryFile {
         })
     }
 
+    fn free(&self, offset: u64, length: u64) -> FsResult<()> {
+        let length = usize::try_from(length).unwrap_or(0);
+        self.write_at(&vec![0; length], offset).map(drop)
+    }
+
     fn sync_data(&self) -> FsResult<()> {
         self.run(Call::SyncData, |state| {
             state.persist(|change| change.is_data_of(self.inode));

@@ -1,74 +1,93 @@
 //! Opens regular files only: a path from a user may be a pipe, a terminal or a file of the kernel,
 //! and opening or reading one of these can block for ever or have side effects.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::BorrowedFd;
 
 use camino::Utf8Path;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::fs::Open;
+use crate::fs::link_on_path::link_on_path;
 
 /// The reason why a file is not opened; continues "cannot open `x`:".
 #[derive(Debug, thiserror::Error)]
 #[error("it is {0}, not a regular file")]
 struct NotRegular(&'static str);
 
-/// Opens a regular file without blocking. Returns its metadata too, unless it is new.
-pub fn open(path: &Utf8Path, how: Open) -> io::Result<(File, Option<Metadata>)> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    match how {
-        Open::Read => {}
-        Open::ReadWrite => _ = options.write(true),
-        Open::Create => _ = options.write(true).create(true),
-        // A newly created file is a regular file.
-        Open::CreateNew => {
-            return Ok((options.write(true).create_new(true).open(path)?, None));
-        }
+/// A link at the name of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    Followed,
+    Refused,
+}
+
+/// Opens a regular file without blocking. Returns its state too, unless it is new.
+pub fn open(path: &Utf8Path, how: Open) -> io::Result<(File, Option<Stat>)> {
+    open_at(CWD, path.as_str(), how, Links::Followed)
+}
+
+/// The same for a name in an open folder.
+pub fn open_at(
+    folder: BorrowedFd<'_>,
+    name: &str,
+    how: Open,
+    links: Links,
+) -> io::Result<(File, Option<Stat>)> {
+    let (no_link, of_name) = match links {
+        Links::Followed => (OFlags::empty(), AtFlags::empty()),
+        Links::Refused => (OFlags::NOFOLLOW, AtFlags::SYMLINK_NOFOLLOW),
+    };
+    let flags = OFlags::CLOEXEC | no_link | flags(how);
+    let open =
+        |more| retry_on_intr(|| openat(folder, name, flags | more, Mode::from_raw_mode(0o666)));
+    // A newly created file is a regular file.
+    if how == Open::CreateNew {
+        return Ok((open(OFlags::empty())?.into(), None));
     }
     // Opening some devices has side effects, so they are refused before.
-    match fs::metadata(path) {
-        Ok(metadata) => check(&metadata)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    match statat(folder, name, of_name) {
+        Ok(found) => check(&found)?,
+        Err(Errno::NOENT) if how == Open::Create => {}
+        Err(error) => return Err(error.into()),
     }
-    let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file = match options.custom_flags(at_once).open(path) {
+    let file = match open(OFlags::NONBLOCK | OFlags::NOCTTY) {
         // Another process has a lease on the file, and is being asked to release it.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            options.custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path)?
-        }
+        Err(Errno::WOULDBLOCK) => open(OFlags::NOCTTY)?,
         other => other?,
     };
     // Another file may be at the path by now.
-    let metadata = file.metadata()?;
-    check(&metadata)?;
+    let file = File::from(file);
+    let found = fstat(&file)?;
+    check(&found)?;
     // Files that the kernel generates occupy no blocks, unlike most others.
-    match metadata.blocks() == 0 && made_up::is_made_up(&file) {
+    match found.st_blocks == 0 && made_up::is_made_up(&file) {
         true => Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)")),
-        false => Ok((file, Some(metadata))),
+        false => Ok((file, Some(found))),
     }
 }
 
-fn check(metadata: &Metadata) -> io::Result<()> {
-    let kind = metadata.file_type();
-    if kind.is_file() {
-        return Ok(());
+fn flags(how: Open) -> OFlags {
+    match how {
+        Open::Read => OFlags::RDONLY,
+        Open::ReadWrite => OFlags::RDWR,
+        Open::Create => OFlags::RDWR | OFlags::CREATE,
+        Open::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
     }
-    if kind.is_dir() {
-        return Err(rustix::io::Errno::ISDIR.into());
+}
+
+fn check(found: &Stat) -> io::Result<()> {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        FileType::Symlink => Err(link_on_path()),
+        FileType::Fifo => Err(not_regular("a named pipe")),
+        FileType::Socket => Err(not_regular("a socket")),
+        FileType::CharacterDevice | FileType::BlockDevice => Err(not_regular("a device")),
+        FileType::Unknown => Err(not_regular("something else")),
     }
-    Err(not_regular(if kind.is_fifo() {
-        "a named pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else if kind.is_char_device() || kind.is_block_device() {
-        "a device"
-    } else {
-        "something else"
-    }))
 }
 
 fn not_regular(what: &'static str) -> io::Error {
@@ -114,10 +133,11 @@ mod made_up {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::net::UnixListener;
 
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::mknodat;
 
     use super::*;
     use crate::fs::{FileKind, Fs, RealFs};

@@ -4,62 +4,78 @@
 //! leaves nothing beside the old one. A name cannot be given in the place of another one in one
 //! step: between the link and the rename there is a hidden file, for microseconds.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use camino::Utf8Path;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 
-use crate::fs::{Call, Fs, FsError, FsResult, RealFs, beside};
+use super::regular::Links;
+use super::state;
+use crate::fs::{Call, FsError, FsResult, beside};
 
-/// `prepare` gets the new file while it is still empty.
+const MODE: Mode = Mode::from_raw_mode(0o666);
+
+/// `prepare` gets the new file while it is still empty. The folder is opened once, so that all this
+/// happens in one folder.
 pub fn replace(path: &Utf8Path, bytes: &[u8], prepare: &dyn Fn(&File)) -> FsResult<()> {
+    let failed = |call| move |source: io::Error| FsError::new(call, path, source);
     let above = path.parent().filter(|above| !above.as_str().is_empty());
     let above = above.unwrap_or(Utf8Path::new("."));
-    let fresh = beside(path);
-    let failed = |call| move |source| FsError::new(call, path, source);
+    let folder = state::enter(CWD, above.as_str(), Links::Followed).map_err(failed(Call::Open))?;
+    let name = path.file_name().ok_or_else(|| failed(Call::Create)(Errno::ISDIR.into()))?;
+    let beside = beside(path);
+    let fresh = beside.file_name().unwrap_or_default();
     let fill = |mut file: &File| {
         prepare(file);
         file.write_all(bytes).map_err(failed(Call::Write))?;
         file.sync_data().map_err(failed(Call::SyncData))
     };
-    let is_linked = match unnamed(above) {
+    let is_linked = match unnamed(&folder) {
         Ok(file) => {
             fill(&file)?;
-            link(&file, &fresh).is_ok()
+            link(&file, &folder, fresh).is_ok()
         }
         Err(_) => false,
     };
     let write = || {
         // Not every file system has files without a name, and `/proc` may be missing.
         if !is_linked {
-            fill(&File::create_new(&fresh).map_err(failed(Call::Create))?)?;
+            fill(&create(&folder, fresh).map_err(failed(Call::Create))?)?;
         }
-        fs::rename(&fresh, path).map_err(failed(Call::Rename))
+        renameat(&folder, fresh, &folder, name).map_err(|error| failed(Call::Rename)(error.into()))
     };
     let written = write();
     if written.is_err() {
-        let _ = fs::remove_file(&fresh);
+        let _ = unlinkat(&folder, fresh, AtFlags::empty());
     }
     written?;
-    RealFs.sync_dir(above)
+    let synced = state::open_folder(folder.as_fd(), ".", Links::Refused).and_then(state::sync);
+    synced.map_err(|source| FsError::new(Call::SyncDir, above, source))
 }
 
-fn unnamed(folder: &Utf8Path) -> io::Result<File> {
+fn unnamed(folder: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o666);
-    Ok(rustix::fs::open(folder.as_str(), flags, mode)?.into())
+    Ok(openat(folder, ".", flags, MODE)?.into())
 }
 
-fn link(file: &File, name: &Utf8Path) -> io::Result<()> {
+fn create(folder: &OwnedFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, MODE)?.into())
+}
+
+fn link(file: &File, folder: &OwnedFd, name: &str) -> io::Result<()> {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(rustix::fs::linkat(CWD, open, CWD, name.as_str(), AtFlags::SYMLINK_FOLLOW)?)
+    Ok(linkat(CWD, open, folder, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -67,7 +83,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = Utf8Path::from_path(folder.path()).unwrap().join("pipeline.toml");
         fs::write(&path, "old").unwrap();
-        if unnamed(path.parent().unwrap()).is_err() {
+        let above = path.parent().unwrap().as_str();
+        if unnamed(&state::enter(CWD, above, Links::Followed).unwrap()).is_err() {
             eprintln!("left out: no files without a name here");
             return;
         }

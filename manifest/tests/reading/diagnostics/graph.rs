@@ -453,7 +453,7 @@ Error: throstle::unknown_key
 
 Error: throstle::wrong_type
 
-  x the matrix of `rate` should be a list of 1 to 1000 values
+  x the matrix of `rate` should be a list of values
     ,-[home/voice.toml:17:19]
  16 | input = "clips"
  17 | matrix = { rate = 5 }
@@ -472,6 +472,16 @@ Error: throstle::wrong_type
     `----
   help: write `matrix = { rate = [16000, 22050] }`
 "#);
+}
+
+#[test]
+fn a_matrix_with_too_many_values_says_how_many_it_may_have() {
+    let rates: Vec<String> = (0..1_001).map(|at| (8_000 + at).to_string()).collect();
+    let stage = "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n";
+    let shown = errors(&format!("{stage}matrix.rate = [{}]\n", rates.join(", ")));
+    let message = "the matrix of `rate` has 1001 values: the limit is 1000";
+    assert!(shown.contains(message), "{shown}");
+    assert!(shown.contains("a matrix runs the stage once for each value"), "{shown}");
 }
 
 #[test]

@@ -357,8 +357,33 @@ Error: throstle::unknown_choice
  13 | device = "gpu"
     :          ^^^^^
     `----
-  help: use `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU
+  help: did you mean `cuda`? use `auto`, `cpu`, `cuda`, or `cuda:1` for
+        the second GPU
 "#);
+}
+
+#[test]
+fn a_device_has_one_spelling() {
+    let shown = |device: &str| {
+        let stage = "[stage.text]\nuse = \"text.normalize\"\ninput = \"clips\"\n";
+        errors(&format!("{stage}device = \"{device}\"\n"))
+    };
+    for (written, nearest) in [
+        ("cuda:01", "cuda:1"),
+        ("CUDA:1", "cuda:1"),
+        ("cuda:1 ", "cuda:1"),
+        ("gpu:1", "cuda:1"),
+        ("cuda:-1", "cuda:1"),
+        ("cuda:\u{ff11}", "cuda:1"),
+        ("cuda:1000", "cuda"),
+        ("Auto", "auto"),
+    ] {
+        let shown = shown(written);
+        assert!(shown.contains(&format!("there is no device `{written}`")), "{shown}");
+        assert!(shown.contains(&format!("did you mean `{nearest}`? use `auto`")), "{shown}");
+    }
+    let shown = shown("tpu");
+    assert!(shown.contains("help: use `auto`, `cpu`, `cuda`, or `cuda:1`"), "{shown}");
 }
 
 #[test]

@@ -9,12 +9,13 @@ pub const KINDS: &[&Kind] = &[&DECODE, &RESAMPLE, &LOUDNESS, &TRIM, &CHECK, &PAU
 
 /// Sound that is read and written again.
 const REWRITTEN: Rates = Rates {
-    seconds_per_item: 5e-4,
+    seconds_per_item: 5e-5,
     seconds_per_second: 6e-4,
     bytes_per_second: 88_200.0,
     spread: 3.0,
-    origin: "sound is read, worked on and written at 1,700 times its speed on one core \
-             (docs/benchmarks.md, chain), as 16 bit mono of 44.1 kHz where no rate is known",
+    origin: "sound is read, worked on and written at 1,700 times its speed on one core, and a clip \
+             takes 50 µs more (docs/benchmarks.md, chain and small clips), as 16 bit mono of 44.1 kHz \
+             where no rate is known",
     ..Rates::LIGHT
 };
 const DECODED: Rates = Rates { seconds_per_second: 3e-3, ..REWRITTEN };
@@ -57,10 +58,13 @@ const SHARE: ParameterType = ParameterType::Number { min: 0.0, max: 1.0 };
 
 pub static DECODE: Kind = Kind {
     name: "audio.decode",
-    version: 2,
+    version: 3,
     summary: "Decodes recordings in any common format.",
     doc: "Truncated files, samples that are not numbers, and files without sound are quarantined \
-        with a specific reason. Encoder delay is removed if the container states it.",
+        with a specific reason. Encoder delay is removed if the container states it. A length in a \
+        header never limits what is read: a false one is noted. Joined files and chained streams \
+        are read as one recording if rate and channels agree. Whatever is left out is noted with \
+        its amount.",
     cost: Cost::Rates(DECODED),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
@@ -78,7 +82,7 @@ pub static DECODE: Kind = Kind {
 
 pub static RESAMPLE: Kind = Kind {
     name: "audio.resample",
-    version: 3,
+    version: 4,
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that \
           already has this rate is passed on unchanged, bit for bit.",
@@ -107,7 +111,7 @@ pub static RESAMPLE: Kind = Kind {
 
 pub static LOUDNESS: Kind = Kind {
     name: "audio.loudness",
-    version: 2,
+    version: 3,
     summary: "Brings recordings to one loudness.",
     doc: "Integrated loudness after EBU R128; clips shorter than 0.4 s go by their plain level.",
     cost: Cost::Rates(REWRITTEN),
@@ -149,7 +153,7 @@ pub static LOUDNESS: Kind = Kind {
 
 pub static TRIM: Kind = Kind {
     name: "audio.trim",
-    version: 3,
+    version: 4,
     summary: "Trims the silence before and after the speech.",
     doc: "A voice activity detector finds the speech. A clip without speech is quarantined.",
     cost: Cost::Rates(REWRITTEN),
@@ -190,7 +194,7 @@ pub static TRIM: Kind = Kind {
 
 pub static CHECK: Kind = Kind {
     name: "audio.check",
-    version: 2,
+    version: 3,
     summary: "Measures recordings and quarantines bad ones.",
     doc: "A recording that violates a limit is quarantined; the reason lists all violated limits \
         with value and limit. Recordings do not change. A measure of a clip that is too short or \
@@ -314,6 +318,7 @@ const fn seconds(name: &'static str, default: f64, doc: &'static str) -> Paramet
 
 pub static PAUSES: Kind = Kind {
     name: "audio.pauses",
+    version: 2,
     summary: "Finds the pauses of long recordings.",
     doc: "\
 A pause is a part of at least `least` in which the energy of a short window is more than `dip`
@@ -347,6 +352,7 @@ A recording is read in parts, so hours of sound fit into the memory.",
 
 pub static SEGMENT: Kind = Kind {
     name: "audio.segment",
+    version: 2,
     summary: "Cuts long recordings into segments at their pauses.",
     doc: "\
 Each recording becomes several items. A cut is at the quietest sample of a pause that is long or

@@ -3,7 +3,7 @@
 mod once;
 
 use crate::kind::{Fields, InputPort, Kind, Mistake, OutputPort, Verdicts};
-use crate::line::{Piece, Shell, pieces};
+use crate::line::{Piece, Place, Shell, pieces};
 use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role};
 
 pub use once::{Form, ONCE, REJECT};
@@ -20,9 +20,15 @@ const LINE: Parameter = Parameter {
     name: "command",
     doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of its file; \
         `{out.name}` is the path of an output, `{script}` the path of the script, `{base}` the \
-        folder of the manifest. Values are quoted, so write the placeholder of a field without \
-        quotes. `{{` is a plain brace, `${NAME}` a variable of \
-        the shell. A line of plain words runs without a shell, which is faster. As in any shell, a \
+        folder of the manifest. `{{` is a plain brace, `${NAME}` a variable of the shell. A value \
+        reaches the shell as a variable in quotes and is one word, so write the placeholder of a \
+        field without quotes. Where the shell or another program would run a value, or split it, \
+        a field is an error: in quotes, back quotes, here-documents, `${...}` and arithmetic, for \
+        a name of a variable or of a program, and in the text of `eval`, `sh -c`, `python3 -c`, \
+        `awk`, `sed`, `ssh` and others. Let them get it as an argument: \
+        `sh -c 'echo \"$1\"' sh {field}`, `awk -v n={field} '...'`. A value may begin with `-`: \
+        write `--` before it for programs that accept `--`. A line of plain words runs without a \
+        shell, which is faster. As in any shell, a \
         pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
         or `set -o pipefail` where `sh` has it. A missing program in a pipeline fails the stage. \
         The command runs in a private folder: write `{base}/tool` for a program beside the \
@@ -94,7 +100,8 @@ pub static COMMAND: Kind = Kind {
     doc: "\
 The command runs in a private folder with a clean environment. It must end with status 0 and write
 every declared output. When it exceeds `timeout` or the run is stopped, it is killed with all
-processes that it started.
+processes that it started. A daemon (a process in a session of its own, `setsid`, with an ended
+parent) goes on after the run: end it in the command itself.
 
 A failure on a full disk stops the run and quarantines no item. A program that was killed, or that
 reports an error of the machine, is retried, by the next run too.
@@ -202,18 +209,24 @@ impl<'a> Line<'a> {
             true => " `fields` lists the fields that the command sees, and",
             false => "",
         };
-        // Paths of the stage's own are plain words; fields may say anything.
-        let is_field =
-            |name: &&str| !(["base", "script"].contains(name) || name.starts_with("out."));
-        if let Some(name) = shell.quoted.into_iter().find(is_field) {
-            mistakes.push(Mistake {
+        // Paths of the stage's own are text of the manifest; fields may say anything.
+        let declared = self.parameters.texts("fields").unwrap_or_default();
+        let is_own = |name: &str| {
+            ["base", "script"].contains(&name)
+                || name.starts_with("out.")
+                || self.more.contains(&name)
+        };
+        let is_field = |name: &str| declared.contains(&name) || !is_own(name);
+        for Place { name, fault, .. } in shell.places {
+            let Some(fault) = fault.filter(|_| is_field(name)) else { continue };
+            let mistake = Mistake {
                 parameter: "command",
-                message: format!("`{{{name}}}` in `command` is inside quotes or a here-document"),
-                help: Some(format!(
-                    "every value is one quoted word already: leave out the quotes; for a \
-                     here-document, write `printf '%s\\n' {{{name}}} | ...`"
-                )),
-            });
+                message: format!("`{{{name}}}` in `command` {}", fault.place()),
+                help: Some(fault.help(name)),
+            };
+            if !mistakes.contains(&mistake) {
+                mistakes.push(mistake);
+            }
         }
         for piece in pieces {
             let Piece::Place(name) = piece else { continue };

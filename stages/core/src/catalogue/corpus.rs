@@ -25,7 +25,16 @@ const AUDIO_FOLDER: Parameter = Parameter {
     name: "audio",
     parameter_type: ParameterType::SourcePath,
     default: Default::Absent,
-    doc: "The folder that audio paths are relative to; the folder of the file itself if not given.",
+    doc: "The folder that audio paths are relative to. Default: the folder of the table or list itself. Absolute paths may begin with this folder.",
+    ..Parameter::BASE
+};
+
+const PARTS: Parameter = Parameter {
+    name: "parts",
+    parameter_type: ParameterType::Choice(&["cut", "off"]),
+    default: Default::Text("cut"),
+    doc: "The use of times and channels. `cut`: the clip is this part of its file. `off`: the files \
+          are cut already, and times and channels are plain fields.",
     ..Parameter::BASE
 };
 
@@ -58,32 +67,38 @@ const fn source_path(name: &'static str, doc: &'static str) -> Parameter {
 
 pub static TABLE: Kind = Kind {
     name: "corpus.table",
-    version: 4,
-    summary: "Reads clips from a table with bars, commas or tabs.",
+    version: 5,
+    summary: "Reads clips from a table with bars, commas, semicolons or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text) if \
         the two texts are alike; else file, text and speaker, with the speaker on either side: it \
         repeats or has fewer words than the text. A table with another third column, or with too \
         few rows to decide, needs a header or `columns`; so does one with more columns.\n\nThe id \
         of a clip is its `id` column, or its path without the extension of audio. A path without \
-        extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. Unusable rows are quarantined \
-        with their line and byte.",
+        extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. A name that differs from that of a \
+        file in letter case or Unicode form only is found, with a note. Unusable rows are quarantined \
+        with their line and byte. The table may be compressed with gzip.\n\nColumns `start` and `end` \
+        or `duration` (in seconds, or as `start_ms`) and `channel` (from 0) say which part of its \
+        file a clip is. The part is cut out, sample by sample, and has the fields `recording`, \
+        `start` and `seconds`. Several parts of a file without ids get their times in \
+        milliseconds as ids: `talk-0001500-0002750`.",
     parameters: &[
         source_path("table", "The table, in UTF-8."),
         AUDIO_FOLDER,
         TOKENS,
         Parameter {
             name: "separator",
-            parameter_type: ParameterType::Choice(&["auto", "bar", "comma", "tab"]),
+            parameter_type: ParameterType::Choice(&["auto", "bar", "comma", "tab", "semicolon"]),
             default: Default::Text("auto"),
             doc: "The separator of columns. `auto`: the bar if the first row has one, else the \
-                tab, else the comma.",
+                tab, else the comma or semicolon that comes first.",
             ..Parameter::BASE
         },
         Parameter {
             name: "quoting",
             parameter_type: ParameterType::Choice(&["auto", "on", "off"]),
             default: Default::Text("auto"),
-            doc: "The use of double quotes around cells. `auto`: in comma tables only.",
+            doc: "The use of double quotes around cells. `auto`: in tables with commas or \
+                semicolons only.",
             ..Parameter::BASE
         },
         Parameter {
@@ -96,30 +111,52 @@ pub static TABLE: Kind = Kind {
         },
         names(
             "columns",
-            "Names of the columns in order: `file`, `text`, `speaker`, `id`, names of further \
-                fields, `-` to skip one.",
+            "Names of the columns in order: `file`, `text`, `speaker`, `id`, `start`, `end`, \
+                `duration`, `channel`, names of further fields, `-` to skip one.",
         ),
+        PARTS,
     ],
     ..SOURCE
 };
 
 pub static FOLDER: Kind = Kind {
     name: "corpus.folder",
-    version: 3,
+    version: 4,
     summary: "Reads clips with a `.lab` or `.txt` file beside each, one folder per speaker.",
-    doc: "The folder of a clip is its speaker, and its id is `FOLDER/NAME`, without the \
-        extension. Audio without a transcript, transcripts without audio, and duplicate clips are \
-        quarantined.",
-    parameters: &[source_path("folder", "The folder with the speakers' folders."), TOKENS],
+    doc: "The first folder below `folder` is the speaker of a clip, and its id is `FOLDER/NAME`, \
+        without the extension. Audio without a transcript, transcripts without audio, and duplicate \
+        clips are quarantined.",
+    parameters: &[
+        source_path("folder", "The folder with the speakers' folders."),
+        TOKENS,
+        Parameter {
+            name: "speaker",
+            parameter_type: ParameterType::Choice(&[
+                "auto", "first", "second", "third", "last", "none",
+            ]),
+            default: Default::Text("auto"),
+            doc: "The folder that names the speaker, counted from `folder`; `last` is the folder of \
+                  the clip itself. `auto` is the first one. If that is ambiguous, as in \
+                  `train/SPEAKER/x.wav` or with a single folder of folders, the stage fails and lists the choices.",
+            ..Parameter::BASE
+        },
+    ],
     ..SOURCE
 };
 
 pub static JSONL: Kind = Kind {
     name: "corpus.jsonl",
-    version: 4,
+    version: 5,
     summary: "Reads clips from JSON lines, such as manifests of NeMo or lhotse.",
     doc: "A key with dots leads into objects and lists: `supervisions.0.text`. Further texts and \
-          numbers become fields. A line that has a key twice is quarantined.",
+          numbers become fields. A line that has a key twice is quarantined. The file may be \
+          compressed with gzip.\n\nA line may be a part of its file, with `offset` or `start`, \
+          `duration` or `end` (in seconds), and `channel` (from 0). The part is cut out, sample by \
+          sample, and has the fields `recording`, `start` and `seconds`. Several parts of a file \
+          without ids get their times in milliseconds as ids: `talk-0001500-0002750`.\n\nEach \
+          supervision of a cut of lhotse is a clip; if a cut has several, they are numbered from \
+          `CUT-0`. Cuts of several recordings, with several channels or with transforms are \
+          quarantined.",
     parameters: &[
         source_path("file", "The file with one JSON object per line."),
         AUDIO_FOLDER,
@@ -131,17 +168,18 @@ pub static JSONL: Kind = Kind {
         names("text_keys", "Keys of the text."),
         names("speaker_keys", "Keys of the speaker."),
         names("id_keys", "Keys of the id."),
+        PARTS,
     ],
     ..SOURCE
 };
 
 pub static PARQUET: Kind = Kind {
     name: "corpus.parquet",
-    version: 3,
+    version: 4,
     summary: "Reads clips from Parquet files of Hugging Face, with the audio inside.",
     doc: "The audio column is a struct of `bytes` and `path`. Columns may be uncompressed or \
           compressed with snappy. The id of a clip is its `id` column or its path without the \
-          extension of audio.",
+          extension of audio. If clips have no path, or all have the same path, their ids are the name of the file and the row number.",
     parameters: &[
         source_path("path", "A `.parquet` file, or a folder of them."),
         optional("audio_column", "The struct column; the only one if not given."),

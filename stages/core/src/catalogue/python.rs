@@ -1,5 +1,6 @@
 //! The kinds of the family `python`: the user's own Python programs.
 
+use crate::device::DeviceName;
 use crate::kind::{Batching, Fields, InputPort, Kind, Mistake, OutputPort, Verdicts, Work};
 use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role};
 
@@ -96,8 +97,8 @@ const INTERPRETER: Parameter = Parameter {
 
 const DEVICES: Parameter = Parameter {
     name: "devices",
-    parameter_type: ParameterType::List(&ParameterType::Text),
-    default: Default::Texts(&["cpu"]),
+    parameter_type: ParameterType::List(&ParameterType::Device { or_auto: false }),
+    default: Default::Devices(&[DeviceName::CPU]),
     role: Role::Execution,
     doc: "The devices that the program gets as `setup.device`, such as `[\"cuda:0\", \"cuda:1\"]`. \
         With GPUs there is one process per device.",

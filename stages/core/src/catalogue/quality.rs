@@ -1,6 +1,7 @@
 //! The kinds of the family `quality`: measures of a synthesis.
 
 use super::choice::{CHOOSE, GAIN};
+use super::text::{LANGUAGE, NUMBERS};
 use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
@@ -44,7 +45,7 @@ pub const LONGEST: Parameter = Parameter {
 
 pub static MEASURE: Kind = Kind {
     name: "quality.measure",
-    version: 2,
+    version: 3,
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
 Silence, clipping and noise are measured as in `audio.check`, which quarantines bad recordings; this
@@ -142,7 +143,7 @@ number of them. It is an error if none has a recording, or if two recordings fit
 
 pub static COMPARE: Kind = Kind {
     name: "quality.compare",
-    version: 2,
+    version: 3,
     summary: "Compares each synthesis with a recording of the same sentence.",
     doc: "\
 Both are brought to 16 kHz and cut into frames of 25 ms, one every 10 ms. The mel cepstrum of each
@@ -181,6 +182,7 @@ them from both with `audio.trim` first.",
 
 pub static CER: Kind = Kind {
     name: "quality.cer",
+    version: 2,
     summary: "Computes the error rates of a speech recogniser's transcripts.",
     doc: "\
 Transcripts come from `asr.transcribe`, or from a program of your own in a `command` stage that
@@ -228,6 +230,7 @@ select the differences that count. Texts over 10,000 characters are quarantined.
             doc: "`keep` counts upper and lower case as different.",
             ..Parameter::BASE
         },
+        LANGUAGE,
         Parameter {
             name: "punctuation",
             parameter_type: ParameterType::Choice(&["keep", "remove"]),
@@ -237,10 +240,9 @@ select the differences that count. Texts over 10,000 characters are quarantined.
         },
         Parameter {
             name: "numbers",
-            parameter_type: ParameterType::Choice(&["keep", "fi", "gu"]),
+            parameter_type: ParameterType::Choice(NUMBERS),
             default: Default::Text("keep"),
-            doc: "The language in which numbers are spelled out on both sides, since recognisers \
-                  write digits; or none.",
+            doc: "The language in which numbers are spelled out on both sides, since recognisers write digits. `keep` leaves them as they are.",
             ..Parameter::BASE
         },
     ],

@@ -14,13 +14,32 @@ pub const TEXTS: InputPort = InputPort {
     ..InputPort::DATASET
 };
 
+/// The languages of spelled-out numbers, after the choice to keep digits. Their words are in
+/// `stages/families/src/numbers`.
+pub const NUMBERS: &[&str] = &[
+    "keep", "am", "ar", "cs", "de", "en", "es", "fi", "fr", "gu", "hi", "hu", "it", "ja", "ko",
+    "nl", "pl", "pt", "ru", "tr", "zh",
+];
+
+/// The language of letters in upper and lower case.
+pub const LANGUAGE: Parameter = Parameter {
+    name: "language",
+    default: Default::Absent,
+    doc: "The language of `case`, such as `tr`: Turkish and Azerbaijani have a dotted and a dotless i, \
+          and Lithuanian keeps the dot of an i below an accent. The default is that of `numbers`.",
+    ..Parameter::BASE
+};
+
 pub static NORMALIZE: Kind = Kind {
     name: "text.normalize",
+    version: 2,
     summary: "Normalises texts, and spells out numbers.",
     doc: "Unicode form, quotes, dashes, spaces, invisible and control characters, emoji, and \
         letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
-        where their reading is unambiguous; remaining digits are counted, and `text.audit` stops \
-        on them. A second pass changes nothing.",
+        where their reading is unambiguous: whole numbers, decimals, percents, and ordinals with a \
+        mark such as `2nd`, `2\u{ba}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
+        written. Ranges, dates, times, amounts of money and numbers with an attached unit stay. \
+        Remaining digits are counted, and `text.audit` stops on them. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {
@@ -43,6 +62,7 @@ pub static NORMALIZE: Kind = Kind {
             doc: "The conversion of upper and lower case.",
             ..Parameter::BASE
         },
+        LANGUAGE,
         Parameter {
             name: "keep",
             parameter_type: ParameterType::List(&ParameterType::Choice(&[
@@ -68,9 +88,9 @@ pub static NORMALIZE: Kind = Kind {
         },
         Parameter {
             name: "numbers",
-            parameter_type: ParameterType::Choice(&["keep", "fi", "gu"]),
+            parameter_type: ParameterType::Choice(NUMBERS),
             default: Default::Text("keep"),
-            doc: "The language in which numbers are spelled out, or none.",
+            doc: "The language in which numbers are spelled out. `keep` leaves them as they are.",
             ..Parameter::BASE
         },
     ],

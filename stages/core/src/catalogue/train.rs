@@ -3,6 +3,7 @@
 use super::change::ON_CHANGE;
 use crate::artifact::WEIGHTS;
 use crate::course::{self, SAVE_EVERY, VALIDATE_EVERY};
+use crate::device::DeviceId;
 use crate::error::StageError;
 use crate::kind::{FieldType, Mistake, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Parameters, Role, Unit};
@@ -110,26 +111,16 @@ pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -
     }
 }
 
-/// Mistakes in the parameters of every training: names in `devices` that are no devices, a GPU
-/// named twice, devices without work, moments that never move, and a division by zero where a
+/// Mistakes in the parameters of every training: a GPU that `devices` names twice, devices without work, moments that never move, and a division by zero where a
 /// gradient is 0.
 pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
-    let names = known(parameters, unknown, "devices", Parameters::texts).unwrap_or_default();
-    let wrong = names.iter().find(|name| !is_device(name));
-    let device = wrong.map(|name| Mistake {
-        parameter: "devices",
-        message: format!("there is no device `{}`", name.escape_debug()),
-        help: Some("use `cpu`, `cuda`, or `cuda:1` for the second GPU".to_owned()),
-    });
-    let number = |name: &str| match name {
-        "cuda" => Some(0),
-        name => name.strip_prefix("cuda:")?.parse::<u8>().ok(),
-    };
-    let gpus: Vec<u8> = names.iter().filter_map(|name| number(name)).collect();
+    let names = known(parameters, unknown, "devices", Parameters::devices).unwrap_or_default();
+    let devices = names.iter().map(|name| name.first());
+    let gpus: Vec<DeviceId> = devices.filter(|device| device.is_gpu()).collect();
     let again = (1..gpus.len()).find(|at| gpus[..*at].contains(&gpus[*at]));
     let twice = again.map(|at| Mistake {
         parameter: "devices",
-        message: format!("`devices` has `cuda:{}` twice", gpus[at]),
+        message: format!("`devices` has `{}` twice", gpus[at]),
         help: Some("name each GPU once; `cuda` is `cuda:0`".to_owned()),
     });
     let still = ["beta_1", "beta_2"].into_iter().filter(|name| {
@@ -149,13 +140,7 @@ pub fn training_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mista
         help: Some("more rows by `batch` or `accumulation`, or fewer `devices`".to_owned()),
     });
     let zero = not_zero(parameters, unknown, "epsilon");
-    device.into_iter().chain(twice).chain(idle).chain(still).chain(zero).collect()
-}
-
-/// `cpu`, `cuda` or `cuda:1`.
-pub fn is_device(name: &str) -> bool {
-    let numbered = |number: &str| number.len() <= 3 && number.parse::<u8>().is_ok();
-    matches!(name, "cpu" | "cuda") || name.strip_prefix("cuda:").is_some_and(numbered)
+    twice.into_iter().chain(idle).chain(still).chain(zero).collect()
 }
 
 pub const SEED: Parameter = Parameter {
@@ -400,8 +385,8 @@ pub const TRAINING: [Parameter; COUNT] = [
     ON_CHANGE,
     execution(Parameter {
         name: "devices",
-        parameter_type: ParameterType::List(&ParameterType::Text),
-        default: Default::Texts(&[]),
+        parameter_type: ParameterType::List(&ParameterType::Device { or_auto: false }),
+        default: Default::Devices(&[]),
         doc: "Devices that share each step, such as `[\"cuda:0\", \"cuda:1\"]`; if empty, the \
               device of the stage. A step has `batch` x `accumulation` rows on any number of \
               devices; its sums are rounded in a different order, as on another device.",

@@ -47,7 +47,7 @@ impl Importer for DualAr {
 }
 
 fn layout(file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
-    let names = file.plain_names(prefixes);
+    let names = file.plain_names(prefixes).names;
     let mut stored: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let is_kept = |name: &str| fish::kept(name).is_some() && !name.contains(OTHER_MODALITY);
     for (name, own) in names.iter().filter(|(name, _)| is_kept(name)) {

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Digest;
+use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, FileParts, StageError};
+use stage_formats::mark::unmarked;
 use stage_formats::shapes::listed;
+use stage_formats::shards::{Index, is_index};
 use stage_formats::{FormatError, Parts, Stranger, WeightFile};
 
 use crate::artifact::{TOKENIZER, VOCABULARY};
@@ -15,20 +18,27 @@ const MAX_DESCRIPTION: u64 = 1 << 20;
 /// The largest tokenizers have seven megabytes.
 const MAX_TOKENIZER: u64 = 16 << 20;
 
-/// A weight file; only its directory has been read.
+/// A weight file, or the shards of one; only the directories have been read.
 pub struct Opened {
-    path: String,
+    /// Of all contents together.
     pub digest: Digest,
     pub file: WeightFile,
-    source: Arc<dyn FileParts>,
+    sources: Vec<Source>,
+}
+
+struct Source {
+    path: String,
+    digest: Digest,
+    parts: Arc<dyn FileParts>,
 }
 
 impl Opened {
-    /// Verifies the content, before any result is made from it.
+    /// Verifies the contents, before any result is made from them.
     pub fn verify(&self) -> Result<(), StageError> {
-        self.source
-            .verify()
-            .map_err(|error| StageError::of_io(format!("`{}`: {error}", self.path), &error))
+        self.sources.iter().try_for_each(|Source { path, parts, .. }| {
+            let verified = parts.verify();
+            verified.map_err(|error| StageError::of_io(format!("`{path}`: {error}"), &error))
+        })
     }
 }
 
@@ -74,12 +84,31 @@ impl<'a> Files<'a> {
         Err(StageError::with_help(format!("`{path}` of the asset is {what}, not a file"), help))
     }
 
-    /// A weight file, which is read one tensor at a time.
+    /// A weight file, which is read one tensor at a time. An index gives the shards beside it.
     pub fn weights(&self, path: &str, context: &mut dyn Context) -> Result<Opened, StageError> {
-        let blob = self.exactly(path)?;
-        let source = context.open(&blob)?;
-        let file = WeightFile::read(source.clone()).map_err(|error| error.of(path))?;
-        Ok(Opened { path: path.to_owned(), digest: blob.digest, file, source })
+        let source = Source::open(path, &*self.exactly(path)?, context)?;
+        if !is_index(path) {
+            let file = WeightFile::read(source.parts.clone()).map_err(|error| error.of(path))?;
+            return Ok(Opened { digest: source.digest, file, sources: vec![source] });
+        }
+        let index = Index::read(source.parts.clone()).map_err(|error| error.of(path))?;
+        let beside = Files::new(self.asset, path);
+        let mut sources = vec![source];
+        let file = index.open(|name| -> Result<Option<WeightFile>, ShardError> {
+            let Some(blob) = beside.beside(name)? else { return Ok(None) };
+            let shard = Source::open(&format!("{}{name}", beside.folder), &blob, context)?;
+            let file = WeightFile::read(shard.parts.clone()).map_err(|error| error.of(name))?;
+            sources.push(shard);
+            Ok(Some(file))
+        });
+        let file = file.map_err(|error| match error {
+            ShardError::Index(error) => error.of(path),
+            ShardError::Stage(error) => error,
+        })?;
+        let mut sink = HashSink::default();
+        sink.group("shards", sources.len());
+        sources.iter().for_each(|source| sink.digest("file", &source.digest));
+        Ok(Opened { digest: sink.finish(), file, sources })
     }
 
     /// The start of a neighbouring file, if there is one.
@@ -113,7 +142,32 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The bytes of a file that describes the model. A far too large one is refused unread.
+/// The reason why shards cannot be opened.
+enum ShardError {
+    Index(FormatError),
+    Stage(StageError),
+}
+
+impl From<FormatError> for ShardError {
+    fn from(error: FormatError) -> ShardError {
+        ShardError::Index(error)
+    }
+}
+
+impl From<StageError> for ShardError {
+    fn from(error: StageError) -> ShardError {
+        ShardError::Stage(error)
+    }
+}
+
+impl Source {
+    fn open(path: &str, blob: &Blob, context: &mut dyn Context) -> Result<Source, StageError> {
+        let parts = context.open(blob)?;
+        Ok(Source { path: path.to_owned(), digest: blob.digest, parts })
+    }
+}
+
+/// The bytes of a file that describes the model, without a byte order mark. A far too large one is refused unread.
 pub fn description(
     name: &str,
     blob: &Blob,
@@ -127,7 +181,7 @@ pub fn description(
     }
     let bytes = context.read(blob)?;
     match Stranger::as_text(&bytes) {
-        None => Ok(bytes),
+        None => Ok(bytes.slice_ref(unmarked(&bytes))),
         Some(stranger) => {
             Err(FormatError::Stranger { format: "the description of a model", stranger }.of(name))
         }

@@ -62,7 +62,7 @@ impl Layout {
         rename: impl Fn(&str) -> Option<String>,
     ) -> Result<Layout, StageError> {
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (name, stored) in file.plain_names(prefixes) {
+        for (name, stored) in file.plain_names(prefixes).names {
             let Some(name) = rename(&name) else { continue };
             if names.insert(name.clone(), vec![stored]).is_some() {
                 let message = format!("the file has two tensors for `{name}`");

@@ -58,7 +58,7 @@ pub trait Importer: Sync {
 impl dyn Importer + '_ {
     /// Tests if a file is one of this family.
     pub fn recognises(&self, file: &WeightFile) -> bool {
-        let names = file.plain_names(self.prefixes());
+        let names = file.plain_names(self.prefixes()).names;
         let has = |start: &&str| names.keys().any(|name| name.starts_with(*start));
         self.marks().iter().any(|starts| starts.iter().all(has))
     }

@@ -21,7 +21,8 @@ pub static IMPORT: Kind = Kind {
     summary: "Imports published weights as a model.",
     doc: "\
 The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.ckpt` or `.bin`),
-`config.json` and the files of the tokenizer, or a single file of weights. Pickles are never
+`config.json` and the files of the tokenizer, or a single file of weights. Weights in shards are read by
+their index (`model.safetensors.index.json`, `pytorch_model.bin.index.json`) beside them. Pickles are never
 executed: anything in a file that is not a tensor is skipped. Each tensor is stored once by its
 content, so that models that share tensors share the space as well. A model of the Hugging Face Hub is
 an asset too: `path = \"hf://OWNER/NAME@REVISION\"`.
@@ -30,7 +31,8 @@ Files are read one tensor at a time: an import needs a few times the memory of t
 however large the file is. A file without weights is refused after its header and its directory are
 read.
 
-Prefixes of training tools (`state_dict`, `model.`, `generator.`) are removed from names; rotary
+Prefixes of training tools (`state_dict`, `model.`, `generator.`) are removed from names;
+`module.` and `_orig_mod.` too, with a note, if every name has them; rotary
 tables and masks are left out, since they are computed; separate matrices of queries, keys and
 values are joined. Tensors are checked against `config.json` (of a codec, `codec.json`), and the size of
 a tokenizer against its vocabulary. As in the original projects, further tensors are left out, and

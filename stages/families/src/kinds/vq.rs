@@ -176,7 +176,7 @@ const fn codec_size(
 
 pub static ADOPT: Kind = Kind {
     name: "vq.adopt",
-    version: 2,
+    version: 3,
     summary: "Adopts the tokens of another tool, after checking them.",
     doc: "\
 Clips come with their tokens from a corpus stage that names their folder (`tokens`). Nothing is

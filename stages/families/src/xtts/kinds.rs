@@ -74,7 +74,7 @@ weights with `model.import` to train a voice.",
 
 pub static EXTEND: Kind = Kind {
     name: "xtts.extend",
-    version: 2,
+    version: 3,
     summary: "Adds a language to the tokenizer of an XTTS model.",
     doc: "\
 Appends to the vocabulary the tag of `language`, the characters of the texts that it lacks, and

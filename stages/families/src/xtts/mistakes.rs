@@ -120,6 +120,7 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use ParameterValue::{Integer, Seconds, Share};
 
     use super::*;
@@ -165,15 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn trainings_that_no_clip_fits_and_unknown_devices_are_mistakes() {
+    fn trainings_that_no_clip_fits_and_gpus_named_twice_are_mistakes() {
         let between = |least, most| {
             let written = [("min_seconds", Seconds(least)), ("max_seconds", Seconds(most))];
             found(of_training, &written)
         };
         assert_eq!(between(10.0, 1.0), ["min_seconds"]);
         assert!(between(1.0, 1.0).is_empty());
-        let devices = |names: &[&str]| found(of_training, &[("devices", texts(names))]);
-        assert_eq!(devices(&["cuda:0", "tpu"]), ["devices"]);
+        let device = |name: &&str| ParameterValue::Device(name.parse().unwrap());
+        let list = |names: &[&str]| ParameterValue::List(names.iter().map(device).collect());
+        let devices = |names: &[&str]| found(of_training, &[("devices", list(names))]);
         assert!(devices(&["cpu", "cuda", "cuda:1"]).is_empty() && devices(&[]).is_empty());
         assert_eq!(devices(&["cuda", "cuda:0"]), ["devices"]);
         assert_eq!(devices(&["cuda:1", "cuda:2", "cuda:1"]), ["devices"]);

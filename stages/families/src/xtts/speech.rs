@@ -126,7 +126,7 @@ fn chunks_fit(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "xtts.synthesize",
-    version: 2,
+    version: 3,
     summary: "Speaks sentences with an XTTS model in a voice.",
     doc: "\
 The audio depends only on the model, the voice, the text, the language, the seed and the

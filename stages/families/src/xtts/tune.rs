@@ -86,7 +86,7 @@ one pass over the clips per step.";
 
 pub static FINETUNE: Kind = Kind {
     name: "xtts.finetune",
-    version: 3,
+    version: 4,
     summary: "Trains the GPT of an XTTS model on clips.",
     doc: TRAINING_DOC,
     work: Work::Train,
@@ -101,7 +101,7 @@ pub static FINETUNE: Kind = Kind {
 
 pub static LORA: Kind = Kind {
     name: "xtts.lora",
-    version: 3,
+    version: 4,
     summary: "Trains low-rank adapters beside the frozen GPT of an XTTS model.",
     doc: "\
 The base does not change, to the bit; two small matrices beside each chosen module are trained, and

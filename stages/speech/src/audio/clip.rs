@@ -29,6 +29,59 @@ impl Samples {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Keeps these existing samples, and drops the others.
+    pub fn keep(&mut self, range: Range<usize>) {
+        match self {
+            Self::Pcm(samples) => cut(samples, range),
+            Self::Wide(samples) => cut(samples, range),
+        }
+    }
+
+    /// Takes the samples from `at` on out.
+    pub fn split_off(&mut self, at: usize) -> Samples {
+        match self {
+            Self::Pcm(samples) => Self::Pcm(samples.split_off(at)),
+            Self::Wide(samples) => Self::Wide(samples.split_off(at)),
+        }
+    }
+
+    /// Adds samples. Integers next to finer ones become floats.
+    pub fn append(&mut self, other: Samples) {
+        match (&mut *self, other) {
+            (Self::Pcm(samples), Self::Pcm(other)) => samples.extend(other),
+            (Self::Wide(samples), other) => samples.extend(other.into_wide()),
+            (Self::Pcm(samples), other @ Self::Wide(_)) => {
+                let mut wide = Self::Pcm(std::mem::take(samples)).into_wide();
+                wide.extend(other.into_wide());
+                *self = Self::Wide(wide);
+            }
+        }
+    }
+
+    /// The samples as floats. Every integer has an exact one.
+    pub fn into_wide(self) -> Vec<f32> {
+        match self {
+            Self::Pcm(samples) => {
+                samples.into_iter().map(|sample| f32::from(sample) / 32_768.0).collect()
+            }
+            Self::Wide(samples) => samples,
+        }
+    }
+
+    /// The samples as 16-bit integers, and the number of clipped ones. Finer samples are only
+    /// rounded here: to the nearest, without dither.
+    pub fn into_pcm(self) -> (Vec<i16>, u64) {
+        match self {
+            Self::Pcm(samples) => (samples, 0),
+            Self::Wide(samples) => {
+                let mut clipped = 0;
+                let rounded =
+                    samples.iter().map(|&sample| round(f64::from(sample), &mut clipped)).collect();
+                (rounded, clipped)
+            }
+        }
+    }
 }
 
 impl Clip {
@@ -44,33 +97,15 @@ impl Clip {
         self.frames() as f64 / f64::from(self.rate.max(1))
     }
 
-    /// Drops everything after the first `frames` frames.
-    pub fn truncate(&mut self, frames: usize) {
-        self.keep(0..frames.min(self.frames()));
-    }
-
     /// Keeps these existing frames, and drops the others.
     pub fn keep(&mut self, frames: Range<usize>) {
         let channels = usize::from(self.channels);
-        let range = frames.start * channels..frames.end * channels;
-        match &mut self.samples {
-            Samples::Pcm(samples) => cut(samples, range),
-            Samples::Wide(samples) => cut(samples, range),
-        }
+        self.samples.keep(frames.start * channels..frames.end * channels);
     }
 
-    /// The clip as 16-bit samples, and the number of clipped samples. Finer samples are only
-    /// rounded here: to the nearest, without dither.
+    /// The clip as 16-bit samples, and the number of clipped samples.
     pub fn into_pcm(self) -> (Vec<i16>, u64) {
-        match self.samples {
-            Samples::Pcm(samples) => (samples, 0),
-            Samples::Wide(samples) => {
-                let mut clipped = 0;
-                let rounded =
-                    samples.iter().map(|&sample| round(f64::from(sample), &mut clipped)).collect();
-                (rounded, clipped)
-            }
-        }
+        self.samples.into_pcm()
     }
 }
 

@@ -3,13 +3,13 @@
 //! contradictory headers.
 
 use super::clip::{Clip, Samples};
-use super::compressed;
-use super::fault::Fault;
+use super::fault::{Fault, Trouble};
+use super::input::Input;
 use super::mix::{ANTI_PHASE, Mix, Mixer};
 use super::note::Note;
-use super::riff::{self, Coding, Riff};
-use super::sniff::{self, Format};
+use super::sniff::Format;
 use super::sound;
+use super::stream::Stream;
 
 /// The rates of voice recordings; other rates are damage.
 pub const LOWEST_RATE: u32 = 4_000;
@@ -60,78 +60,26 @@ pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
             format!("{limit} bytes"),
         ));
     }
-    match sniff::sniff(bytes)? {
-        Format::Wav => wav(bytes, options),
-        other => compressed::decode(bytes, other, options),
-    }
+    collect(bytes, options).map_err(|trouble| match trouble {
+        Trouble::Fault(fault) => fault,
+        // Memory is always readable.
+        Trouble::Io(_) => Fault::Empty { behind: 0 },
+    })
 }
 
-fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
-    let riff = riff::parse(bytes)?;
-    options.check_shape(riff.rate, riff.channels)?;
-    if riff.missing > 0 && !options.allow_truncated {
-        let present = riff.data.len() as u64;
-        return Err(Fault::Truncated {
-            unit: "bytes",
-            declared: Some(present + riff.missing),
-            present,
-        });
+fn collect(bytes: &[u8], options: &Options) -> Result<Decoded, Trouble> {
+    let mut stream = Stream::of(Input::memory(bytes), options)?;
+    let (format, rate) = (stream.format, stream.rate);
+    let mut mixer = Mixer::new(stream.channels, options.mix)?;
+    while let Some(block) = stream.read()? {
+        options.check_frames(rate, stream.frames)?;
+        mixer.push(block.samples);
     }
-    match riff.coding {
-        Coding::Plain(encoding) => {
-            let frame = encoding.bytes() * usize::from(riff.channels);
-            options.check_frames(riff.rate, (riff.data.len() / frame) as u64)?;
-            let samples = encoding.read(&bytes[riff.data.clone()]);
-            plain(riff, samples, options)
-        }
-        Coding::Codec(tag) => {
-            let mut decoded = compressed::decode(bytes, Format::Wav, options)
-                .map_err(|fault| name_codec(fault, tag))?;
-            // The last block is padded; the `fact` chunk has the true length.
-            if let Some(frames) = riff.frames {
-                decoded.clip.truncate(frames);
-            }
-            let mut notes = riff_notes(riff);
-            notes.append(&mut decoded.notes);
-            Ok(Decoded { notes, ..decoded })
-        }
-    }
+    Ok(finish(mixer, rate, format, stream.take_notes()))
 }
 
-fn name_codec(fault: Fault, tag: u16) -> Fault {
-    match fault {
-        Fault::Unsupported { .. } => {
-            Fault::Unsupported { what: format!("WAV with the codec tag {tag:#06x}") }
-        }
-        other => other,
-    }
-}
-
-fn riff_notes(riff: Riff) -> Vec<Note> {
-    let mut notes = riff.notes;
-    if riff.missing > 0 {
-        notes.push(Note::TruncatedKept { unit: "bytes", missing: Some(riff.missing) });
-    }
-    notes
-}
-
-fn plain(riff: Riff, samples: Samples, options: &Options) -> Result<Decoded, Fault> {
-    if samples.is_empty() {
-        return Err(Fault::Empty { behind: 0 });
-    }
-    let mut mixer = Mixer::new(riff.channels, options.mix)?;
-    if let Samples::Wide(samples) = &samples {
-        let mut census = sound::Census::default();
-        census.count(samples);
-        census.verdict()?;
-    }
-    mixer.push_all(samples);
-    let rate = riff.rate;
-    Ok(finish(mixer, rate, Format::Wav, riff_notes(riff)))
-}
-
-/// The common end of all decoders: mixed samples and notes on them.
-pub(super) fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Note>) -> Decoded {
+/// The mixed samples, and notes on them.
+fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Note>) -> Decoded {
     let channels = mixer.channels_out();
     let (samples, correlation) = mixer.finish();
     if let Some(correlation) = correlation.filter(|correlation| *correlation < ANTI_PHASE) {
@@ -160,7 +108,7 @@ impl Options {
         Ok(())
     }
 
-    pub(super) fn check_frames(&self, rate: u32, frames: u64) -> Result<(), Fault> {
+    fn check_frames(&self, rate: u32, frames: u64) -> Result<(), Fault> {
         let seconds = self.limits.seconds;
         if frames as f64 > seconds * f64::from(rate) {
             return Err(too_large("the length".to_owned(), format!("{seconds} seconds")));

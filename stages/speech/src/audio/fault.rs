@@ -1,6 +1,10 @@
 //! The reasons why a recording is quarantined. Each variant is a situation that its owner can act
 //! on; the text is shown in the quarantine list.
 
+use std::io;
+
+use stage_core::{Reject, StageError};
+
 use super::sniff::Format;
 
 /// The advice for formats without a decoder. `-vn` leaves pictures and videos out.
@@ -46,6 +50,9 @@ pub enum Fault {
     #[error("damaged {format}: {problem}")]
     Undecodable { format: Format, problem: String },
 
+    #[error("the {what} changes at {seconds:.2} s, from {from} to {to}; {CONVERT}")]
+    Changes { what: &'static str, from: u32, to: u32, seconds: f64 },
+
     #[error("cannot resample {from} Hz to {to} Hz: {problem}")]
     Resample { from: u32, to: u32, problem: String },
 
@@ -66,6 +73,7 @@ impl Fault {
             Self::NotSound { .. } => "not-sound",
             Self::Channels { .. } => "channels",
             Self::TooLarge { .. } => "too-large",
+            Self::Changes { .. } => "changes",
             Self::Resample { .. } => "resample",
             Self::NoSpeech => "no-speech",
         }
@@ -93,5 +101,30 @@ fn empty(behind: u64) -> String {
     match behind {
         0 => "no samples".to_owned(),
         behind => format!("{behind} bytes after an empty `data` chunk"),
+    }
+}
+
+/// The reason why reading ended.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The recording is unusable.
+    Fault(Fault),
+    /// The file cannot be read at the moment.
+    Io(io::Error),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Trouble {
+        Trouble::Fault(fault)
+    }
+}
+
+impl Trouble {
+    /// A verdict on the item, or an error of the stage.
+    pub fn judge(self) -> Result<Reject, StageError> {
+        match self {
+            Trouble::Fault(fault) => Ok(fault.into()),
+            Trouble::Io(error) => Err(StageError::Transient { message: error.to_string() }),
+        }
     }
 }

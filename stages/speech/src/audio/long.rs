@@ -14,8 +14,10 @@ use stage_formats::npy::{self, IntArray, Width};
 use super::clip::{Clip, Samples};
 use super::cuts::{Cut, Lengths, cut};
 use super::decode::Options;
+use super::fault::Trouble;
+use super::note::Note;
 use super::pauses::{Pause, Pauses, Rule};
-use super::stream::{Stream, Trouble, file_of};
+use super::stream::{Stream, file_of};
 use super::wav;
 use crate::plain::stage;
 
@@ -57,10 +59,11 @@ impl EachItem for PausesJob {
             Err(reject) => return Ok(Err(reject)),
         };
         match self.find(parts, context) {
-            Ok((pauses, seconds)) => {
-                let output = Output::default()
+            Ok(Found { pauses, seconds, notes }) => {
+                let mut output = Output::default()
                     .with("pauses", NewValue::bytes(kinds::PAUSES_KIND, encode(&pauses)?))
                     .with("seconds", NewValue::Number(seconds));
+                tell(&mut output, &notes);
                 Ok(Ok(output))
             }
             Err(Stopped::Trouble(trouble)) => trouble.judge().map(Err),
@@ -70,21 +73,25 @@ impl EachItem for PausesJob {
 }
 
 impl PausesJob {
-    fn find(
-        &self,
-        parts: Arc<dyn FileParts>,
-        context: &mut dyn Context,
-    ) -> Result<(Vec<Pause>, f64), Stopped> {
+    fn find(&self, parts: Arc<dyn FileParts>, context: &mut dyn Context) -> Result<Found, Stopped> {
         let mut stream = Stream::open(parts, &Options::default())?;
         let rule = Rule::new(stream.rate, self.seconds, self.decibels);
         let (mut pauses, mut samples) = (Pauses::new(rule), Vec::new());
-        while stream.read(&mut samples)? {
+        while stream.read_pcm(&mut samples)? {
             pauses.push(&samples, stream.channels);
             samples.clear();
             stop_if_asked(context)?;
         }
-        Ok((pauses.finish(), stream.frames as f64 / f64::from(stream.rate)))
+        let seconds = stream.frames as f64 / f64::from(stream.rate);
+        Ok(Found { pauses: pauses.finish(), seconds, notes: stream.take_notes() })
     }
+}
+
+/// The pauses of a recording.
+struct Found {
+    pauses: Vec<Pause>,
+    seconds: f64,
+    notes: Vec<Note>,
 }
 
 /// The reason why the work on a recording ended early.
@@ -160,7 +167,7 @@ impl EachItem for SegmentJob {
             Err(reject) => return Ok(Err(reject)),
         };
         match self.segments(parts, &pauses, context) {
-            Ok((children, left_out)) if children.is_empty() => {
+            Ok(Segments { children, left_out, .. }) if children.is_empty() => {
                 let reason = format!(
                     "the recording has no pause within {left_out:.1} s, but a segment lasts at \
                      most {:.1} s",
@@ -168,8 +175,9 @@ impl EachItem for SegmentJob {
                 );
                 Ok(Err(Reject::new("no-pause", reason)))
             }
-            Ok((children, left_out)) => {
+            Ok(Segments { children, left_out, notes }) => {
                 let mut output = Output::of_children(children)?;
+                tell(&mut output, &notes);
                 if left_out > 0.0 {
                     output.note("seconds without a pause", left_out.ceil() as u64);
                 }
@@ -182,14 +190,13 @@ impl EachItem for SegmentJob {
 }
 
 impl SegmentJob {
-    /// The segments, and the seconds that are in none.
     fn segments(
         &self,
         parts: Arc<dyn FileParts>,
         pauses: &[Pause],
         context: &mut dyn Context,
-    ) -> Result<(Vec<NewItem>, f64), Stopped> {
-        let frames = length(parts.clone(), context)?;
+    ) -> Result<Segments, Stopped> {
+        let (frames, notes) = length(parts.clone(), context)?;
         let mut stream = Stream::open(parts, &Options::default())?;
         let (rate, channels) = (stream.rate, usize::from(stream.channels.max(1)));
         let Cut { parts: ranges, left_out } = cut(pauses, frames, &self.lengths(rate));
@@ -197,7 +204,7 @@ impl SegmentJob {
         let mut names = Names::default();
         let mut children = Vec::new();
         for range in ranges {
-            while (stream.frames < range.end) && stream.read(&mut held)? {
+            while (stream.frames < range.end) && stream.read_pcm(&mut held)? {
                 // Nothing before the segment is needed.
                 let before = range.start.saturating_sub(start).min(stream.frames - start);
                 held.drain(..before as usize * channels);
@@ -215,7 +222,7 @@ impl SegmentJob {
             children.push(child(clip, seconds, &mut names, context)?);
         }
         let out: u64 = left_out.iter().map(|range| range.end - range.start).sum();
-        Ok((children, out as f64 / f64::from(rate)))
+        Ok(Segments { children, left_out: out as f64 / f64::from(rate), notes })
     }
 
     fn lengths(&self, rate: u32) -> Lengths {
@@ -229,15 +236,32 @@ impl SegmentJob {
     }
 }
 
-/// The frames of a recording. A header may not tell them.
-fn length(parts: Arc<dyn FileParts>, context: &mut dyn Context) -> Result<u64, Stopped> {
+/// The segments of a recording.
+struct Segments {
+    children: Vec<NewItem>,
+    /// The seconds that are in none.
+    left_out: f64,
+    notes: Vec<Note>,
+}
+
+fn tell(output: &mut Output, notes: &[Note]) {
+    for (code, count) in notes.iter().map(Note::tally) {
+        output.note(code, count);
+    }
+}
+
+/// The frames of a recording, which no header tells for certain, and the notes on it.
+fn length(
+    parts: Arc<dyn FileParts>,
+    context: &mut dyn Context,
+) -> Result<(u64, Vec<Note>), Stopped> {
     let mut stream = Stream::open(parts, &Options::default())?;
     let mut samples = Vec::new();
-    while stream.read(&mut samples)? {
+    while stream.read_pcm(&mut samples)? {
         samples.clear();
         stop_if_asked(context)?;
     }
-    Ok(stream.frames)
+    Ok((stream.frames, stream.take_notes()))
 }
 
 fn child(

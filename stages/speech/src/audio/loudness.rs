@@ -108,8 +108,8 @@ fn measure(samples: &[i16], rate: u32, channels: u16) -> Result<Option<Measured>
     if energy == 0.0 {
         return Ok(None);
     }
-    let unfit = |error: ebur128::Error| Fault::Unsupported {
-        what: format!("measuring the loudness of {channels} channels at {rate} Hz ({error})"),
+    let unfit = |_: ebur128::Error| Fault::Unsupported {
+        what: format!("measuring the loudness of {channels} channels at {rate} Hz"),
     };
     let mut meter =
         EbuR128::new(u32::from(channels), rate, Mode::I | Mode::TRUE_PEAK).map_err(unfit)?;

@@ -19,12 +19,14 @@ pub enum Mix {
 /// Below this correlation the mean of two channels cancels the voice.
 pub const ANTI_PHASE: f64 = -0.5;
 
-/// Mixes interleaved packets. One recording uses either `push_pcm` or `push_wide`.
+/// The value of full scale in 16 bits.
+const FULL_SCALE: f64 = 32_768.0;
+
+/// Mixes interleaved packets.
 pub struct Mixer {
     channels: usize,
     rule: Rule,
-    pcm: Vec<i16>,
-    wide: Vec<f32>,
+    samples: Option<Samples>,
     phase: Phase,
 }
 
@@ -48,8 +50,7 @@ impl Mixer {
         Ok(Self {
             channels: usize::from(channels.max(1)),
             rule,
-            pcm: Vec::new(),
-            wide: Vec::new(),
+            samples: None,
             phase: Phase::default(),
         })
     }
@@ -63,62 +64,55 @@ impl Mixer {
 
     /// The frames kept so far.
     pub fn frames(&self) -> usize {
-        (self.pcm.len() + self.wide.len()) / usize::from(self.channels_out())
+        self.samples.as_ref().map_or(0, Samples::len) / usize::from(self.channels_out())
     }
 
-    pub fn push_pcm(&mut self, interleaved: &[i16]) {
-        self.phase.watch(self.channels, interleaved, f64::from);
-        let frames = interleaved.chunks_exact(self.channels);
-        match self.rule {
-            Rule::Whole => self.pcm.extend_from_slice(interleaved),
-            Rule::Pick(channel) => self.pcm.extend(frames.map(|frame| frame[channel])),
+    /// Takes interleaved samples; without a copy if there is nothing to mix.
+    pub fn push(&mut self, samples: Samples) {
+        match &samples {
+            Samples::Pcm(samples) => {
+                self.phase.watch(self.channels, samples, |sample| f64::from(sample) / FULL_SCALE);
+            }
+            Samples::Wide(samples) => self.phase.watch(self.channels, samples, f64::from),
+        }
+        let mixed = match (self.rule, samples) {
+            (Rule::Whole, samples) => samples,
+            (Rule::Pick(channel), Samples::Pcm(samples)) => {
+                Samples::Pcm(self.pick(&samples, channel))
+            }
+            (Rule::Pick(channel), Samples::Wide(samples)) => {
+                Samples::Wide(self.pick(&samples, channel))
+            }
             // The mean of integers has fractions, which are rounded once, at the end.
-            Rule::Mean => {
-                let scale = 1.0 / (32_768.0 * self.channels as f64);
+            (Rule::Mean, Samples::Pcm(samples)) => {
+                let scale = 1.0 / (FULL_SCALE * self.channels as f64);
                 let sum =
                     |frame: &[i16]| frame.iter().map(|&sample| i64::from(sample)).sum::<i64>();
-                self.wide.extend(frames.map(|frame| (sum(frame) as f64 * scale) as f32));
+                let frames = samples.chunks_exact(self.channels);
+                Samples::Wide(frames.map(|frame| (sum(frame) as f64 * scale) as f32).collect())
             }
-        }
-    }
-
-    pub fn push_wide(&mut self, interleaved: &[f32]) {
-        self.phase.watch(self.channels, interleaved, f64::from);
-        let frames = interleaved.chunks_exact(self.channels);
-        match self.rule {
-            Rule::Whole => self.wide.extend_from_slice(interleaved),
-            Rule::Pick(channel) => self.wide.extend(frames.map(|frame| frame[channel])),
-            Rule::Mean => {
+            (Rule::Mean, Samples::Wide(samples)) => {
                 let scale = 1.0 / self.channels as f64;
                 let sum =
                     |frame: &[f32]| frame.iter().map(|&sample| f64::from(sample)).sum::<f64>();
-                self.wide.extend(frames.map(|frame| (sum(frame) * scale) as f32));
+                let frames = samples.chunks_exact(self.channels);
+                Samples::Wide(frames.map(|frame| (sum(frame) * scale) as f32).collect())
             }
+        };
+        match &mut self.samples {
+            Some(samples) => samples.append(mixed),
+            None => self.samples = Some(mixed),
         }
     }
 
-    /// A whole recording at once; without a copy if there is nothing to mix.
-    pub fn push_all(&mut self, samples: Samples) {
-        match samples {
-            Samples::Pcm(samples) if self.is_passing() => self.pcm = samples,
-            Samples::Wide(samples) if self.is_passing() => self.wide = samples,
-            Samples::Pcm(samples) => self.push_pcm(&samples),
-            Samples::Wide(samples) => self.push_wide(&samples),
-        }
-    }
-
-    fn is_passing(&self) -> bool {
-        self.channels == 1 && self.pcm.is_empty() && self.wide.is_empty()
+    fn pick<T: Copy>(&self, samples: &[T], channel: usize) -> Vec<T> {
+        samples.chunks_exact(self.channels).map(|frame| frame[channel]).collect()
     }
 
     /// The mixed samples, and the correlation of left and right if there were two.
     pub fn finish(self) -> (Samples, Option<f64>) {
-        let correlation = self.phase.correlation();
-        if self.wide.is_empty() {
-            (Samples::Pcm(self.pcm), correlation)
-        } else {
-            (Samples::Wide(self.wide), correlation)
-        }
+        let samples = self.samples.unwrap_or(Samples::Pcm(Vec::new()));
+        (samples, self.phase.correlation())
     }
 }
 

@@ -1,209 +1,310 @@
-//! The encoder delay of MP4 files, which the demuxer does not remove: read from the edit list or
-//! Apple's gapless tag, and cut off the decoded clip.
+//! MP4 files: AAC and ALAC, packet by packet. Symphonia's demuxer sees one file, up to the next or to
+//! bytes that are no box.
 
-use super::decode::Decoded;
+use super::block::Block;
+use super::codec::{self, Codec, Defect};
+use super::fault::{Fault, Trouble};
+use super::input::{Failure, Input};
+use super::movie::Track;
 use super::note::Note;
+use super::part::{self, Part};
+use super::pcm::Order;
+use super::sniff::Format;
+use std::io::ErrorKind;
+use symphonia::core::codecs::audio::AudioCodecParameters;
+use symphonia::core::errors::Error;
+use symphonia::core::formats::probe::Hint;
+use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
+use symphonia::core::io::MediaSourceStream;
+use symphonia::core::meta::MetadataOptions;
 
-/// The part to keep, in ticks of the audio track.
-#[derive(Debug, PartialEq, Eq)]
-struct Window {
-    delay: u64,
-    length: Option<u64>,
-    ticks_per_second: u64,
+/// The tolerance between stated and decoded frames of correct encoders: two packets.
+const SLACK: u64 = 2 * 1_024;
+/// The most frames that an encoder adds at the end. A length that cuts more off is false.
+const MAX_PADDING: u64 = 4 * 1_024;
+/// The most bytes of a movie box that are read.
+const MAX_MOVIE_BYTES: u64 = 256 << 20;
+
+pub struct Mp4<'a> {
+    container: Box<dyn FormatReader + 'a>,
+    failure: Failure,
+    codec: Codec,
+    track_id: u32,
+    /// The frames that the table of packets states.
+    stated: Option<u64>,
+    packets: Option<u64>,
+    packets_read: u64,
+    bytes_read: u64,
+    bytes: u64,
+    frames: u64,
+    /// The frames to keep.
+    keep: Keep,
+    end: u64,
+    is_finished: bool,
+    allow_truncated: bool,
+    notes: Vec<Note>,
 }
 
-/// Cuts the frames that the encoder added. `track_ticks` is the length of the track.
-pub fn trim(bytes: &[u8], track_ticks: Option<u64>, decoded: &mut Decoded) {
-    let Some(window) = Window::find(bytes, track_ticks) else {
-        return;
-    };
-    let rate = u64::from(decoded.clip.rate);
-    let frames = |ticks: u64| {
-        let exact = u128::from(ticks) * u128::from(rate) / u128::from(window.ticks_per_second);
-        usize::try_from(exact).unwrap_or(usize::MAX)
-    };
-    let total = decoded.clip.frames();
-    let start = frames(window.delay).min(total);
-    let end = match window.length {
-        Some(length) => start.saturating_add(frames(length)).min(total),
-        None => total,
-    };
-    if (start, end) == (0, total) {
-        return;
-    }
-    decoded.clip.keep(start..end);
-    decoded.notes.push(Note::EncoderDelay { start: start as u64, end: (total - end) as u64 });
+/// The frames to keep of a track.
+struct Keep {
+    start: u64,
+    end: Option<u64>,
+    dropped_start: u64,
+    dropped_end: u64,
 }
 
-impl Window {
-    fn find(bytes: &[u8], track_ticks: Option<u64>) -> Option<Self> {
-        let movie = find(bytes, b"moov")?;
-        let track = boxes(movie)
-            .filter(|(name, _)| name == b"trak")
-            .map(|(_, body)| body)
-            .find(|track| is_sound(track))?;
-        let ticks_per_second = scale(path(track, &[b"mdia", b"mdhd"])?)?;
-        if let Some((delay, length)) = gapless_tag(movie) {
-            return Some(Self { delay, length: Some(length), ticks_per_second });
-        }
-        let (duration, delay) = edit(path(track, &[b"edts", b"elst"])?)?;
-        let movie_scale = scale(find(movie, b"mvhd")?)?;
-        // The edit's length is in ticks of the movie, often milliseconds: too coarse to cut by, but
-        // no frame may be a whole tick after it.
-        let bound =
-            (u128::from(duration) + 1) * u128::from(ticks_per_second) / u128::from(movie_scale);
-        let exact = track_ticks.map(|ticks| ticks.saturating_sub(delay));
-        let bound = (duration != 0).then(|| u64::try_from(bound).unwrap_or(u64::MAX));
-        Some(Self { delay, length: [exact, bound].into_iter().flatten().min(), ticks_per_second })
-    }
-}
-
-/// The sequence of boxes in `bytes`; ends at the first broken one.
-fn boxes(mut bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
-    std::iter::from_fn(move || {
-        let (header, rest) = bytes.split_at_checked(8)?;
-        let name = [header[4], header[5], header[6], header[7]];
-        let (body, after) = match u32_at(header, 0)? {
-            0 => (rest, &rest[rest.len()..]),
-            1 => {
-                let length = usize::try_from(u64_at(rest, 0)?).ok()?;
-                let (body, after) = rest.split_at_checked(length.checked_sub(8)?)?;
-                (body.get(8..)?, after)
-            }
-            length => rest.split_at_checked((length as usize).checked_sub(8)?)?,
+impl<'a> Mp4<'a> {
+    pub fn open(
+        input: &mut Input<'a>,
+        start: u64,
+        allow_truncated: bool,
+    ) -> Result<Mp4<'a>, Trouble> {
+        let boxes = Boxes::walk(input, start)?;
+        let (source, failure) = input.source(start, boxes.readable);
+        let stream = MediaSourceStream::new(Box::new(source), Default::default());
+        let mut hint = Hint::new();
+        hint.with_extension("m4a");
+        let container = symphonia::default::get_probe()
+            .probe(&hint, stream, FormatOptions::default(), MetadataOptions::default())
+            .map_err(|error| trouble(&failure, &error))?;
+        let Some(track) = container.default_track(TrackType::Audio).cloned() else {
+            return Err(undecodable("no audio track").into());
         };
-        bytes = after;
-        Some((name, body))
-    })
-}
-
-fn find<'a>(bytes: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]> {
-    boxes(bytes).find(|(name, _)| name == wanted).map(|(_, body)| body)
-}
-
-fn path<'a>(bytes: &'a [u8], names: &[&[u8; 4]]) -> Option<&'a [u8]> {
-    names.iter().try_fold(bytes, |bytes, name| find(bytes, name))
-}
-
-fn is_sound(track: &[u8]) -> bool {
-    path(track, &[b"mdia", b"hdlr"]).and_then(|body| body.get(8..12)) == Some(b"soun")
-}
-
-/// Ticks per second of an `mvhd` or `mdhd` box.
-fn scale(body: &[u8]) -> Option<u64> {
-    let at = match body.first()? {
-        0 => 12,
-        _ => 20,
-    };
-    u32_at(body, at).map(u64::from).filter(|scale| *scale > 0)
-}
-
-/// Length in ticks of the movie and start in ticks of the track of the first non-empty edit.
-fn edit(body: &[u8]) -> Option<(u64, u64)> {
-    let wide = *body.first()? != 0;
-    let size = if wide { 20 } else { 12 };
-    let count = u32_at(body, 4)? as usize;
-    let entries = body.get(8..)?.chunks_exact(size).take(count);
-    entries
-        .map(|entry| match wide {
-            true => Some((u64_at(entry, 0)?, u64_at(entry, 8)? as i64)),
-            false => Some((u64::from(u32_at(entry, 0)?), i64::from(u32_at(entry, 4)? as i32))),
+        let ticks = track.num_frames;
+        let movie = match &boxes.movie {
+            Some(range) => input.part(range.start, (range.end - range.start) as usize)?.to_vec(),
+            None => Vec::new(),
+        };
+        let sound = Track::find(&movie, ticks);
+        let name = codec_name(sound.as_ref().and_then(|sound| sound.codec));
+        let parameters = track.codec_params.as_ref().and_then(|parameters| parameters.audio());
+        let Some(parameters) = parameters else {
+            return Err(Fault::Unsupported { what: format!("{name} in {}", Format::M4a) }.into());
+        };
+        if let Some(edits) = sound.as_ref().map(|sound| sound.edits).filter(|edits| *edits > 1) {
+            let what = format!("an edit list of {edits} parts in {}", Format::M4a);
+            return Err(Fault::Unsupported { what }.into());
+        }
+        let rate = parameters.sample_rate.unwrap_or(0);
+        let packets = sound.as_ref().and_then(|sound| sound.packets);
+        let present =
+            packets.zip(packet_frames(name, parameters)).map(|(count, each)| count * each);
+        let mut notes = Vec::new();
+        if let Some(sound) = sound.as_ref().filter(|sound| sound.tracks > 1) {
+            notes.push(Note::OtherTracks { count: sound.tracks - 1 });
+        }
+        let keep = Keep::of(sound.as_ref(), present, rate, &mut notes);
+        Ok(Mp4 {
+            codec: Codec::new(name, Format::M4a, parameters)?,
+            container,
+            failure,
+            track_id: track.id,
+            stated: ticks,
+            packets,
+            packets_read: 0,
+            bytes_read: 0,
+            bytes: boxes.readable - start,
+            frames: 0,
+            keep,
+            end: boxes.end,
+            is_finished: false,
+            allow_truncated,
+            notes,
         })
-        .find_map(|edit| {
-            let (duration, start) = edit?;
-            Some((duration, u64::try_from(start).ok()?))
-        })
-}
-
-/// Delay and length from the `iTunSMPB` tag: hexadecimal words, the second to fourth
-/// being delay, padding and length.
-fn gapless_tag(movie: &[u8]) -> Option<(u64, u64)> {
-    const NAME: &[u8] = b"iTunSMPB";
-    let at = movie.windows(NAME.len()).position(|window| window == NAME)?;
-    let (name, data) = boxes(movie.get(at + NAME.len()..)?).next()?;
-    if name != *b"data" {
-        return None;
     }
-    let text = std::str::from_utf8(data.get(8..)?).ok()?;
-    let words: Vec<u64> = text
-        .split_ascii_whitespace()
-        .map_while(|word| u64::from_str_radix(word, 16).ok())
-        .collect();
-    match words[..] {
-        [_, delay, _, length, ..] if length > 0 => Some((delay, length)),
+
+    /// The samples of the next packet; None at the end.
+    fn packet(&mut self) -> Result<Option<Block>, Trouble> {
+        loop {
+            let packet = match self.container.next_packet() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return self.finish(false),
+                Err(error) => {
+                    if let Some(error) = self.failure.take() {
+                        return Err(Trouble::Io(error));
+                    }
+                    let is_end = matches!(&error, Error::IoError(error)
+                        if error.kind() == ErrorKind::UnexpectedEof);
+                    return match is_end || self.has_all_packets() {
+                        true => self.finish(true),
+                        false => Err(trouble(&self.failure, &error)),
+                    };
+                }
+            };
+            // Every valid packet takes space in the file; tables can claim billions.
+            self.bytes_read += 1;
+            if self.bytes_read > self.bytes {
+                return Err(undecodable("more packets than bytes").into());
+            }
+            if packet.track_id != self.track_id {
+                continue;
+            }
+            self.packets_read += 1;
+            let decoded = self.codec.decode(&packet.data, 0);
+            let block = decoded.map_err(|defect| self.codec.fault(defect, self.frames))?;
+            return Ok(Some(block));
+        }
+    }
+
+    fn has_all_packets(&self) -> bool {
+        self.packets.is_some_and(|packets| self.packets_read >= packets)
+    }
+
+    fn finish(&mut self, ended_early: bool) -> Result<Option<Block>, Trouble> {
+        self.is_finished = true;
+        let stated = self.stated.filter(|stated| *stated > self.frames);
+        let is_short = stated.is_some_and(|stated| stated > self.frames + SLACK);
+        if (ended_early && !self.has_all_packets()) || is_short {
+            let note = part::short(self.allow_truncated, "frames", stated, self.frames)?;
+            self.notes.push(note);
+        }
+        let Keep { dropped_start: start, dropped_end: end, .. } = self.keep;
+        if start + end > 0 {
+            self.notes.push(Note::EncoderDelay { start, end });
+        }
+        Ok(None)
+    }
+}
+
+impl Keep {
+    /// By the edit list or the gapless tag. `present` is the number of frames in the packets: a
+    /// length that cuts more off than an encoder adds is false.
+    fn of(sound: Option<&Track>, present: Option<u64>, rate: u32, notes: &mut Vec<Note>) -> Keep {
+        let all = Keep { start: 0, end: None, dropped_start: 0, dropped_end: 0 };
+        let Some(window) = sound.and_then(|sound| sound.window.as_ref()) else { return all };
+        let frames = |ticks: u64| {
+            let exact = u128::from(ticks) * u128::from(rate) / u128::from(window.ticks_per_second);
+            u64::try_from(exact).unwrap_or(u64::MAX)
+        };
+        let start = frames(window.delay);
+        let end = window.length.map(|length| start.saturating_add(frames(length)));
+        match (end, present) {
+            (Some(stated), Some(present)) if stated.saturating_add(MAX_PADDING) < present => {
+                let present = present.saturating_sub(start);
+                notes.push(Note::FalseLength { stated: stated - start, present });
+                Keep { start, end: None, ..all }
+            }
+            _ => Keep { start, end, ..all },
+        }
+    }
+
+    /// Drops the frames of a block that are not kept; `first` is the number of its first frame.
+    fn cut(&mut self, block: &mut Block, first: u64) {
+        let last = first + block.frames();
+        if let Some(end) = self.end {
+            self.dropped_end += block.drop_end(last.saturating_sub(end.max(first)));
+        }
+        self.dropped_start += block.drop_start(self.start.saturating_sub(first));
+    }
+}
+
+/// The boxes of one file.
+struct Boxes {
+    movie: Option<std::ops::Range<u64>>,
+    end: u64,
+    /// The start of the next file, or the end of all: a false length of a box hides nothing.
+    readable: u64,
+}
+
+impl Boxes {
+    /// Walks the outer boxes up to those of the next file, or to bytes that are none.
+    fn walk(input: &mut Input<'_>, start: u64) -> Result<Boxes, Trouble> {
+        let size = input.size();
+        let mut boxes = Boxes { movie: None, end: start, readable: size };
+        loop {
+            let at = boxes.end;
+            let header = input.part(at, 16)?;
+            let is_name = header.len() >= 8 && header[4..8].iter().all(u8::is_ascii_graphic);
+            if is_name && at > start && &header[4..8] == b"ftyp" {
+                boxes.readable = at;
+                return Ok(boxes);
+            }
+            if !is_name {
+                return Ok(boxes);
+            }
+            let number =
+                |at: usize| header[at..at + 4].iter().fold(0, |n, b| n << 8 | u64::from(*b));
+            let (body, length) = match number(0) {
+                0 => (8, size - at),
+                1 if header.len() == 16 => (16, number(8) << 32 | number(12)),
+                length => (8, length),
+            };
+            if length < body {
+                return Ok(boxes);
+            }
+            let end = at.saturating_add(length).min(size);
+            if &header[4..8] == b"moov" && boxes.movie.is_none() && length <= MAX_MOVIE_BYTES {
+                boxes.movie = Some(at + body..end);
+            }
+            boxes.end = end;
+        }
+    }
+}
+
+/// The frames in each packet but the last.
+fn packet_frames(name: &str, parameters: &AudioCodecParameters) -> Option<u64> {
+    match name {
+        "AAC" => Some(1_024),
+        // The first number of the codec's own header.
+        "ALAC" => {
+            let cookie = parameters.extra_data.as_deref()?.get(..4)?;
+            Some(Order::Big.u32(cookie, 0).into())
+        }
         _ => None,
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at + 4)?;
-    Some(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+/// The name of a codec by that of its samples.
+fn codec_name(name: Option<[u8; 4]>) -> &'static str {
+    match name.as_ref() {
+        Some(b"mp4a") => "AAC",
+        Some(b"alac") => "ALAC",
+        Some(b"ac-3") => "AC-3",
+        Some(b"ec-3") => "E-AC-3",
+        Some(b"Opus") => "Opus",
+        Some(b"fLaC") => "FLAC",
+        Some(b".mp3") => "MP3",
+        Some(b"samr" | b"sawb") => "AMR",
+        Some(b"enca") => "encrypted sound",
+        Some(b"sowt" | b"twos" | b"lpcm" | b"raw " | b"in24" | b"in32" | b"fl32") => "PCM",
+        _ => "an unknown codec",
+    }
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from(u32_at(bytes, at)?) << 32 | u64::from(u32_at(bytes, at + 4)?))
+fn undecodable(problem: &str) -> Fault {
+    Fault::Undecodable { format: Format::M4a, problem: problem.to_owned() }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn boxed(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
-        let length = (body.len() as u32 + 8).to_be_bytes();
-        [&length[..], name, body].concat()
+fn trouble(failure: &Failure, error: &Error) -> Trouble {
+    if let Some(error) = failure.take() {
+        return Trouble::Io(error);
     }
-
-    fn numbers(numbers: &[u32]) -> Vec<u8> {
-        numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
-    }
-
-    /// A movie in milliseconds with one sound track of 44,100 ticks a second.
-    fn movie(edits: &[u8], tags: &[u8]) -> Vec<u8> {
-        let header = boxed(b"mvhd", &numbers(&[0, 0, 0, 1_000, 0]));
-        let media = [
-            boxed(b"mdhd", &numbers(&[0, 0, 0, 44_100, 0])),
-            boxed(b"hdlr", &[&[0; 8][..], b"soun"].concat()),
-        ];
-        let track = [boxed(b"edts", edits), boxed(b"mdia", &media.concat())].concat();
-        boxed(b"moov", &[header, boxed(b"trak", &track), tags.to_vec()].concat())
-    }
-
-    fn edits(entries: &[[u32; 3]]) -> Vec<u8> {
-        let count = [0, entries.len() as u32];
-        boxed(b"elst", &numbers(&[&count[..], &entries.concat()].concat()))
-    }
-
-    #[test]
-    fn the_edit_list_gives_the_delay_and_bounds_the_length_by_its_ticks() {
-        let bytes = movie(&edits(&[[1_000, 1_024, 0x1_0000]]), &[]);
-        let window = |length| Some(Window { delay: 1_024, length, ticks_per_second: 44_100 });
-        assert_eq!(Window::find(&bytes, Some(45_100)), window(Some(44_076)));
-        assert_eq!(Window::find(&bytes, None), window(Some(44_144)));
-    }
-
-    #[test]
-    fn an_empty_edit_before_the_sound_is_passed_over() {
-        let bytes = movie(&edits(&[[50, u32::MAX, 0x1_0000], [0, 2_112, 0x1_0000]]), &[]);
-        let window = Window { delay: 2_112, length: Some(888), ticks_per_second: 44_100 };
-        assert_eq!(Window::find(&bytes, Some(3_000)), Some(window));
-    }
-
-    #[test]
-    fn the_gapless_tag_goes_before_the_edit_list() {
-        let text = b" 00000000 00000840 000001CA 000000000000AC44 00000000";
-        let data = boxed(b"data", &[&[0; 8][..], text].concat());
-        let name = boxed(b"name", &[&[0; 4][..], b"iTunSMPB"].concat());
-        let tags = boxed(b"udta", &[name, data].concat());
-        let window = Window { delay: 2_112, length: Some(44_100), ticks_per_second: 44_100 };
-        let bytes = movie(&edits(&[[1_000, 1_024, 0x1_0000]]), &tags);
-        assert_eq!(Window::find(&bytes, Some(50_000)), Some(window));
-    }
-
-    #[test]
-    fn a_movie_cut_anywhere_gives_no_panic() {
-        let bytes = movie(&edits(&[[1_000, 1_024, 0x1_0000]]), &[]);
-        for length in 0..bytes.len() {
-            assert_eq!(Window::find(&bytes[..length], None), None, "{length} bytes");
+    match codec::defect(error) {
+        Defect::Unsupported => {
+            undecodable("its boxes do not describe a recording: the file may be cut off").into()
         }
+        Defect::Short => undecodable("the file ends early").into(),
+        Defect::Inconsistent => undecodable("its boxes contradict each other").into(),
+    }
+}
+
+impl Part for Mp4<'_> {
+    fn read(&mut self, _: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+        if self.is_finished {
+            return Ok(None);
+        }
+        let Some(mut block) = self.packet()? else { return Ok(None) };
+        let first = self.frames;
+        self.frames += block.frames();
+        self.keep.cut(&mut block, first);
+        Ok(Some(block))
+    }
+
+    fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
     }
 }

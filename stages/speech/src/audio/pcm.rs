@@ -2,10 +2,36 @@
 
 use super::clip::Samples;
 
-/// One sample's encoding, little endian.
+/// The order of the bytes of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    pub fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let bytes = [bytes[at], bytes[at + 1]];
+        match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    pub fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+}
+
+/// One sample's encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     U8,
+    I8,
     I16,
     I24,
     I32,
@@ -18,7 +44,7 @@ pub enum Encoding {
 impl Encoding {
     pub fn bytes(self) -> usize {
         match self {
-            Self::U8 | Self::Alaw | Self::Mulaw => 1,
+            Self::U8 | Self::I8 | Self::Alaw | Self::Mulaw => 1,
             Self::I16 => 2,
             Self::I24 => 3,
             Self::I32 | Self::F32 => 4,
@@ -27,8 +53,20 @@ impl Encoding {
     }
 
     /// Decodes `bytes`. Samples of at most 16 bits stay integers.
-    pub fn read(self, bytes: &[u8]) -> Samples {
+    pub fn read(self, bytes: &[u8], order: Order) -> Samples {
+        match order {
+            Order::Little => self.read_little(bytes),
+            Order::Big => {
+                let mut swapped = bytes.to_vec();
+                swapped.chunks_exact_mut(self.bytes()).for_each(<[u8]>::reverse);
+                self.read_little(&swapped)
+            }
+        }
+    }
+
+    fn read_little(self, bytes: &[u8]) -> Samples {
         match self {
+            Self::I8 => Samples::Pcm(map(bytes, |[byte]| i16::from(byte as i8) << 8)),
             Self::I16 => Samples::Pcm(map(bytes, i16::from_le_bytes)),
             Self::U8 => Samples::Pcm(map(bytes, |[byte]| (i16::from(byte) - 128) << 8)),
             Self::Alaw => Samples::Pcm(map(bytes, |[byte]| from_alaw(byte))),

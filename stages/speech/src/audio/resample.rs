@@ -74,7 +74,7 @@ impl Converter {
     pub fn new(from: u32, to: u32) -> Result<Self, Fault> {
         let (input, output) = block(from, to)?;
         let fft = Fft::new(from as usize, to as usize, input, 1, FixedSync::Both)
-            .map_err(|error| fault(from, to, &error.to_string()))?;
+            .map_err(|_| fault(from, to, "no filter fits these rates"))?;
         Ok(Self { from, to, fft, block_in: vec![0.0; input], block_out: vec![0.0; output] })
     }
 
@@ -147,13 +147,12 @@ impl Converter {
     }
 
     fn step(&mut self) -> Result<(), Fault> {
-        let (from, to) = (self.from, self.to);
-        let wrong = |error: &dyn std::fmt::Display| fault(from, to, &error.to_string());
+        let wrong = fault(self.from, self.to, "a block does not fit the filter");
         let (input, output) = (self.block_in.len(), self.block_out.len());
-        let block_in = SequentialSlice::new(&self.block_in, 1, input).map_err(|e| wrong(&e))?;
+        let block_in = SequentialSlice::new(&self.block_in, 1, input).map_err(|_| wrong.clone())?;
         let mut block_out =
-            SequentialSlice::new_mut(&mut self.block_out, 1, output).map_err(|e| wrong(&e))?;
-        self.fft.process_into_buffer(&block_in, &mut block_out, None).map_err(|e| wrong(&e))?;
+            SequentialSlice::new_mut(&mut self.block_out, 1, output).map_err(|_| wrong.clone())?;
+        self.fft.process_into_buffer(&block_in, &mut block_out, None).map_err(|_| wrong)?;
         Ok(())
     }
 }

@@ -1,279 +1,331 @@
-//! The chunks of a WAV file: RIFF with 32-bit lengths, RF64 and BW64 with 64-bit ones. Finds the
-//! format and the sample data, and reports defects; `pcm` decodes the samples. No length from a
-//! header is ever allocated or trusted.
+//! WAV files: RIFF with 32-bit lengths, RIFX with swapped bytes, RF64 and BW64 with 64-bit lengths.
+//! Finds the format and the sample data, and compares the stated lengths with the file. No length
+//! from a header is ever allocated or trusted.
 
-use super::fault::Fault;
+use super::fault::{Fault, Trouble};
+use super::input::Input;
 use super::note::Note;
-use super::pcm::Encoding;
+use super::part;
+use super::pcm::{Encoding, Order};
+use super::plain::Plain;
+use super::sniff;
+use super::wave_format::Header;
 use std::ops::Range;
 
 /// From here on a 32-bit data length means "unknown": programs that write to a pipe put a number
 /// near the largest signed or unsigned one in the header.
-const UNKNOWN_LENGTH: u64 = 0x7FFF_0000;
+pub const UNKNOWN_LENGTH: u64 = 0x7FFF_0000;
 
-/// A parsed WAV file.
-#[derive(Debug)]
-pub struct Riff {
-    pub coding: Coding,
+/// A WAV file up to its samples.
+pub enum Samples {
+    /// Stored one by one.
+    Plain(Plain),
+    /// In blocks of a codec.
+    Blocks(Blocks),
+}
+
+/// The samples of a codec inside WAV.
+pub struct Blocks {
+    pub tag: u16,
     pub rate: u32,
     pub channels: u16,
-    /// The range of the sample data in the file.
-    pub data: Range<usize>,
+    /// The bytes of a block.
+    pub block: u16,
+    pub data: Range<u64>,
     /// The frames that the `fact` chunk states.
-    pub frames: Option<usize>,
-    /// Bytes that the header states and the file lacks.
-    pub missing: u64,
+    pub frames: Option<u64>,
+    pub end: u64,
     pub notes: Vec<Note>,
 }
 
-/// The encoding of samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Coding {
-    /// Sample by sample: read by `pcm`.
-    Plain(Encoding),
-    /// A codec inside WAV, by its format tag.
-    Codec(u16),
-}
-
-/// Parses `bytes`, which start with a RIFF header.
-pub fn parse(bytes: &[u8]) -> Result<Riff, Fault> {
-    parse_head(bytes, bytes.len())
-}
-
-/// The same for a file of `size` bytes that is read in parts: these are its first ones, with all
-/// chunks before the samples.
-pub fn parse_head(bytes: &[u8], size: usize) -> Result<Riff, Fault> {
-    let mut chunks = Chunks { bytes, size, offset: 12 };
-    let mut wide_length = None;
-    let mut format = None;
-    let mut frames = None;
-    while let Some(chunk) = chunks.next()? {
+/// Opens the file that starts at `start` with a RIFF header.
+pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Samples, Trouble> {
+    let head = input.part(start, 12)?;
+    let order = if head.starts_with(b"RIFX") { Order::Big } else { Order::Little };
+    let length = if head.len() == 12 { order.u32(head, 4) } else { 0 };
+    let file_end = match length {
+        0 | u32::MAX => None,
+        length => Some(start + 8 + u64::from(length)),
+    };
+    let mut chunks = Chunks { at: start + 12, size: input.size(), order };
+    let (mut wide, mut header, mut frames) = (None, None, None);
+    while let Some(chunk) = chunks.next(input)? {
         match &chunk.name {
-            b"ds64" => wide_length = Some(data_length_64(bytes, &chunk)?),
-            b"fact" => frames = chunk.bytes(bytes).get(..4).map(|count| u32_at(count, 0) as usize),
-            b"fmt " => format = Some(Header::parse(bytes, &chunk)?),
+            b"ds64" => wide = Some(Wide::parse(chunk.bytes(input)?, &chunk)?),
+            b"fact" => {
+                let body = chunk.bytes(input)?;
+                frames = (body.len() >= 4).then(|| u64::from(order.u32(body, 0)));
+            }
+            b"fmt " => header = Some(Header::parse(chunk.bytes(input)?, order, chunk.offset)?),
             b"data" => {
-                let Some(header) = format else {
-                    return Err(chunk.fault("comes before any `fmt ` chunk"));
+                let Some(header) = header else {
+                    return Err(chunk.fault("comes before any `fmt ` chunk").into());
                 };
-                let riff = header.with_data(size, &chunk, wide_length)?;
-                return Ok(Riff { frames, ..riff });
+                let file_end = match wide {
+                    Some(Wide { file: 0, .. }) => None,
+                    Some(Wide { file, .. }) => (start + 8).checked_add(file),
+                    None => file_end,
+                };
+                let stated =
+                    Stated { length: chunk.stated(wide), is_wide: wide.is_some(), file_end };
+                return with_data(header, input, &chunk, &stated, frames, allow_truncated);
             }
             _ => {}
         }
         chunks.skip(&chunk)?;
     }
-    let absent = match format {
-        Some(_) => "data",
-        None => "fmt ",
-    };
+    let absent = if header.is_some() { "data" } else { "fmt " };
     Err(Fault::Chunk {
         chunk: absent.to_owned(),
-        offset: bytes.len() as u64,
+        offset: input.size(),
         problem: "the file ends without this chunk".to_owned(),
-    })
+    }
+    .into())
 }
 
 /// Walks chunk headers without trusting their lengths.
-struct Chunks<'a> {
-    bytes: &'a [u8],
-    size: usize,
-    offset: usize,
+struct Chunks {
+    at: u64,
+    size: u64,
+    order: Order,
 }
 
 struct Chunk {
     name: [u8; 4],
     /// The offset of the chunk's header.
-    offset: usize,
+    offset: u64,
     length: u64,
 }
 
-impl Chunks<'_> {
-    fn next(&mut self) -> Result<Option<Chunk>, Fault> {
-        let Some(header) = self.bytes.get(self.offset..self.offset + 8) else {
+impl Chunks {
+    fn next(&mut self, input: &mut Input<'_>) -> Result<Option<Chunk>, Trouble> {
+        let header = input.part(self.at, 8)?;
+        if header.len() < 8 {
             return Ok(None);
-        };
-        let mut name = [0; 4];
-        name.copy_from_slice(&header[..4]);
-        Ok(Some(Chunk { name, offset: self.offset, length: u64::from(u32_at(header, 4)) }))
+        }
+        let name = [header[0], header[1], header[2], header[3]];
+        let length = u64::from(self.order.u32(header, 4));
+        Ok(Some(Chunk { name, offset: self.at, length }))
     }
 
     fn skip(&mut self, chunk: &Chunk) -> Result<(), Fault> {
-        let rest = self.size.saturating_sub(chunk.body()) as u64;
+        let rest = self.size.saturating_sub(chunk.body());
         if chunk.length > rest {
             return Err(
                 chunk.fault(&format!("declares {} bytes, but {rest} are left", chunk.length))
             );
         }
-        // Chunks start at even offsets.
-        self.offset = chunk.body() + (chunk.length + (chunk.length & 1)) as usize;
+        self.at = chunk.end();
         Ok(())
     }
 }
 
 impl Chunk {
-    fn body(&self) -> usize {
+    /// The chunks of interest are short; this bounds what is read of a false one.
+    const MAX_BYTES: u64 = 4_096;
+
+    fn body(&self) -> u64 {
         self.offset + 8
+    }
+
+    /// Chunks start at even offsets.
+    fn end(&self) -> u64 {
+        self.body() + self.length + (self.length & 1)
     }
 
     fn fault(&self, problem: &str) -> Fault {
         Fault::Chunk {
             chunk: String::from_utf8_lossy(&self.name).into_owned(),
-            offset: self.offset as u64,
+            offset: self.offset,
             problem: problem.to_owned(),
         }
     }
 
     /// The chunk's bytes, as many as it claims and the file has.
-    fn bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        let rest = bytes.get(self.body()..).unwrap_or_default();
-        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
-        &rest[..length.min(rest.len())]
+    fn bytes<'a>(&self, input: &'a mut Input<'_>) -> Result<&'a [u8], Trouble> {
+        input.part(self.body(), self.length.min(Self::MAX_BYTES) as usize)
+    }
+
+    /// The stated length of the samples.
+    fn stated(&self, wide: Option<Wide>) -> u64 {
+        match wide {
+            Some(wide) if self.length == u64::from(u32::MAX) => wide.data,
+            _ => self.length,
+        }
     }
 }
 
-fn data_length_64(bytes: &[u8], chunk: &Chunk) -> Result<u64, Fault> {
-    let body = chunk.bytes(bytes);
-    match body.get(8..16) {
-        Some(length) => Ok(u64::from(u32_at(length, 4)) << 32 | u64::from(u32_at(length, 0))),
-        None => Err(chunk.fault("is too short to hold the 64-bit length")),
+/// The 64-bit lengths of the file and of its samples.
+#[derive(Clone, Copy)]
+struct Wide {
+    file: u64,
+    data: u64,
+}
+
+impl Wide {
+    fn parse(body: &[u8], chunk: &Chunk) -> Result<Wide, Fault> {
+        let number = |at: usize| {
+            u64::from(Order::Little.u32(body, at + 4)) << 32
+                | u64::from(Order::Little.u32(body, at))
+        };
+        match body.len() >= 16 {
+            true => Ok(Wide { file: number(0), data: number(8) }),
+            false => Err(chunk.fault("is too short to hold the 64-bit length")),
+        }
     }
 }
 
-/// The contents of the `fmt ` chunk.
-struct Header {
-    tag: u16,
-    channels: u16,
-    rate: u32,
-    byte_rate: u32,
-    block: u16,
-    bits: u16,
-    offset: u64,
+/// The lengths in the headers.
+struct Stated {
+    length: u64,
+    is_wide: bool,
+    /// The end of the file.
+    file_end: Option<u64>,
 }
 
-const TAG_EXTENSIBLE: u16 = 0xFFFE;
+/// The place of the samples.
+struct Extent {
+    data: Vec<Range<u64>>,
+    missing: u64,
+    /// The end of the file.
+    end: u64,
+    is_unknown: bool,
+}
 
-impl Header {
-    fn parse(bytes: &[u8], chunk: &Chunk) -> Result<Self, Fault> {
-        let body = chunk.bytes(bytes);
-        if body.len() < 16 {
-            return Err(chunk.fault(&format!("has {} bytes, needs 16", body.len())));
+impl Extent {
+    /// Compares the lengths in the headers with the file. A length that is not there, or that the
+    /// length of the file contradicts, does not limit what is read.
+    fn find(
+        input: &mut Input<'_>,
+        chunk: &Chunk,
+        stated: &Stated,
+        order: Order,
+    ) -> Result<Extent, Trouble> {
+        let (from, size) = (chunk.body(), input.size());
+        let present = size.saturating_sub(from);
+        let whole =
+            |is_unknown| Extent { data: alone(from..size), missing: 0, end: size, is_unknown };
+        if stated.length == 0 {
+            let (end, _) = further_chunks(input, from, order)?;
+            return match present == 0 || end > from {
+                true => Err(Fault::Empty { behind: present }.into()),
+                false => Ok(whole(true)),
+            };
         }
-        let mut header = Self {
-            tag: u16_at(body, 0),
-            channels: u16_at(body, 2),
-            rate: u32_at(body, 4),
-            byte_rate: u32_at(body, 8),
-            block: u16_at(body, 12),
-            bits: u16_at(body, 14),
-            offset: chunk.offset as u64,
-        };
-        if header.tag == TAG_EXTENSIBLE {
-            header.tag = extended_tag(body, chunk)?;
+        if stated.length > present {
+            let is_unknown = match stated.is_wide {
+                true => stated.length > u64::MAX / 2,
+                false => stated.length >= UNKNOWN_LENGTH,
+            };
+            let ends_here = stated.file_end == Some(size) || stated.file_end == Some(size + 1);
+            let missing = if is_unknown || ends_here { 0 } else { stated.length - present };
+            return Ok(Extent { missing, ..whole(is_unknown) });
         }
-        Ok(header)
+        let behind = (from + stated.length + (stated.length & 1)).min(size);
+        let (end, further) = further_chunks(input, behind, order)?;
+        let file_end = stated.file_end.filter(|file_end| *file_end <= size).unwrap_or(0);
+        if end == behind && file_end > behind + 1 && !sniff::begins_file(input, behind)? {
+            return Ok(Extent { data: alone(from..file_end), end: file_end, ..whole(false) });
+        }
+        let data = [alone(from..from + stated.length), further].concat();
+        Ok(Extent { data, missing: 0, end, is_unknown: false })
     }
+}
 
-    fn fault(&self, problem: String) -> Fault {
-        Fault::Chunk { chunk: "fmt ".to_owned(), offset: self.offset, problem }
+/// One range of bytes.
+fn alone(range: Range<u64>) -> Vec<Range<u64>> {
+    std::iter::once(range).collect()
+}
+
+/// The end of the chunks that start at `at`, and those of them that hold samples.
+fn further_chunks(
+    input: &mut Input<'_>,
+    at: u64,
+    order: Order,
+) -> Result<(u64, Vec<Range<u64>>), Trouble> {
+    let size = input.size();
+    let mut chunks = Chunks { at, size, order };
+    let mut data = Vec::new();
+    while let Some(chunk) = chunks.next(input)? {
+        let is_name = chunk.name.iter().all(|letter| (b' '..=b'~').contains(letter));
+        let is_chunk = is_name && chunk.body() + chunk.length <= size;
+        if !is_chunk || sniff::begins_file(input, chunk.offset)? {
+            break;
+        }
+        if &chunk.name == b"data" {
+            data.push(chunk.body()..chunk.body() + chunk.length);
+        }
+        chunks.at = chunk.end().min(size);
     }
+    Ok((chunks.at, data))
+}
 
-    fn coding(&self) -> Result<Coding, Fault> {
-        let encoding = match (self.tag, self.bits) {
-            (1, 8) => Encoding::U8,
-            (1, 9..=16) => Encoding::I16,
-            (1, 17..=24) => Encoding::I24,
-            (1, 25..=32) => Encoding::I32,
-            (3, 32) => Encoding::F32,
-            (3, 64) => Encoding::F64,
-            (6, 8) => Encoding::Alaw,
-            (7, 8) => Encoding::Mulaw,
-            (1 | 3 | 6 | 7, bits) => return Err(self.fault(format!("{bits} bits a sample"))),
-            (tag, _) => return Ok(Coding::Codec(tag)),
-        };
-        Ok(Coding::Plain(encoding))
+/// The samples in the `data` chunk.
+fn with_data(
+    header: Header,
+    input: &mut Input<'_>,
+    chunk: &Chunk,
+    stated: &Stated,
+    frames: Option<u64>,
+    allow_truncated: bool,
+) -> Result<Samples, Trouble> {
+    let mut notes = Vec::new();
+    let encoding = header.encoding()?;
+    let frame = match encoding {
+        Some(encoding) => header.frame(encoding, &mut notes)? as u64,
+        None => 1,
+    };
+    let mut extent = Extent::find(input, chunk, stated, header.order)?;
+    if extent.is_unknown {
+        notes.insert(0, Note::UnknownLength);
     }
-
-    /// The bytes of a frame. The alignment field may be wrong if the byte rate agrees with the
-    /// sample size; if both contradict it, the encoding is unknown.
-    fn frame(&self, encoding: Encoding, notes: &mut Vec<Note>) -> Result<usize, Fault> {
-        let frame = usize::from(self.channels) * encoding.bytes();
-        if frame == usize::from(self.block) {
-            return Ok(frame);
-        }
-        let by_rate = u64::from(self.byte_rate);
-        if by_rate == u64::from(self.rate) * u64::from(self.block) {
-            return Err(self.fault(format!(
-                "{} channels of {} bits do not fill blocks of {} bytes",
-                self.channels, self.bits, self.block
-            )));
-        }
-        notes.push(Note::BlockAlign { stated: self.block, used: frame as u16 });
-        Ok(frame)
+    let stored: u64 = extent.data.iter().map(|data| data.end - data.start).sum();
+    let mut dropped = 0;
+    for data in &mut extent.data {
+        let odd = (data.end - data.start) % frame;
+        data.end -= odd;
+        dropped += odd;
     }
+    if extent.missing > 0 {
+        // The broken frame at the end counts as missing.
+        let present = stored - dropped;
+        let all = stored + extent.missing;
+        notes.push(part::short(allow_truncated, "bytes", Some(all - dropped), present)?);
+    } else if dropped > 0 {
+        notes.push(Note::OddBytes { dropped });
+    }
+    let is_false = stored != stated.length && extent.missing == 0 && !extent.is_unknown;
+    if extent.data.len() > 1 {
+        notes.push(Note::Joined { files: extent.data.len() as u64 });
+    } else if is_false {
+        let (stated, present) = (stated.length / frame, stored / frame);
+        notes.push(Note::FalseLength { stated, present });
+    }
+    Ok(with_extent(&header, encoding, extent, frames, notes))
+}
 
-    fn with_data(self, size: usize, chunk: &Chunk, wide: Option<u64>) -> Result<Riff, Fault> {
-        if self.channels == 0 {
-            return Err(self.fault("0 channels".to_owned()));
-        }
-        let coding = self.coding()?;
-        let mut notes = Vec::new();
-        let start = chunk.body();
-        let present = size.saturating_sub(start) as u64;
-        let declared = match wide {
-            Some(length) if chunk.length == u64::from(u32::MAX) => length,
-            _ => chunk.length,
-        };
-        if declared == 0 {
-            return Err(Fault::Empty { behind: present });
-        }
-        let unknown = wide.is_none() && declared >= UNKNOWN_LENGTH && declared > present;
-        if unknown {
-            notes.push(Note::UnknownLength);
-        }
-        let missing = if unknown { 0 } else { declared.saturating_sub(present) };
-        let mut length = declared.min(present) as usize;
-        if let Coding::Plain(encoding) = coding {
-            let frame = self.frame(encoding, &mut notes)?;
-            let dropped = length % frame;
-            length -= dropped;
-            // The broken frame at the end of a truncated file counts as missing.
-            if dropped != 0 && missing == 0 {
-                notes.push(Note::OddBytes { dropped: dropped as u64 });
-            }
-        }
-        Ok(Riff {
-            coding,
-            rate: self.rate,
-            channels: self.channels,
-            data: start..start + length,
-            frames: None,
-            missing,
+fn with_extent(
+    header: &Header,
+    encoding: Option<Encoding>,
+    extent: Extent,
+    frames: Option<u64>,
+    notes: Vec<Note>,
+) -> Samples {
+    let (rate, channels, end) = (header.rate, header.channels, extent.end);
+    match encoding {
+        Some(encoding) => Samples::Plain(Plain {
+            rate,
+            channels,
+            encoding,
+            order: header.order,
+            data: extent.data.into(),
+            end,
             notes,
-        })
+        }),
+        None => {
+            let data = extent.data.into_iter().next().unwrap_or(end..end);
+            let (tag, block) = (header.tag, header.block);
+            Samples::Blocks(Blocks { tag, rate, channels, block, data, frames, end, notes })
+        }
     }
-}
-
-/// The format tag inside an extensible header: the first two bytes of its GUID.
-fn extended_tag(body: &[u8], chunk: &Chunk) -> Result<u16, Fault> {
-    /// The common ending of all GUIDs of format tags.
-    const TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71];
-    let extra = body.get(16..18).map_or(0, |extra| u16_at(extra, 0));
-    if extra != 22 || body.len() < 40 {
-        return Err(
-            chunk.fault(&format!("extensible format with {extra} bytes of extra, needs 22"))
-        );
-    }
-    if body[26..40] != TAIL {
-        return Err(chunk.fault("extensible format of an unknown kind"));
-    }
-    Ok(u16_at(body, 24))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -74,10 +74,10 @@ impl EachItem for AudioJob {
 impl AudioJob {
     fn read(&self, source: Source) -> Result<Output, Reject> {
         let decoded = source.decode(&self.options)?;
-        let codes: Vec<_> = decoded.notes.iter().map(Note::code).collect();
+        let notes: Vec<_> = decoded.notes.iter().map(Note::tally).collect();
         let mut output = self.work.apply(decoded, &source)?;
-        for code in codes {
-            output.note(code, 1);
+        for (code, count) in notes {
+            output.note(code, count);
         }
         Ok(output)
     }

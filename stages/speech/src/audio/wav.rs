@@ -36,6 +36,6 @@ fn too_large() -> Fault {
     Fault::TooLarge { what: "the recording as WAV".to_owned(), limit: "4 GB".to_owned() }
 }
 
-fn unwritable(error: hound::Error) -> Fault {
-    Fault::Unsupported { what: format!("this clip as WAV ({error})") }
+fn unwritable(_: hound::Error) -> Fault {
+    Fault::Unsupported { what: "this number of channels in WAV".to_owned() }
 }

@@ -30,15 +30,18 @@ const IN_A_ROW: usize = 16;
 
 /// Writes a file for the command. It is a copy: a program may change its input in place.
 pub fn lay_out(file: &Utf8Path, kind: &str, bytes: &Bytes) -> Result<Utf8PathBuf, StageError> {
-    // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a user's
-    // recording determine its format.
-    let extension = match kind {
-        RECORDING => sniff::extension(bytes).unwrap_or(RECORDING).to_owned(),
-        kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
-    };
-    let file = Utf8PathBuf::from(format!("{file}.{extension}"));
+    let file = Utf8PathBuf::from(format!("{file}.{}", extension(kind, bytes)));
     write(&file, bytes)?;
     Ok(file)
+}
+
+/// Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a user's recording
+/// determine its format.
+pub fn extension(kind: &str, bytes: &[u8]) -> String {
+    match kind {
+        RECORDING => sniff::extension(bytes).unwrap_or(RECORDING).to_owned(),
+        kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
+    }
 }
 
 /// A name of letters, digits, hyphens and underscores only.
@@ -63,21 +66,31 @@ pub fn lay_out_all<'a>(
         fields.iter().filter_map(blob)
     });
     let (names, blobs): (Vec<String>, Vec<&Blob>) = all.unzip();
+    lay_out_as(&names, &blobs, folder, context)
+}
+
+/// Writes these blobs as files with these names. Returns their paths with the blobs.
+pub fn lay_out_as<'a>(
+    names: &[String],
+    blobs: &[&'a Blob],
+    folder: &Utf8Path,
+    context: &mut dyn Context,
+) -> Result<Vec<(Utf8PathBuf, &'a Blob)>, StageError> {
     if blobs.len() < FEW {
-        let one = |(name, blob): (&String, &'a Blob)| {
+        let one = |(name, blob): (&String, &&'a Blob)| {
             let bytes = context.read(blob)?;
-            Ok((lay_out(&folder.join(INPUTS).join(name), &blob.kind, &bytes)?, blob))
+            Ok((lay_out(&folder.join(INPUTS).join(name), &blob.kind, &bytes)?, *blob))
         };
         return names.iter().zip(blobs).map(one).collect();
     }
     create_shares(folder, blobs.len())?;
     let files: Vec<OnceLock<Utf8PathBuf>> = blobs.iter().map(|_| OnceLock::new()).collect();
-    context.read_each(&blobs, &|at, bytes| {
+    context.read_each(blobs, &|at, bytes| {
         let file = lay_out(&share(folder, at).join(&names[at]), &blobs[at].kind, &bytes)?;
         files[at].get_or_init(|| file);
         Ok(())
     })?;
-    Ok(files.into_iter().filter_map(OnceLock::into_inner).zip(blobs).collect())
+    Ok(files.into_iter().filter_map(OnceLock::into_inner).zip(blobs.iter().copied()).collect())
 }
 
 /// The folder for one of many inputs.

@@ -11,7 +11,7 @@ use super::folder::files;
 use super::private::OUTPUTS;
 use super::run::{CommandError, output};
 use crate::object::Object;
-use crate::text::mark::unmarked;
+use stage_formats::mark::unmarked;
 
 const ID: &str = "id";
 

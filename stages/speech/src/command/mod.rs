@@ -7,6 +7,7 @@ pub(crate) mod answers;
 pub(crate) mod artifact;
 pub(crate) mod direct;
 mod folder;
+pub(crate) mod gathered;
 pub(crate) mod inputs;
 mod items;
 mod once;

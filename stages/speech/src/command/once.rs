@@ -14,7 +14,7 @@ use stage_core::{
 use super::answers::{Unfit, of_output, take};
 use super::artifact;
 use super::folder::files;
-use super::inputs;
+use super::gathered::GatheredInputs;
 use super::items::{self, Written};
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
 use super::room::Room;
@@ -108,10 +108,16 @@ impl GatherJob for Once {
             Some(PortInput::Dataset { items, .. }) => items.as_slice(),
             _ => &[],
         };
-        let places = self.lay_out(items, folder, context)?;
+        let fields = &self.declared.fields;
+        let inputs = GatheredInputs::lay_out(items, fields, folder, context)?;
+        let places = self.lay_out(items, &inputs, folder, context)?;
         let room = Room::of(folder, &[INPUTS, OUTPUTS]);
-        let finished = self.declared.run(folder, &places, context);
+        let finished = self.declared.run(folder, &places, inputs.folder(), context);
+        let is_over = finished.as_ref().is_ok_and(|finished| finished.is_over);
         let made = room.judge(finished.and_then(|finished| self.made(folder, finished)));
+        if is_over {
+            inputs.keep();
+        }
         let made = made.map_err(fatal)?;
         let mut artifact = made.values;
         self.add_files(folder, &made.files, &mut artifact, context)?;
@@ -126,6 +132,7 @@ impl Once {
     fn lay_out(
         &self,
         items: &[Item],
+        inputs: &GatheredInputs<'_>,
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<BTreeMap<String, String>, StageError> {
@@ -148,29 +155,23 @@ impl Once {
             place(ARTIFACT, folder.join(ARTIFACT));
         }
         let list = folder.join(LIST);
-        write(&list, &self.lines(items, folder, context)?)?;
+        write(&list, &self.lines(items, inputs))?;
         place(ITEMS, list);
         Ok(places)
     }
 
-    /// The items as JSON lines, with their bytes as files.
-    fn lines(
-        &self,
-        items: &[Item],
-        folder: &Utf8Path,
-        context: &mut dyn Context,
-    ) -> Result<Vec<u8>, StageError> {
-        let fields = &self.declared.fields;
-        let mut files = inputs::lay_out_all(items, fields, folder, context)?.into_iter();
+    /// The items as JSON lines, with the paths of their files.
+    fn lines(&self, items: &[Item], inputs: &GatheredInputs<'_>) -> Vec<u8> {
+        let mut files = inputs.files.iter();
         let mut lines = Vec::new();
         for item in items {
             let mut line = Map::new();
             line.insert("id".to_owned(), (&*item.id).into());
-            for name in fields {
+            for name in &self.declared.fields {
                 let value: Json = match item.fields.get(name) {
                     Some(Value::Number(number)) => (*number).into(),
                     Some(Value::Text(text)) => (&**text).into(),
-                    Some(Value::Blob(_)) => files.next().map(|(path, _)| path.into_string()).into(),
+                    Some(Value::Blob(_)) => files.next().map(|(path, _)| path.as_str()).into(),
                     None => Json::Null,
                 };
                 line.insert(name.clone(), value);
@@ -178,7 +179,7 @@ impl Once {
             lines.extend(Json::from(line).to_string().into_bytes());
             lines.push(b'\n');
         }
-        Ok(lines)
+        lines
     }
 
     fn made(&self, folder: &Utf8Path, finished: Finished) -> Result<Made, CommandError> {

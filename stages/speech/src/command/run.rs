@@ -19,14 +19,14 @@ use nix::sys::signal::Signal;
 use stage_core::line::Shell;
 use stage_core::programs::{self, Program};
 
-use super::direct::{self, Direct};
+use super::direct;
 use super::tail::{self, Tail};
+use super::template::{Line, SHELL};
 
 /// The program to run.
 #[derive(Debug, Clone)]
 pub struct CommandSpec<'a> {
-    /// A line for `sh -c`.
-    pub line: String,
+    pub line: Line,
     /// The private folder, with the inputs in it.
     pub folder: &'a Utf8Path,
     /// The complete environment of the program.
@@ -34,6 +34,8 @@ pub struct CommandSpec<'a> {
     /// Required output files, relative to the folder.
     pub outputs: Vec<Utf8PathBuf>,
     pub timeout: Option<Duration>,
+    /// The folder of its inputs, if they are not in the private folder.
+    pub inputs: Option<&'a Utf8Path>,
     /// A folder for its complete output, not only the end of it.
     pub said: Option<&'a Utf8Path>,
 }
@@ -214,8 +216,12 @@ pub fn run(
     tail::drain(&mut streams, STREAM_PATIENCE).map_err(CommandError::Start)?;
     let are_closed = streams.iter().all(|stream| stream.open().is_none());
     let [stdout, stderr] = streams.map(Tail::text);
-    // The folder has a new name each time, and a reason must not depend on it.
+    // Both folders have a new name each time, and a reason must not depend on it.
     let stderr = stderr.replace(spec.folder.as_str(), ".");
+    let stderr = match spec.inputs {
+        Some(inputs) => stderr.replace(inputs.as_str(), "./in"),
+        None => stderr,
+    };
     match outcome {
         Outcome::Stopped => Err(CommandError::Stopped),
         Outcome::Late(timeout) => {
@@ -252,13 +258,13 @@ fn check_program(
         return Ok(());
     }
     // The shell itself may know it.
-    let Ok(quoted) = shlex::try_quote(program) else { return Ok(()) };
     let spec = CommandSpec {
-        line: format!("command -v {quoted}"),
+        line: Line::with("command -v \"$program\"", "program", program),
         folder,
         environment: environment.clone(),
         outputs: Vec::new(),
         timeout: None,
+        inputs: None,
         said: None,
     };
     match run(&spec, || false) {
@@ -276,7 +282,8 @@ enum Outcome {
 }
 
 fn start(spec: &CommandSpec<'_>) -> io::Result<Program> {
-    if let Some(Direct { file, words }) = Direct::of(&spec.line, &spec.environment) {
+    let words = spec.line.words().unwrap_or_default();
+    if let Some(file) = direct::file(words, &spec.environment) {
         let mut command = Command::new(file);
         command.arg0(&words[0]).args(&words[1..]);
         // A file that the system does not run may be one for the shell.
@@ -284,7 +291,7 @@ fn start(spec: &CommandSpec<'_>) -> io::Result<Program> {
             return Ok(program);
         }
     }
-    start_in(Command::new("/bin/sh").arg("-c").arg(&spec.line), spec)
+    start_in(Command::new(SHELL).args(spec.line.arguments()), spec)
 }
 
 fn start_in(command: &mut Command, spec: &CommandSpec<'_>) -> io::Result<Program> {
@@ -319,7 +326,7 @@ fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError>
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
-fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), CommandError> {
+fn check_status(status: ExitStatus, line: &Line, stderr: &str) -> Result<(), CommandError> {
     let end = End(stderr.to_owned());
     if let Some(signal) = status.signal().or_else(|| signal_of(status.code()?)) {
         let name = Signal::try_from(signal).map_or("unknown", Signal::as_str).to_owned();
@@ -328,8 +335,7 @@ fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), Comm
     match status.code() {
         Some(0) => Ok(()),
         Some(NOT_FOUND | NOT_EXECUTABLE) => {
-            let first = line.split_whitespace().next().unwrap_or_default();
-            let program = missing(stderr).unwrap_or(first).to_owned();
+            let program = missing(stderr).map_or_else(|| line.first(), str::to_owned);
             Err(CommandError::NotFound { program, end })
         }
         other => Err(CommandError::Failed { status: other.unwrap_or(-1), end }),

@@ -21,7 +21,7 @@ use super::once;
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
 use super::room::Room;
 use super::run::{CommandError, CommandSpec, Finished, check_programs, run};
-use super::template;
+use super::template::{Line, Template, TemplateError};
 use crate::corpus::path;
 use crate::plain::{stage, unknown_choice};
 
@@ -31,7 +31,9 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 
 /// A command as the manifest describes it.
 pub(crate) struct Declared {
+    /// As it is written.
     line: String,
+    template: Template,
     pub(super) fields: Vec<String>,
     /// Name of the field, and file name below the folder of the outputs.
     outputs: Vec<(String, Utf8PathBuf)>,
@@ -91,6 +93,7 @@ impl Declared {
     fn line(setup: &Setup) -> Result<Declared, StageError> {
         Ok(Declared {
             line: setup.parameters.text("command")?.to_owned(),
+            template: Template::default(),
             fields: Vec::new(),
             outputs: Vec::new(),
             texts: Vec::new(),
@@ -105,13 +108,13 @@ impl Declared {
 
     /// Finds mistakes before the first item.
     fn checked(
-        self,
+        mut self,
         parameters: &Parameters,
         more: &[&str],
         context: &mut dyn Context,
     ) -> Result<Declared, StageError> {
-        self.check_places(more)?;
         let folder = Private::new(context)?;
+        self.template = self.parsed(more, folder.path())?;
         check_programs(&self.line_at_base(), folder.path(), &self.environment).map_err(fatal)?;
         match parameters.is_set("version_command") {
             true => self.check_version(parameters, folder.path(), context)?,
@@ -129,13 +132,19 @@ impl Declared {
         }
     }
 
-    /// Every placeholder of the line must have a value before the first item is processed.
-    fn check_places(&self, more: &[&str]) -> Result<(), StageError> {
-        let failed = |error: template::TemplateError| StageError::failed(error.to_string());
-        let mut values: BTreeMap<String, String> = self.places(Utf8Path::new(""));
+    /// The line, in which every placeholder must have a value before the first item is processed.
+    fn parsed(&self, more: &[&str], folder: &Utf8Path) -> Result<Template, StageError> {
+        let failed = |error: TemplateError| StageError::failed(error.to_string());
+        let mut values: BTreeMap<String, String> = self.places(folder);
+        values.extend(more.iter().map(|name| ((*name).to_owned(), folder.to_string())));
+        // A field may have the name of a path.
+        let is_own = |name: &str| {
+            values.contains_key(name) && !self.fields.iter().any(|field| field == name)
+        };
+        let template = Template::parse(&self.line, is_own).map_err(failed)?;
         values.extend(self.fields.iter().map(|name| (name.clone(), String::new())));
-        values.extend(more.iter().map(|name| ((*name).to_owned(), String::new())));
-        template::fill(&self.line, &values).map(drop).map_err(failed)
+        template.fill(&values).map_err(failed)?;
+        Ok(template)
     }
 
     fn check_version(
@@ -144,12 +153,14 @@ impl Declared {
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
+        let line = parameters.text("version_command")?;
         let spec = CommandSpec {
-            line: parameters.text("version_command")?.to_owned(),
+            line: Line::plain(line),
             folder,
             environment: self.environment.clone(),
             outputs: Vec::new(),
             timeout: Some(VERSION_TIMEOUT),
+            inputs: None,
             said: None,
         };
         let judged = Room::of(folder, &[]).judge(run(&spec, || context.stopping()));
@@ -165,7 +176,7 @@ impl Declared {
         match said.contains(wanted) {
             true => Ok(()),
             false => Err(StageError::with_help(
-                format!("`{}` printed `{}`, expected `{wanted}`", spec.line, said.trim()),
+                format!("`{line}` printed `{}`, expected `{wanted}`", said.trim()),
                 "install that version, or set `version` to the new one, which runs the stage again",
             )),
         }
@@ -202,7 +213,7 @@ impl Declared {
         context: &mut dyn Context,
     ) -> Result<CommandOutputs, CommandError> {
         let room = Room::of(folder, &[INPUTS, OUTPUTS]);
-        let finished = self.run(folder, places, context);
+        let finished = self.run(folder, places, None, context);
         room.judge(finished.and_then(|finished| self.made(finished)))
     }
 
@@ -210,9 +221,10 @@ impl Declared {
         &self,
         folder: &Utf8Path,
         places: &BTreeMap<String, String>,
+        inputs: Option<&Utf8Path>,
         context: &mut dyn Context,
     ) -> Result<Finished, CommandError> {
-        let line = template::fill(&self.line, places).map_err(CommandError::Line)?;
+        let line = self.template.fill(places).map_err(CommandError::Line)?;
         let mut environment = self.environment.clone();
         environment.insert("TMPDIR".to_owned(), folder.as_str().to_owned());
         let outputs = self.outputs.iter().map(|(_, file)| Utf8Path::new(OUTPUTS).join(file));
@@ -222,12 +234,13 @@ impl Declared {
             environment,
             outputs: outputs.collect(),
             timeout: self.timeout,
+            inputs,
             said: context.kept().is_some().then_some(folder),
         };
         if spec.said.is_some() {
             let path = folder.join(LINE);
             let failed = |error| CommandError::Io { action: "write", path: path.clone(), error };
-            fs::write(&path, format!("{}\n", spec.line)).map_err(failed)?;
+            fs::write(&path, spec.line.script()).map_err(failed)?;
         }
         run(&spec, || context.stopping())
     }

@@ -1,6 +1,7 @@
 //! Maps column names, written by people and other tools, to roles.
 
 use super::error::CorpusError;
+use super::part::PartRule;
 
 /// The role of a column in a corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +10,12 @@ pub enum Role {
     File,
     Text,
     Speaker,
+    /// The start of the clip in its file.
+    Start,
+    End,
+    Duration,
+    /// The channel of the clip in its file, from 0.
+    Channel,
 }
 
 /// One column of a table.
@@ -17,10 +24,23 @@ pub enum Column {
     Role(Role),
     /// Kept as a field under this name.
     Field(String),
+    /// Kept as a field under this name, and used for the part of the file.
+    Part(Role, String),
     Skipped,
 }
 
 const ROLES: [Role; 4] = [Role::Id, Role::File, Role::Text, Role::Speaker];
+/// The roles of clips that are parts of their files.
+pub const PART_ROLES: [Role; 4] = [Role::Start, Role::End, Role::Duration, Role::Channel];
+
+/// The end of a name whose times are in milliseconds.
+const MILLISECONDS: [&str; 3] = ["_ms", "[ms]", "(ms)"];
+
+/// Tests if the times of a column with this name are in milliseconds.
+pub fn is_in_milliseconds(name: &str) -> bool {
+    let name = name.trim().to_lowercase();
+    MILLISECONDS.iter().any(|end| name.ends_with(end))
+}
 
 impl Role {
     pub fn name(self) -> &'static str {
@@ -28,7 +48,7 @@ impl Role {
     }
 
     /// Names of the role, the plain one first: it wins if several columns could have the role.
-    fn names(self) -> &'static [&'static str] {
+    pub fn names(self) -> &'static [&'static str] {
         match self {
             Role::Id => &["id", "utt_id", "utterance_id", "clip_id", "segment_id"],
             Role::File => &[
@@ -54,12 +74,17 @@ impl Role {
                 "normalised_text",
             ],
             Role::Speaker => &["speaker", "speaker_name", "speaker_id", "client_id", "spk"],
+            Role::Start => &["start", "offset", "start_time", "begin", "start_sec", "start_ms"],
+            Role::End => &["end", "end_time", "stop", "end_sec", "end_ms"],
+            Role::Duration => &["duration", "dur", "duration_sec", "duration_ms"],
+            Role::Channel => &["channel", "channel_selector", "channel_id"],
         }
     }
 
-    fn of(name: &str) -> Option<Role> {
+    /// Tests if a column may have this role by its name.
+    pub fn fits(self, name: &str) -> bool {
         let name = name.trim().to_lowercase();
-        ROLES.into_iter().find(|role| role.names().contains(&name.as_str()))
+        self.names().contains(&name.as_str())
     }
 
     fn is_plain(self, name: &str) -> bool {
@@ -69,14 +94,14 @@ impl Role {
 
 /// Tests if a first row has column names rather than a clip: it names a file or id, and a text.
 pub fn is_header(cells: &[&str]) -> bool {
-    let has = |role| cells.iter().any(|cell| Role::of(cell) == Some(role));
+    let has = |role: Role| cells.iter().any(|cell| role.fits(cell));
     (has(Role::File) || has(Role::Id)) && has(Role::Text)
 }
 
 /// Maps names to columns. An empty name, `-` and `_` skip a column.
 ///
 /// A table without a file column uses its id column as the path, as LJSpeech does.
-pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
+pub fn map(names: &[&str], parts: PartRule) -> Result<Vec<Column>, CorpusError> {
     let mut columns = Vec::with_capacity(names.len());
     for (index, name) in names.iter().map(|name| name.trim()).enumerate() {
         let skipped = matches!(name, "" | "-" | "_");
@@ -85,34 +110,45 @@ pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
         }
         columns.push(if skipped { Column::Skipped } else { Column::Field(name.to_owned()) });
     }
-    for role in ROLES {
-        if let Some(index) = find(role, names, None)? {
-            columns[index] = Column::Role(role);
-        }
+    let part_roles = if parts == PartRule::Cut { &PART_ROLES[..] } else { &[] };
+    for role in ROLES.iter().chain(part_roles) {
+        let Some(index) = find(*role, names, None, COLUMNS)? else { continue };
+        columns[index] = match PART_ROLES.contains(role) {
+            true => Column::Part(*role, names[index].trim().to_owned()),
+            false => Column::Role(*role),
+        };
     }
     let has = |role| columns.contains(&Column::Role(role));
     if !has(Role::File) && !has(Role::Id) {
         return Err(CorpusError::MissingRole {
             role: Role::File.name(),
+            parameter: COLUMNS,
             columns: names.join(", "),
         });
     }
     Ok(columns)
 }
 
+/// The parameter that gives the columns of a table.
+pub(super) const COLUMNS: &str = "columns";
+
 /// The column of a role: the declared one, the one with the plain name, or the only one that fits.
 pub(super) fn find(
     role: Role,
     names: &[&str],
     declared: Option<&str>,
+    parameter: &'static str,
 ) -> Result<Option<usize>, CorpusError> {
     if let Some(declared) = declared {
-        let missing =
-            || CorpusError::MissingColumn { name: declared.to_owned(), columns: names.join(", ") };
+        let missing = || CorpusError::MissingColumn {
+            name: declared.to_owned(),
+            parameter,
+            columns: names.join(", "),
+        };
         return names.iter().position(|name| *name == declared).map(Some).ok_or_else(missing);
     }
     let candidates: Vec<usize> =
-        (0..names.len()).filter(|index| Role::of(names[*index]) == Some(role)).collect();
+        (0..names.len()).filter(|index| role.fits(names[*index])).collect();
     if let Some(plain) = candidates.iter().find(|index| role.is_plain(names[**index])) {
         return Ok(Some(*plain));
     }
@@ -121,6 +157,7 @@ pub(super) fn find(
         [only] => Ok(Some(*only)),
         [first, second, ..] => Err(CorpusError::AmbiguousRole {
             role: role.name(),
+            parameter,
             first: names[*first].to_owned(),
             second: names[*second].to_owned(),
         }),

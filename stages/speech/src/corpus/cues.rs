@@ -4,6 +4,7 @@
 //! the same content is no change.
 
 use serde::{Deserialize, Serialize};
+use stage_formats::json::from_outside;
 
 /// A text, and roughly when it is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +158,7 @@ struct Segment {
 }
 
 fn json(bytes: &[u8]) -> Result<Vec<Cue>, CueProblem> {
-    let transcript = serde_json::from_slice(bytes).map_err(|error| {
+    let transcript = from_outside(bytes).map_err(|error| {
         let told = error.to_string();
         let help = "it needs `segments` with `start`, `end` and `text`";
         CueProblem::Json(if told.contains("untagged") { help.to_owned() } else { told })
@@ -189,7 +190,7 @@ mod tests {
         {"id": 0, "start": 1.0, "end": 2.5, "text": " Good day, said he."}]}"#;
 
     fn cues(text: &str) -> Result<Vec<Cue>, CueProblem> {
-        let is_json = text.starts_with(['{', '[']);
+        let is_json = text.trim_start_matches('\u{FEFF}').starts_with(['{', '[']);
         let format = if is_json { CueFormat::Json } else { CueFormat::Subtitles };
         read(text.as_bytes(), format)
     }
@@ -199,7 +200,8 @@ mod tests {
         let cue = |start, end, text: &str| Cue { start, end, text: text.to_owned() };
         let expected =
             vec![cue(1_000, 2_500, "Good day, said he."), cue(60_050, 3_600_000, "Tom & Ann")];
-        for text in [SRT, VTT, WHISPER] {
+        let marked = format!("\u{FEFF}{WHISPER}");
+        for text in [SRT, VTT, WHISPER, &marked] {
             assert_eq!(cues(text).as_ref(), Ok(&expected), "{text}");
         }
     }

@@ -3,8 +3,11 @@
 use super::MAX_ROW_BYTES;
 use super::path::PathProblem;
 
+/// The advice for times and channels that do not mean parts.
+const NOT_PARTS: &str = "set `parts = \"off\"` if the files are cut already";
+
 /// The reason why one row was quarantined.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RowProblem {
     #[error("the row has {bytes} bytes, more than {MAX_ROW_BYTES}")]
     TooLong { bytes: u64 },
@@ -18,6 +21,41 @@ pub enum RowProblem {
     Forbidden { column: String, code: u32 },
     #[error("the audio path {0}")]
     Path(#[from] PathProblem),
+    #[error("the column `{column}` has `{found}`, which is not a time in seconds; {NOT_PARTS}")]
+    NotTime { column: String, found: String },
+    #[error("it has a start but neither an end nor a duration; {NOT_PARTS}")]
+    NoEnd,
+    #[error("its part of the file is empty: from {start:.3} s to {end:.3} s")]
+    NoLength { start: f64, end: f64 },
+    #[error("its part ends at {end:.3} s, but the recording has {seconds:.3} s; {NOT_PARTS}")]
+    BeyondEnd { end: f64, seconds: f64 },
+    #[error("its part is longer than {most} s; `corpus.recordings` reads long recordings")]
+    LongPart { most: u64 },
+    #[error(
+        "channel {channel} (counted from 0) does not exist: the recording has {found}; {NOT_PARTS}"
+    )]
+    NoChannel { channel: u16, found: u16 },
+    #[error("the key `{key}` names several channels; a clip has one")]
+    SeveralChannels { key: &'static str },
+    #[error(
+        "rows {first} and {second} are both the whole recording `{file}`, but with different texts \
+         or speakers; give each its part as `start` and `end` or as `channel`, or set \
+         `parts = \"off\"`"
+    )]
+    SharedRecording { file: String, first: u64, second: u64 },
+    #[error("a cut of the type `{found}` has several recordings; write it as one recording first")]
+    MixedCut { found: String },
+    #[error("the recording has the transform `{name}`, which is not applied")]
+    Transform { name: String },
+    #[error("the source of the recording has the type `{found}`; only files are read")]
+    SourceType { found: String },
+    #[error(
+        "the supervision is from {start:.3} s to {end:.3} s of a cut of {seconds:.3} s, so its text is not \
+         only that of the cut"
+    )]
+    OutsideCut { start: f64, end: f64, seconds: f64 },
+    #[error("the line is a supervision without its recording; read a file of cuts")]
+    SupervisionAlone,
     #[error("rows {first} and {second} have the same id `{id}`")]
     DuplicateId { id: String, first: u64, second: u64 },
     #[error("the row repeats row {first}")]
@@ -52,6 +90,18 @@ impl RowProblem {
             RowProblem::Empty { .. } => "empty-column",
             RowProblem::Forbidden { .. } => "forbidden-character",
             RowProblem::Path(_) => "unsafe-path",
+            RowProblem::NotTime { .. }
+            | RowProblem::NoEnd
+            | RowProblem::NoLength { .. }
+            | RowProblem::BeyondEnd { .. }
+            | RowProblem::LongPart { .. } => "wrong-part",
+            RowProblem::NoChannel { .. } | RowProblem::SeveralChannels { .. } => "wrong-channel",
+            RowProblem::SharedRecording { .. } => "shared-recording",
+            RowProblem::MixedCut { .. }
+            | RowProblem::Transform { .. }
+            | RowProblem::SourceType { .. }
+            | RowProblem::OutsideCut { .. }
+            | RowProblem::SupervisionAlone => "unsupported-cut",
             RowProblem::DuplicateId { .. } => "duplicate-id",
             RowProblem::Repeated { .. } => "repeated-row",
             RowProblem::NotJson { .. } | RowProblem::NotAnObject { .. } => "not-json",
@@ -64,40 +114,32 @@ impl RowProblem {
     }
 }
 
-impl CorpusError {
-    pub fn help(&self) -> Option<&'static str> {
-        match self {
-            CorpusError::UnclearColumns => Some(
-                "write `columns = [\"file\", \"text\", \"speaker\"]` in the stage, in the order of the \
-                 table; for LJSpeech `[\"file\", \"raw_text\", \"text\"]`, and `-` skips a column",
-            ),
-            _ => None,
-        }
-    }
-}
-
 /// The reason why a corpus file cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CorpusError {
     #[error("the table is empty")]
     EmptyTable,
-    #[error("the first row has no bar, tab or comma; set `separator`")]
+    #[error("the first row has no bar, tab, comma or semicolon; set `separator`")]
     NoSeparator,
     #[error("the first row has {found} columns without a header; set `columns`")]
-    UnknownColumns { found: usize },
+    UnknownColumns { found: usize, proposal: String },
     #[error(
         "the table has no header, so its second and third column may be a text and its speaker, \
          or a raw and a normalised text"
     )]
-    UnclearColumns,
+    UnclearColumns { proposal: String },
     #[error("`columns` names {found} columns, but the first row has {in_row}")]
     ColumnCount { found: usize, in_row: usize },
-    #[error("no column is the {role}; set `columns`; found: {columns}")]
-    MissingRole { role: &'static str, columns: String },
-    #[error("there is no column `{name}`; found: {columns}")]
-    MissingColumn { name: String, columns: String },
-    #[error("the columns `{first}` and `{second}` both look like the {role}; set `columns`")]
-    AmbiguousRole { role: &'static str, first: String, second: String },
+    #[error("no column is the {role}; set `{parameter}`; found: {columns}")]
+    MissingRole { role: &'static str, parameter: &'static str, columns: String },
+    #[error("`{parameter}`: there is no column `{name}`; found: {columns}")]
+    MissingColumn { name: String, parameter: &'static str, columns: String },
+    #[error(
+        "`audio_column`: the column `{name}` has no audio, which is a struct of `bytes` and `path`"
+    )]
+    NotAudio { name: String, columns: String },
+    #[error("the columns `{first}` and `{second}` both look like the {role}; set `{parameter}`")]
+    AmbiguousRole { role: &'static str, parameter: &'static str, first: String, second: String },
     #[error("a column is named `{name}` twice")]
     RepeatedColumn { name: String },
     #[error(
@@ -107,6 +149,18 @@ pub enum CorpusError {
     UnclosedQuote { row: u64, offset: u64 },
     #[error("the file is UTF-16; save it as UTF-8")]
     Utf16,
+    #[error("the lines of the file end with carriage returns (CR), not with line feeds")]
+    CarriageReturns,
+    #[error("the file has JSON lines, not the rows of a table")]
+    JsonLines,
+    #[error("the file is not JSON lines: its first line is `{line}`")]
+    NotJsonLines { line: String },
+    #[error("the file is one JSON list, not one object a line")]
+    JsonList,
+    #[error("the file is {what}, not text")]
+    Binary { what: &'static str, help: &'static str },
+    #[error("the file cannot be unpacked: {message}")]
+    Packed { message: String },
     #[error("the file is not Parquet: {message}")]
     NotParquet { message: String },
     #[error(
@@ -116,4 +170,26 @@ pub enum CorpusError {
     Codec { column: String, codec: String },
     #[error("row group {group} cannot be read: {message}")]
     RowGroup { group: usize, message: String },
+}
+
+impl CorpusError {
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            CorpusError::UnknownColumns { proposal, .. }
+            | CorpusError::UnclearColumns { proposal } => format!(
+                "write `columns = {proposal}` in the stage, if these are the columns in the order \
+                 of the table; for LJSpeech `[\"file\", \"raw_text\", \"text\"]`, and `-` skips a column"
+            ),
+            CorpusError::JsonLines => "use `corpus.jsonl` with `file`".to_owned(),
+            CorpusError::NotJsonLines { .. } => {
+                "for a table use `corpus.table` with `table`".to_owned()
+            }
+            CorpusError::JsonList => {
+                "write one object a line: `jq -c '.[]' LIST.json > LINES.jsonl`".to_owned()
+            }
+            CorpusError::CarriageReturns => "convert them: `tr '\\r' '\\n' < OLD > NEW`".to_owned(),
+            CorpusError::Binary { help, .. } => (*help).to_owned(),
+            _ => return None,
+        })
+    }
 }

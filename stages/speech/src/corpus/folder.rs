@@ -1,10 +1,14 @@
-//! `corpus.folder`: audio files with their `.lab` or `.txt`, one folder per speaker.
+//! `corpus.folder`: audio files with their `.lab` or `.txt`, in folders of speakers.
 //!
 //! Works on a listing: the stage lists the folder and reads the files.
+
+mod speaker;
 
 use std::collections::BTreeMap;
 
 use super::path::{self, PathProblem};
+
+pub use speaker::{Speaker, UnclearSpeaker};
 
 const TRANSCRIPT_EXTENSIONS: [&str; 2] = ["lab", "txt"];
 
@@ -15,8 +19,6 @@ pub struct Pair {
     pub id: String,
     pub audio: String,
     pub transcript: String,
-    /// Name of the folder of the audio; None at the top.
-    pub speaker: Option<String>,
 }
 
 /// The reason why files were quarantined.
@@ -104,12 +106,9 @@ impl Clip {
             (_, [first, second, ..]) => {
                 Err(FolderProblem::TwoTranscripts { first: first.clone(), second: second.clone() })
             }
-            ([audio], [transcript]) => Ok(Pair {
-                id: id.to_owned(),
-                audio: audio.clone(),
-                transcript: transcript.clone(),
-                speaker: folder_name(id),
-            }),
+            ([audio], [transcript]) => {
+                Ok(Pair { id: id.to_owned(), audio: audio.clone(), transcript: transcript.clone() })
+            }
             ([audio], []) => Err(FolderProblem::NoTranscript { audio: audio.clone() }),
             ([], transcripts) => Err(FolderProblem::NoAudio {
                 transcript: transcripts.first().cloned().unwrap_or_default(),
@@ -131,23 +130,16 @@ fn transcript_stem(path: &str) -> Option<&str> {
     (known && !stem.is_empty() && !stem.ends_with('/')).then_some(stem)
 }
 
-fn folder_name(id: &str) -> Option<String> {
-    let (folder, _) = id.rsplit_once('/')?;
-    let name = folder.rsplit('/').next()?;
-    Some(name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn clips_pair_by_folder_and_stem_and_the_folder_is_the_speaker() {
+    fn clips_pair_by_folder_and_stem() {
         let listing =
             pair(["b/x.lab", "top.wav", "a/x.WAV", "a/x.txt", "b/x.mp3", "top.lab", "a/x.npy"]);
-        let found: Vec<_> =
-            listing.pairs.iter().map(|pair| (pair.id.as_str(), pair.speaker.as_deref())).collect();
-        assert_eq!(found, [("a/x", Some("a")), ("b/x", Some("b")), ("top", None)]);
+        let found: Vec<_> = listing.pairs.iter().map(|pair| pair.id.as_str()).collect();
+        assert_eq!(found, ["a/x", "b/x", "top"]);
         assert_eq!((listing.problems.len(), listing.other_files), (0, 1));
     }
 

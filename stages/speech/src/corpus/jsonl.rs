@@ -2,13 +2,18 @@
 //!
 //! A name with dots leads into objects and lists: `supervisions.0.text`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value as Json};
 
-use super::columns::{Column, Role};
+use super::columns::{Column, PART_ROLES, Role, is_in_milliseconds};
+use super::lhotse;
+use super::part::{PartRule, Times};
 use super::parts::Parts;
+use super::text::{check_text, is_in_lines};
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
 use crate::object::Object;
-use crate::text::mark::unmarked;
+use stage_formats::mark::unmarked;
 
 /// The keys of each role; an empty list means the usual names.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +22,9 @@ pub struct Options {
     pub text: Vec<String>,
     pub speaker: Vec<String>,
     pub id: Vec<String>,
+    pub parts: PartRule,
+    /// The absolute folder that paths may begin with.
+    pub folder: Option<Arc<str>>,
 }
 
 const FILE_NAMES: [&str; 7] = [
@@ -36,26 +44,108 @@ const ID_NAMES: [&str; 3] = ["id", "utt_id", "utterance_id"];
 
 /// Reads all lines; blank ones are skipped.
 pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
-    let bytes = match bytes {
-        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => return Err(CorpusError::Utf16),
-        _ => bytes,
-    };
+    check_text(bytes)?;
+    check_lines(bytes)?;
     let names = Names::of(options);
     let mut rows = Rows::default();
     let mut offset = 0u64;
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let start = offset;
+        let place = (index as u64 + 1, offset);
         offset += line.len() as u64;
         let is_complete = line.ends_with(b"\n");
-        let line = if index == 0 { unmarked(line) } else { line };
+        // Files that were joined have a mark in the middle.
+        let line = unmarked(line);
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let row = index as u64 + 1;
-        rows.push(row, start, record(line, is_complete, &names, (row, start)));
+        match clips(line, is_complete, options.parts) {
+            Ok(clips) => {
+                let several = clips.len() > 1;
+                for (number, clip) in (1..).zip(clips) {
+                    let number = if several { number } else { 0 };
+                    rows.push_one_of(
+                        place,
+                        number,
+                        record(clip, &names, options.folder.as_deref(), place),
+                    );
+                }
+            }
+            Err(problem) => rows.push(place.0, place.1, Err(problem)),
+        }
     }
+    rows.assign_parts();
     rows.reject_duplicates();
     Ok(rows)
+}
+
+/// An error if the file as a whole is something else than JSON lines.
+fn check_lines(bytes: &[u8]) -> Result<(), CorpusError> {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(|line| unmarked(line).trim_ascii());
+    let Some(first) = lines.find(|line| !line.is_empty()) else { return Ok(()) };
+    let is_json = |line: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
+    match first[0] {
+        b'{' if !is_in_lines(bytes) && !is_json(first) => Err(CorpusError::CarriageReturns),
+        b'[' if !is_json(first) && is_json(unmarked(bytes)) => Err(CorpusError::JsonList),
+        b'{' | b'[' => Ok(()),
+        _ if is_json(first) || lines.any(|line| line.starts_with(b"{")) => Ok(()),
+        _ => {
+            let line = String::from_utf8_lossy(&first[..first.len().min(200)]);
+            Err(CorpusError::NotJsonLines { line: line.chars().take(60).collect() })
+        }
+    }
+}
+
+/// A clip in a line.
+struct Clip {
+    line: Map<String, Json>,
+    times: Times,
+    /// Its id, if the line has several clips.
+    id: Option<String>,
+}
+
+fn clips(line: &[u8], is_complete: bool, parts: PartRule) -> Result<Vec<Clip>, RowProblem> {
+    if line.len() > MAX_ROW_BYTES {
+        return Err(RowProblem::TooLong { bytes: line.len() as u64 });
+    }
+    let line = std::str::from_utf8(line)
+        .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
+    let line = parse(line, is_complete)?;
+    match parts {
+        PartRule::Off => Ok(vec![Clip { line, times: Times::default(), id: None }]),
+        PartRule::Cut if lhotse::is_lhotse(&line) => {
+            let views = lhotse::views(line)?.into_iter();
+            Ok(views.map(|lhotse::View { line, times, id }| Clip { line, times, id }).collect())
+        }
+        PartRule::Cut => Ok(vec![Clip { times: times(&line)?, line, id: None }]),
+    }
+}
+
+/// The times and the channel under their usual names.
+fn times(line: &Map<String, Json>) -> Result<Times, RowProblem> {
+    let mut times = Times::default();
+    for role in PART_ROLES {
+        let value = |name: &&'static str| {
+            line.get(*name).filter(|value| !value.is_null()).map(|value| (*name, value))
+        };
+        match role.names().iter().find_map(value) {
+            None => {}
+            Some((key, Json::Array(list))) if role == Role::Channel && list.len() > 1 => {
+                return Err(RowProblem::SeveralChannels { key });
+            }
+            Some((_, Json::Array(list))) if role == Role::Channel => {
+                let only = list.first().and_then(Json::as_u64);
+                times.channel = only.and_then(|channel| u16::try_from(channel).ok());
+            }
+            Some((key, Json::Number(number))) if role != Role::Channel => {
+                let scale = if is_in_milliseconds(key) { 0.001 } else { 1.0 };
+                times.set(role, key, number.as_f64().unwrap_or(f64::NAN) * scale)?;
+            }
+            Some((key, Json::Number(number))) => times.take(role, key, &number.to_string())?,
+            Some((key, Json::String(text))) => times.take(role, key, text.trim())?,
+            Some(_) => {}
+        }
+    }
+    Ok(times)
 }
 
 struct Names {
@@ -84,18 +174,13 @@ impl Names {
 }
 
 fn record(
-    line: &[u8],
-    is_complete: bool,
+    Clip { line, times, id }: Clip,
     names: &Names,
+    folder: Option<&str>,
     (row, offset): (u64, u64),
 ) -> Result<RowRecord, RowProblem> {
-    if line.len() > MAX_ROW_BYTES {
-        return Err(RowProblem::TooLong { bytes: line.len() as u64 });
-    }
-    let line = std::str::from_utf8(line)
-        .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
-    let json = Json::Object(parse(line, is_complete)?);
-    let mut parts = Parts::default();
+    let json = Json::Object(line);
+    let mut parts = Parts { folder, times, ..Parts::default() };
     for (role, candidates) in &names.by_role {
         let Some((key, value)) = candidates.iter().find_map(|key| Some((key, lookup(&json, key)?)))
         else {
@@ -116,6 +201,9 @@ fn record(
             }
             _ => {}
         }
+    }
+    if id.is_some() {
+        parts.id = id;
     }
     parts.into_record(row, offset)
 }
@@ -190,118 +278,4 @@ fn listed(names: &[String]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn rows(text: &str) -> Rows {
-        read(text.as_bytes(), &Options::default()).unwrap()
-    }
-
-    fn problems(text: &str) -> Vec<String> {
-        rows(text)
-            .rejects
-            .iter()
-            .map(|reject| format!("{}: {}", reject.row, reject.problem))
-            .collect()
-    }
-
-    #[test]
-    fn lines_of_nemo_and_of_lhotse_are_understood() {
-        let nemo =
-            rows("{\"audio_filepath\": \"a/1.wav\", \"text\": \"Hei\", \"duration\": 1.5}\n");
-        assert_eq!(
-            (nemo.records[0].id.as_str(), nemo.records[0].text.as_deref()),
-            ("a/1", Some("Hei"))
-        );
-        assert_eq!(nemo.records[0].fields["duration"], Value::Number(1.5));
-        let lhotse = rows(
-            "{\"id\": \"cut-1\", \"recording\": {\"sources\": [{\"source\": \"b.flac\"}]}, \
-             \"supervisions\": [{\"text\": \"Moi\", \"speaker\": \"anna\"}]}",
-        );
-        let cut = &lhotse.records[0];
-        assert_eq!(
-            (cut.id.as_str(), cut.file.as_str(), cut.speaker.as_deref()),
-            ("cut-1", "b.flac", Some("anna"))
-        );
-    }
-
-    #[test]
-    fn a_byte_order_mark_before_the_first_line_is_no_part_of_it() {
-        let read = rows("\u{feff}{\"path\": \"a.wav\", \"text\": \"x\"}\n");
-        assert_eq!((read.records.len(), read.rejects.len()), (1, 0));
-    }
-
-    #[test]
-    fn names_can_be_declared() {
-        let options = Options { file: vec!["x.y".to_owned()], ..Options::default() };
-        let rows = read(b"{\"x\": {\"y\": \"a.wav\"}, \"text\": \"Hei\"}\n", &options).unwrap();
-        assert_eq!(rows.records[0].file, "a.wav");
-    }
-
-    #[test]
-    fn a_line_that_cannot_be_used_says_where_and_why() {
-        let good = "{\"path\": \"a.wav\", \"text\": \"x\"}\n";
-        assert_eq!(
-            problems(&format!("{good}{{\"path\": \"b.wav\", \"te")),
-            [
-                "2: the line ends in the middle of the JSON value (column 21); the file was cut short"
-            ]
-        );
-        assert_eq!(
-            problems(&format!("\n[1]\n{good}")),
-            ["2: the line is a JSON list, not an object"]
-        );
-        assert_eq!(
-            problems("{\"path\": \"b.wav\", \"text\": \"x\", \"text\": \"y\"}\n"),
-            ["1: the line has the key `text` twice"]
-        );
-        assert_eq!(
-            problems("{\"path\": 1 2}\n"),
-            ["1: column 12 of the line is not JSON: expected `,` or `}`"]
-        );
-        assert_eq!(
-            problems("{\"path\": \"../b\", \"text\": \"x\"}"),
-            ["1: the audio path `../b` leads outside its folder"]
-        );
-        assert_eq!(
-            problems("{\"path\": [], \"text\": \"x\"}"),
-            ["1: the key `path` holds list, not a text"]
-        );
-        assert_eq!(
-            problems("{\"path\": \"rec cmd |\", \"text\": \"x\"}"),
-            [
-                "1: the audio path `rec cmd |` is a command (it ends or begins with a bar); commands are never run"
-            ]
-        );
-        assert!(
-            problems("{\"text\": \"x\"}\n")[0]
-                .starts_with("1: it has none of the keys `audio_filepath`, ")
-        );
-    }
-
-    #[test]
-    fn deep_nesting_and_lone_surrogates_are_one_bad_line_each() {
-        let text = format!("{}\n{{\"path\": \"a\", \"text\": \"\\ud800\"}}\n", "[".repeat(100_000));
-        assert_eq!(rows(&text).rejects.len(), 2);
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_give_rows_or_rejects(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read(&bytes, &Options::default());
-        }
-
-        #[test]
-        fn a_file_cut_anywhere_loses_only_its_last_line(cut in 0usize..120) {
-            let text: String = (0..3).map(|n| format!("{{\"path\": \"{n}.wav\", \"text\": \"äö\"}}\n")).collect();
-            let cut = cut.min(text.len());
-            let rows = read(&text.as_bytes()[..cut], &Options::default()).unwrap();
-            let whole = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
-            prop_assert!(rows.records.len() >= whole);
-            prop_assert!(rows.rejects.len() <= 1);
-        }
-    }
-}
+mod tests;

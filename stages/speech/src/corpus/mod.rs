@@ -7,18 +7,26 @@
 pub mod columns;
 pub mod corrections;
 pub mod cues;
+mod cut;
 mod error;
 pub mod folder;
 mod found_tokens;
+mod items;
 pub mod jsonl;
+mod lhotse;
+mod listed;
+mod misplaced;
 pub mod parquet;
+pub mod part;
 mod parts;
 pub mod path;
 mod record;
 mod recordings;
+mod row_file;
 mod sentences;
 mod stage;
 pub mod table;
+mod text;
 pub mod transcript;
 
 pub use error::{CorpusError, RowProblem};

@@ -27,6 +27,16 @@ pub struct Options {
     pub text: Option<String>,
     pub speaker: Option<String>,
     pub id: Option<String>,
+    /// The beginning of the ids of clips without a name, which are numbered.
+    pub name: String,
+}
+
+/// The usable rows of a file.
+#[derive(Debug, Default)]
+pub struct Clips {
+    pub rows: Rows,
+    /// The number of clips whose id is their number.
+    pub numbered: u64,
 }
 
 /// The number of rows that are decoded at once.
@@ -38,12 +48,13 @@ pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
     file: R,
     options: &Options,
     mut keep: impl FnMut(u64, Bytes) -> Result<(), E>,
-) -> Result<Rows, E> {
+) -> Result<Clips, E> {
     let reader = guarded(|| SerializedFileReader::new(file))
         .map_err(|message| CorpusError::NotParquet { message })?;
     check_codecs(&reader)?;
     let layout = Layout::of(&reader, options)?;
     let mut rows = Rows::default();
+    let mut labels = Labels::default();
     let mut number = 0;
     for group in 0..reader.metadata().num_row_groups() {
         let failed = |message| CorpusError::RowGroup { group, message };
@@ -57,6 +68,7 @@ pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
             number += 1;
             match layout.record(row, number, group as u64) {
                 Ok((record, audio)) => {
+                    labels.take(&record);
                     keep(number, audio)?;
                     rows.push(number, group as u64, Ok(record));
                 }
@@ -64,8 +76,39 @@ pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
             }
         }
     }
+    let numbered = labels.number(&mut rows, &options.name);
     rows.reject_duplicates();
-    Ok(rows)
+    Ok(Clips { rows, numbered })
+}
+
+/// Tells if the paths in the audio column name the clips.
+#[derive(Default)]
+struct Labels {
+    first: Option<String>,
+    clips: u64,
+    /// The clips whose path is that of the first one.
+    same: u64,
+}
+
+impl Labels {
+    fn take(&mut self, record: &RowRecord) {
+        let first = self.first.get_or_insert_with(|| record.file.clone());
+        self.clips += 1;
+        self.same += u64::from(*first == record.file);
+    }
+
+    /// Gives clips without a path their number in the file as id. A path that all clips have is none.
+    fn number(&self, rows: &mut Rows, name: &str) -> u64 {
+        let is_common = self.clips > 1 && self.same == self.clips;
+        let mut numbered = 0;
+        for record in rows.records.iter_mut().filter(|record| !record.has_id) {
+            if is_common || record.file.is_empty() {
+                record.id = format!("{name}-{:06}", record.row);
+                numbered += 1;
+            }
+        }
+        numbered
+    }
 }
 
 /// Runs a part of the Parquet reader, which may panic on hostile files.
@@ -115,19 +158,28 @@ impl Layout {
             field.is_group() && field.get_fields().iter().any(|child| child.name() == "bytes")
         };
         let audios: Vec<usize> = (0..names.len()).filter(is_audio).collect();
-        let audio = match &options.audio {
-            Some(name) => audios.iter().copied().find(|index| names[*index] == name),
-            None => audios.first().copied(),
+        let audio = match (&options.audio, audios.as_slice()) {
+            (Some(name), audios) => {
+                let named = audios.iter().copied().find(|index| names[*index] == name);
+                named.ok_or_else(|| no_audio(name, &names))?
+            }
+            (None, [only]) => *only,
+            (None, []) => {
+                return Err(CorpusError::MissingRole {
+                    role: "audio",
+                    parameter: AUDIO_COLUMN,
+                    columns: names.join(", "),
+                });
+            }
+            (None, [first, second, ..]) => {
+                return Err(CorpusError::AmbiguousRole {
+                    role: "audio",
+                    parameter: AUDIO_COLUMN,
+                    first: names[*first].to_owned(),
+                    second: names[*second].to_owned(),
+                });
+            }
         };
-        let missing = || CorpusError::MissingRole { role: "audio", columns: names.join(", ") };
-        let audio = audio.ok_or_else(missing)?;
-        if let (None, [first, second, ..]) = (&options.audio, audios.as_slice()) {
-            return Err(CorpusError::AmbiguousRole {
-                role: "audio",
-                first: names[*first].to_owned(),
-                second: names[*second].to_owned(),
-            });
-        }
         let mut columns: Vec<Column> = fields
             .iter()
             .map(|field| match field.is_primitive() {
@@ -136,12 +188,12 @@ impl Layout {
             })
             .collect();
         let declared = [
-            (Role::Text, &options.text),
-            (Role::Speaker, &options.speaker),
-            (Role::Id, &options.id),
+            (Role::Text, &options.text, "text_column"),
+            (Role::Speaker, &options.speaker, "speaker_column"),
+            (Role::Id, &options.id, "id_column"),
         ];
-        for (role, name) in declared {
-            if let Some(index) = columns::find(role, &names, name.as_deref())? {
+        for (role, name, parameter) in declared {
+            if let Some(index) = columns::find(role, &names, name.as_deref(), parameter)? {
                 columns[index] = Column::Role(role);
             }
         }
@@ -162,11 +214,20 @@ impl Layout {
         if bytes.is_empty() {
             return Err(RowProblem::NoAudioBytes { path: label.unwrap_or_default() });
         }
-        parts.file = label.map(|label| file_label(&label)).transpose()?;
-        if parts.file.is_none() && parts.id.is_none() {
-            return Err(RowProblem::Empty { column: "id".to_owned() });
-        }
+        // A clip without a name is numbered when all rows are known.
+        let label = label.map(|label| file_label(&label)).transpose()?;
+        parts.file = Some(label.or_else(|| parts.id.clone()).unwrap_or_default());
         Ok((parts.into_record(number, group)?, bytes))
+    }
+}
+
+const AUDIO_COLUMN: &str = "audio_column";
+
+fn no_audio(name: &str, names: &[&str]) -> CorpusError {
+    let (name, columns) = (name.to_owned(), names.join(", "));
+    match names.contains(&name.as_str()) {
+        true => CorpusError::NotAudio { name, columns },
+        false => CorpusError::MissingColumn { name, parameter: AUDIO_COLUMN, columns },
     }
 }
 
@@ -208,7 +269,8 @@ fn take(parts: &mut Parts, column: &Column, field: Field) -> Result<(), RowProbl
         _ => return Ok(()),
     };
     match column {
-        Column::Field(name) => {
+        // The audio in the file is the clip.
+        Column::Field(name) | Column::Part(_, name) => {
             parts.fields.insert(name.clone(), Value::Number(number));
             Ok(())
         }

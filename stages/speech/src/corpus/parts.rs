@@ -3,24 +3,33 @@
 use std::collections::BTreeMap;
 
 use super::columns::{Column, Role};
+use super::part::Times;
 use super::path;
 use super::{RowProblem, RowRecord, Value};
 
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct Parts<'a> {
+    /// The absolute folder that paths may begin with.
+    pub folder: Option<&'a str>,
     pub id: Option<String>,
     pub file: Option<String>,
     pub text: Option<String>,
     pub speaker: Option<String>,
     pub fields: BTreeMap<String, Value>,
+    pub times: Times,
 }
 
-impl Parts {
+impl Parts<'_> {
     pub(super) fn take(&mut self, cell: &str, column: &Column) -> Result<(), RowProblem> {
         match column {
             Column::Skipped => {}
             Column::Field(name) => {
                 check_text(name, cell)?;
+                self.fields.insert(name.clone(), Value::Text(cell.to_owned()));
+            }
+            Column::Part(role, name) => {
+                check_text(name, cell)?;
+                self.times.take(*role, name, cell)?;
                 self.fields.insert(name.clone(), Value::Text(cell.to_owned()));
             }
             Column::Role(Role::Text) => {
@@ -31,7 +40,7 @@ impl Parts {
                 check_name(Role::Speaker.name(), cell)?;
                 self.speaker = (!cell.is_empty()).then(|| cell.to_owned());
             }
-            Column::Role(Role::File) => self.file = Some(path::relative(cell)?),
+            Column::Role(Role::File) => self.file = Some(path::below(self.folder, cell)?),
             Column::Role(Role::Id) => {
                 if cell.is_empty() {
                     return Err(RowProblem::Empty { column: "id".to_owned() });
@@ -39,6 +48,7 @@ impl Parts {
                 check_name(Role::Id.name(), cell)?;
                 self.id = Some(cell.to_owned());
             }
+            Column::Role(Role::Start | Role::End | Role::Duration | Role::Channel) => {}
         }
         Ok(())
     }
@@ -60,8 +70,12 @@ impl Parts {
             text: self.text,
             speaker: self.speaker,
             fields: self.fields,
+            times: self.times,
+            part: None,
+            has_id: self.id.is_some(),
             row,
             offset,
+            number: 0,
         })
     }
 }

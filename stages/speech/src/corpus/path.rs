@@ -27,7 +27,7 @@ const MAX_NAME_BYTES: usize = 255;
 pub enum PathProblem {
     #[error("is empty")]
     Empty,
-    #[error("`{path}` is absolute; write it relative to the audio folder")]
+    #[error("`{}` is absolute; write it relative to the audio folder", shown(.path))]
     Absolute { path: String },
     #[error("`{path}` leads outside its folder")]
     Parent { path: String },
@@ -68,7 +68,7 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
         false => Cow::Borrowed(written),
     };
     if slashed.starts_with('/') || has_drive_letter(&slashed) {
-        return Err(PathProblem::Absolute { path: path() });
+        return Err(PathProblem::Absolute { path: written.to_owned() });
     }
     let mut checked = String::with_capacity(slashed.len());
     for part in slashed.split('/') {
@@ -108,18 +108,12 @@ pub fn has_audio_extension(path: &str) -> bool {
     without_audio_extension(path).len() != path.len()
 }
 
-/// The file of a path: itself if it exists, else with the first known extension that exists.
-pub fn resolve(path: &str, mut exists: impl FnMut(&str) -> bool) -> Option<String> {
-    if exists(path) {
-        return Some(path.to_owned());
-    }
-    if has_audio_extension(path) {
-        return None;
-    }
-    AUDIO_EXTENSIONS
-        .iter()
-        .map(|extension| format!("{path}.{extension}"))
-        .find(|candidate| exists(candidate))
+/// Like [`relative`], for a path that may begin with an absolute audio folder.
+pub fn below(folder: Option<&str>, written: &str) -> Result<String, PathProblem> {
+    let rest = folder.and_then(|folder| {
+        written.trim().strip_prefix(folder.trim_end_matches('/'))?.strip_prefix('/')
+    });
+    relative(rest.unwrap_or(written))
 }
 
 /// Tests if all of it is printable ASCII: most text is, and needs no further checks.
@@ -216,11 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_extension_is_looked_up_in_the_fixed_order() {
-        let there = ["x.mp3", "x.flac", "y"];
-        let find = |path: &str| resolve(path, |candidate| there.contains(&candidate));
-        assert_eq!(find("x").as_deref(), Some("x.flac"));
-        assert_eq!(find("y").as_deref(), Some("y"));
-        assert_eq!(find("x.wav"), None);
+    fn an_absolute_path_in_the_audio_folder_is_relative_to_it() {
+        for folder in ["/data/wavs", "/data/wavs/"] {
+            assert_eq!(below(Some(folder), "/data/wavs/a/1.wav").unwrap(), "a/1.wav");
+            assert!(below(Some(folder), "/data/wavs2/1.wav").is_err());
+            assert!(below(Some(folder), "/data/wavs/../1.wav").is_err());
+            assert_eq!(below(Some(folder), "1.wav").unwrap(), "1.wav");
+        }
+        assert!(below(None, "/data/wavs/1.wav").is_err());
     }
 }

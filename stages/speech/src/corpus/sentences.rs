@@ -11,7 +11,7 @@ use stage_core::{
 
 use super::{MAX_ROW_BYTES, RowProblem, parts};
 use crate::plain::unknown_choice;
-use crate::text::mark::unmarked;
+use stage_formats::mark::unmarked;
 
 struct Sentences {
     listed: Vec<String>,

@@ -1,21 +1,23 @@
 //! The sources of the family `corpus`: files in, items out.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use cache::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::corpus as kinds;
 use stage_core::{
-    Blob, Context, Fields, Item, Job, Parameters, Reject, Setup, SourceJob, SourceOutput, Stage,
-    StageError, Value as FieldValue, World,
+    Blob, Context, Item, Job, Parameters, Reject, Setup, SourceJob, SourceOutput, Stage,
+    StageError, World,
 };
 
-use super::folder::{self, Pair};
+use super::folder::{self, Pair, Speaker};
+use super::items::{Words, item, rejected, row_name, unreadable};
+use super::part::PartRule;
+use super::row_file::RowFile;
 use super::table::{Header, Quoting, Separator};
 use super::{
-    CorpusError, RowRecord, RowReject, Rows, Value, corrections, found_tokens, jsonl, parquet,
-    path, recordings, sentences, table, transcript,
+    CorpusError, RowRecord, corrections, found_tokens, jsonl, parquet, recordings, sentences,
+    table, transcript,
 };
 use crate::plain::{stage, unknown_choice};
 
@@ -31,17 +33,6 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     ]
 }
 
-/// Reads rows from bytes; only the format distinguishes tables and JSON lines.
-type ReadRows = Box<dyn Fn(&[u8]) -> Result<Rows, CorpusError> + Send>;
-
-/// A file of rows that point at audio files.
-struct RowFile {
-    file: Utf8PathBuf,
-    audio: Utf8PathBuf,
-    tokens: Option<Utf8PathBuf>,
-    read: ReadRows,
-}
-
 fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let options = table::Options {
@@ -50,6 +41,7 @@ fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
             "bar" => Separator::Bar,
             "comma" => Separator::Comma,
             "tab" => Separator::Tab,
+            "semicolon" => Separator::Semicolon,
             other => return Err(unknown_choice("separator", other)),
         },
         quoting: match parameters.text("quoting")? {
@@ -65,8 +57,11 @@ fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
             other => return Err(unknown_choice("header", other)),
         },
         columns: texts(parameters, "columns")?,
+        parts: part_rule(parameters)?,
+        folder: audio_folder(parameters)?,
     };
-    row_file(parameters, "table", Box::new(move |bytes| table::read(bytes, &options)))
+    let read = Box::new(move |bytes: &[u8]| table::read(bytes, &options));
+    RowFile::open(parameters, "table", read)
 }
 
 fn open_jsonl(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -76,165 +71,41 @@ fn open_jsonl(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         text: texts(parameters, "text_keys")?,
         speaker: texts(parameters, "speaker_keys")?,
         id: texts(parameters, "id_keys")?,
+        parts: part_rule(parameters)?,
+        folder: audio_folder(parameters)?,
     };
-    row_file(parameters, "file", Box::new(move |bytes| jsonl::read(bytes, &options)))
+    RowFile::open(parameters, "file", Box::new(move |bytes: &[u8]| jsonl::read(bytes, &options)))
 }
 
-fn row_file(parameters: &Parameters, name: &str, read: ReadRows) -> Result<Job, StageError> {
-    let file = Utf8PathBuf::from(parameters.text(name)?);
-    let audio = match parameters.is_set("audio") {
-        true => Utf8PathBuf::from(parameters.text("audio")?),
-        false => file.parent().map(Utf8Path::to_owned).unwrap_or_default(),
-    };
-    let tokens = found_tokens::folder(parameters)?;
-    Ok(Job::Source(Box::new(RowFile { file, audio, tokens, read })))
+fn part_rule(parameters: &Parameters) -> Result<PartRule, StageError> {
+    match parameters.text("parts")? {
+        "cut" => Ok(PartRule::Cut),
+        "off" => Ok(PartRule::Off),
+        other => Err(unknown_choice("parts", other)),
+    }
+}
+
+/// The folder that absolute paths may begin with.
+fn audio_folder(parameters: &Parameters) -> Result<Option<Arc<str>>, StageError> {
+    let folder = parameters.if_set("audio", Parameters::text)?;
+    Ok(folder.filter(|folder| folder.starts_with('/')).map(Arc::from))
 }
 
 fn texts(parameters: &Parameters, name: &str) -> Result<Vec<String>, StageError> {
     Ok(parameters.texts(name)?.into_iter().map(str::to_owned).collect())
 }
 
-/// An error about a whole corpus file.
-fn unreadable(file: &Utf8Path, error: &CorpusError) -> StageError {
-    let message = format!("`{file}` cannot be read as a corpus: {error}");
-    match error.help() {
-        Some(help) => StageError::with_help(message, help),
-        None => StageError::failed(message),
-    }
-}
-
-/// A quarantined row, under a unique name.
-fn rejected(file: &Utf8Path, reject: &RowReject) -> (String, Reject) {
-    let id = reject.id.as_deref().map_or(String::new(), |id| format!(" `{id}`"));
-    let reason = format!("row {}{id} (byte {}): {}", reject.row, reject.offset, reject.problem);
-    (row_name(file, reject.row), Reject::new(reject.problem.code(), reason))
-}
-
-fn row_name(file: &Utf8Path, row: u64) -> String {
-    format!("{}:{row}", file.file_name().unwrap_or(file.as_str()))
-}
-
-impl SourceJob for RowFile {
-    fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
-        let bytes = world.read(&self.file)?;
-        let rows = (self.read)(&bytes).map_err(|error| unreadable(&self.file, &error))?;
-        let mut output = SourceOutput {
-            rejects: rows.rejects.iter().map(|reject| rejected(&self.file, reject)).collect(),
-            ..SourceOutput::default()
-        };
-        let resolved = self.resolve(rows.records, world, &mut output)?;
-        let mut words = Words::default();
-        let paths: Vec<Utf8PathBuf> =
-            resolved.iter().map(|(_, path)| self.audio.join(path)).collect();
-        for ((record, _), fact) in resolved.into_iter().zip(world.files(&paths)?) {
-            match fact {
-                Ok(fact) => {
-                    let blob = words.recording(fact.digest, fact.size);
-                    output.items.push(item(&mut words, record, blob));
-                }
-                Err(reject) => output.rejects.push((row_name(&self.file, record.row), reject)),
-            }
-        }
-        found_tokens::add(self.tokens.as_deref(), &mut output, world)?;
-        Ok(output)
-    }
-
-    fn passes_files_on(&self) -> bool {
-        true
-    }
-}
-
-impl RowFile {
-    /// The audio file of each row. The folder is listed only if some path has no extension.
-    fn resolve(
-        &self,
-        records: Vec<RowRecord>,
-        world: &mut dyn World,
-        output: &mut SourceOutput,
-    ) -> Result<Vec<(RowRecord, String)>, StageError> {
-        let has_bare = records.iter().any(|record| !path::has_audio_extension(&record.file));
-        // Sorted by text, which is compared ten times as fast as paths.
-        let listed: HashSet<String> = match has_bare {
-            true => {
-                let listed = world.list(&self.audio)?.files;
-                listed.into_iter().map(Utf8PathBuf::into_string).collect()
-            }
-            false => HashSet::new(),
-        };
-        let mut resolved = Vec::with_capacity(records.len());
-        for record in records {
-            if path::has_audio_extension(&record.file) {
-                let path = record.file.clone();
-                resolved.push((record, path));
-                continue;
-            }
-            match path::resolve(&record.file, |path| listed.contains(path)) {
-                Some(path) => resolved.push((record, path)),
-                None => {
-                    let reason = format!(
-                        "row {} `{}`: `{}` has no audio file with that name in `{}`",
-                        record.row, record.id, record.file, self.audio
-                    );
-                    let reject = Reject::new("no-audio", reason);
-                    output.rejects.push((row_name(&self.file, record.row), reject));
-                }
-            }
-        }
-        Ok(resolved)
-    }
-}
-
-/// Strings that items share, each kept once.
-#[derive(Default)]
-struct Words(Vec<Arc<str>>);
-
-impl Words {
-    fn get(&mut self, word: &str) -> Arc<str> {
-        if let Some(known) = self.0.iter().find(|known| ***known == *word) {
-            return known.clone();
-        }
-        let new: Arc<str> = word.into();
-        // A file with a new name in every row must not make the search long.
-        if self.0.len() < 64 {
-            self.0.push(new.clone());
-        }
-        new
-    }
-
-    /// The bytes of a recording. They alone determine its format: a wrong name must not change the
-    /// result.
-    fn recording(&mut self, digest: Digest, size: u64) -> Blob {
-        Blob { digest, size, kind: self.get(kinds::RECORDING) }
-    }
-}
-
-fn item(words: &mut Words, record: RowRecord, audio: Blob) -> Item {
-    let mut fields = Fields::new();
-    for (name, value) in record.fields {
-        let value = match value {
-            Value::Text(text) => FieldValue::text(text),
-            Value::Number(number) => FieldValue::Number(number),
-        };
-        fields.set(words.get(&name), value);
-    }
-    // Last, so that a column of the same name cannot replace them.
-    for (name, text) in [("text", record.text), ("speaker", record.speaker)] {
-        if let Some(text) = text {
-            fields.set(words.get(name), FieldValue::text(text));
-        }
-    }
-    fields.set(words.get("audio"), FieldValue::Blob(Arc::new(audio)));
-    Item::new(record.id, fields)
-}
-
 struct Folder {
     folder: Utf8PathBuf,
+    speaker: Speaker,
     tokens: Option<Utf8PathBuf>,
 }
 
 fn open_folder(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let speaker = setup.parameters.text("speaker")?;
     Ok(Job::Source(Box::new(Folder {
         folder: setup.parameters.text("folder")?.into(),
+        speaker: Speaker::named(speaker).ok_or_else(|| unknown_choice("speaker", speaker))?,
         tokens: found_tokens::folder(&setup.parameters)?,
     })))
 }
@@ -243,6 +114,8 @@ impl SourceJob for Folder {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let listed = world.list(&self.folder)?;
         let listing = folder::pair(listed.files.iter().map(|path| path.as_str()));
+        let ids = listing.pairs.iter().map(|pair| pair.id.as_str());
+        self.speaker.check(ids).map_err(|unclear| unclear.error(self.folder.as_str()))?;
         let mut output = SourceOutput::default();
         let clips = listed.rejects.into_iter().filter(|(name, _)| folder::may_be_of_a_clip(name));
         output.rejects.extend(clips);
@@ -260,7 +133,8 @@ impl SourceJob for Folder {
                     Reject::new(problem.code(), format!("`{}`: {problem}", pair.transcript))
                 })?;
                 let audio = words.recording(fact.digest, fact.size);
-                Ok(pair_item(&mut words, &pair, text, audio))
+                let speaker = self.speaker.of(&pair.id).map(str::to_owned);
+                Ok(pair_item(&mut words, &pair, text, speaker, audio))
             });
             match made {
                 Ok(item) => output.items.push(item),
@@ -275,17 +149,21 @@ impl SourceJob for Folder {
     }
 }
 
-fn pair_item(words: &mut Words, pair: &Pair, text: String, audio: Blob) -> Item {
+fn pair_item(
+    words: &mut Words,
+    pair: &Pair,
+    text: String,
+    speaker: Option<String>,
+    audio: Blob,
+) -> Item {
     let record = RowRecord {
         id: pair.id.clone(),
         file: pair.audio.clone(),
         text: Some(text),
-        speaker: pair.speaker.clone(),
-        fields: BTreeMap::new(),
-        row: 0,
-        offset: 0,
+        speaker,
+        ..RowRecord::default()
     };
-    item(words, record, audio)
+    item(words, record, audio.into())
 }
 
 struct ParquetFiles {
@@ -305,6 +183,7 @@ fn open_parquet(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
             text: column("text_column")?,
             speaker: column("speaker_column")?,
             id: column("id_column")?,
+            name: String::new(),
         },
     })))
 }
@@ -357,6 +236,7 @@ impl SourceJob for ParquetFiles {
         let mut words = Words::default();
         let files = self.files(world, &mut output)?;
         let only_one = files.len() == 1;
+        let mut numbered = 0;
         for file in files {
             let pages = match world.open_one(&file)? {
                 Ok(parts) => parquet::Pages(parts),
@@ -367,7 +247,13 @@ impl SourceJob for ParquetFiles {
                 }
             };
             let mut kept: HashMap<u64, Blob> = HashMap::new();
-            let rows = parquet::read(pages, &self.options, |row, audio| -> Result<(), Stopped> {
+            let name = file.strip_prefix(&self.path).unwrap_or(&file);
+            let name = match name.as_str().is_empty() {
+                true => file.file_stem().unwrap_or_default().to_owned(),
+                false => name.with_extension("").into_string(),
+            };
+            let options = parquet::Options { name, ..self.options.clone() };
+            let found_here = parquet::read(pages, &options, |row, audio| -> Result<(), Stopped> {
                 let blob = world.keep(kinds::RECORDING, audio).map_err(Stopped::Store)?;
                 kept.insert(row, blob);
                 Ok(())
@@ -376,15 +262,21 @@ impl SourceJob for ParquetFiles {
                 Stopped::File(error) => unreadable(&file, &error),
                 Stopped::Store(error) => error,
             })?;
+            let parquet::Clips { rows, numbered: without_path } = found_here;
+            numbered += without_path;
             output.rejects.extend(rows.rejects.iter().map(|reject| rejected(&file, reject)));
             for record in rows.records {
                 if let Some(blob) = kept.remove(&record.row) {
-                    let name = row_name(&file, record.row);
-                    found.push((name, item(&mut words, record, blob)));
+                    let name = row_name(&file, record.row, 0);
+                    found.push((name, item(&mut words, record, blob.into())));
                 }
             }
         }
         unique_over_files(found, &mut output);
+        if numbered > 0 {
+            let note = "clips without a path, numbered (`id_column` names them)";
+            output.notes.push((note.to_owned(), numbered));
+        }
         Ok(output)
     }
 }

@@ -1,12 +1,17 @@
-//! `corpus.table`: rows of a table separated by bars, commas or tabs.
+//! `corpus.table`: rows of a table separated by bars, commas, semicolons or tabs.
 //!
 //! The `csv` crate splits rows and cells; this module determines the separator, the quoting and the
 //! columns once for the whole table, and checks each row on its own.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+
+use stage_formats::mark::unmarked;
 
 use super::columns::{self, Column};
+use super::part::PartRule;
 use super::parts::Parts;
+use super::text::{check_text, is_in_lines};
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows};
 
 /// The options for reading a table.
@@ -17,20 +22,24 @@ pub struct Options {
     pub header: Header,
     /// Names of the columns, in order; determined from the first rows if empty.
     pub columns: Vec<String>,
+    pub parts: PartRule,
+    /// The absolute folder that paths may begin with.
+    pub folder: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Separator {
-    /// The bar if the first row has one, else the tab, else the comma.
+    /// The bar if the first row has one, else the tab, else the comma or semicolon that comes first.
     #[default]
     Auto,
     Bar,
     Comma,
     Tab,
+    Semicolon,
 }
 
-/// The meaning of double quotes. Automatic: they group cells in comma tables only, since LJSpeech
-/// and Common Voice have bare quotes in their texts.
+/// The meaning of double quotes. Automatic: they group cells in tables with commas or semicolons
+/// only, since LJSpeech and Common Voice have bare quotes in their texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quoting {
     #[default]
@@ -53,10 +62,12 @@ const SAMPLE_ROWS: usize = 1_000;
 
 /// Reads a whole table.
 pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
-    let start = text_start(bytes)?;
+    check_text(bytes)?;
+    let start = bytes.len() - unmarked(bytes).len();
+    check_lines(&bytes[start..])?;
     let separator = separator_byte(&bytes[start..], options.separator)?;
     let quoted = match options.quoting {
-        Quoting::Auto => separator == b',',
+        Quoting::Auto => matches!(separator, b',' | b';'),
         Quoting::On => true,
         Quoting::Off => false,
     };
@@ -65,7 +76,8 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
     let layout = Layout::decide(&sample, options)?;
     let mut rows = Rows::default();
     let mut take = |line: &Line| {
-        rows.push(line.row, line.offset as u64, record(bytes, line, &layout.columns));
+        let record = record(bytes, line, &layout.columns, options.folder.as_deref());
+        rows.push(line.row, line.offset as u64, record);
     };
     sample.iter().skip(layout.header_rows).for_each(&mut take);
     // The memory of one row is reused for all rows.
@@ -73,6 +85,7 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
     while lines.read(&mut line)? {
         take(&line);
     }
+    rows.assign_parts();
     rows.reject_duplicates();
     Ok(rows)
 }
@@ -91,29 +104,36 @@ struct Layout {
     header_rows: usize,
 }
 
-/// The start of the text: after a byte order mark.
-fn text_start(bytes: &[u8]) -> Result<usize, CorpusError> {
-    match bytes {
-        [0xEF, 0xBB, 0xBF, ..] => Ok(3),
-        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => Err(CorpusError::Utf16),
-        _ => Ok(0),
+/// An error if the file is no table of lines.
+fn check_lines(bytes: &[u8]) -> Result<(), CorpusError> {
+    if !is_in_lines(bytes) {
+        return Err(CorpusError::CarriageReturns);
+    }
+    let first = first_line(bytes).unwrap_or_default().trim_ascii();
+    let is_object =
+        || serde_json::from_slice::<serde_json::Map<_, serde_json::Value>>(first).is_ok();
+    match first.starts_with(b"{") && is_object() {
+        true => Err(CorpusError::JsonLines),
+        false => Ok(()),
     }
 }
 
+fn first_line(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())
+}
+
 fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError> {
-    let first = bytes
-        .split(|byte| *byte == b'\n')
-        .find(|line| !line.trim_ascii().is_empty())
-        .ok_or(CorpusError::EmptyTable)?;
+    let first = first_line(bytes).ok_or(CorpusError::EmptyTable)?;
     match separator {
+        Separator::Semicolon => Ok(b';'),
         Separator::Bar => Ok(b'|'),
         Separator::Comma => Ok(b','),
         Separator::Tab => Ok(b'\t'),
-        Separator::Auto => b"|\t,"
-            .iter()
-            .find(|candidate| first.contains(candidate))
-            .copied()
-            .ok_or(CorpusError::NoSeparator),
+        Separator::Auto => {
+            let strong = b"|\t".iter().find(|candidate| first.contains(candidate)).copied();
+            let weak = || first.iter().find(|byte| matches!(byte, b',' | b';')).copied();
+            strong.or_else(weak).ok_or(CorpusError::NoSeparator)
+        }
     }
 }
 
@@ -217,9 +237,9 @@ impl Layout {
             Header::Auto => columns::is_header(&cells),
         };
         let columns = if !options.columns.is_empty() {
-            declared(&options.columns, cells.len())?
+            declared(&options.columns, cells.len(), options.parts)?
         } else if has_header {
-            columns::map(&cells)?
+            columns::map(&cells, options.parts)?
         } else {
             guessed(lines, cells.len())?
         };
@@ -227,21 +247,25 @@ impl Layout {
     }
 }
 
-fn declared(names: &[String], width: usize) -> Result<Vec<Column>, CorpusError> {
+fn declared(names: &[String], width: usize, parts: PartRule) -> Result<Vec<Column>, CorpusError> {
     if names.len() != width {
         return Err(CorpusError::ColumnCount { found: names.len(), in_row: width });
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    columns::map(&names)
+    columns::map(&names, parts)
 }
 
 /// The columns of a table without names.
 fn guessed(lines: &[Line], width: usize) -> Result<Vec<Column>, CorpusError> {
-    match width {
-        2 => columns::map(&["file", "text"]),
-        3 => columns::map(&three::names(lines)?),
-        found => Err(CorpusError::UnknownColumns { found }),
-    }
+    let names = match width {
+        2 => vec!["file", "text"],
+        3 => three::names(lines)?.to_vec(),
+        found => {
+            let proposal = proposal::columns(lines, width);
+            return Err(CorpusError::UnknownColumns { found, proposal });
+        }
+    };
+    columns::map(&names, PartRule::Off)
 }
 
 impl Line {
@@ -250,7 +274,12 @@ impl Line {
     }
 }
 
-fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, RowProblem> {
+fn record(
+    bytes: &[u8],
+    line: &Line,
+    columns: &[Column],
+    folder: Option<&str>,
+) -> Result<RowRecord, RowProblem> {
     let length = line.end - line.offset;
     if length > MAX_ROW_BYTES {
         return Err(RowProblem::TooLong { bytes: length as u64 });
@@ -261,7 +290,7 @@ fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, Ro
     if line.cells.len() != columns.len() {
         return Err(RowProblem::WrongWidth { expected: columns.len(), found: line.cells.len() });
     }
-    let mut parts = Parts::default();
+    let mut parts = Parts { folder, ..Parts::default() };
     for (cell, column) in line.cells.iter().zip(columns) {
         // Cannot fail: the whole row is UTF-8, and cells are only cut at ASCII bytes.
         let cell = std::str::from_utf8(cell)
@@ -271,6 +300,7 @@ fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, Ro
     parts.into_record(line.row, line.offset as u64)
 }
 
+mod proposal;
 mod three;
 
 #[cfg(test)]

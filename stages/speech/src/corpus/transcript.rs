@@ -1,7 +1,7 @@
 //! The text of a `.lab` or `.txt` file beside its audio.
 
 use super::{MAX_ROW_BYTES, RowProblem};
-use crate::text::mark::unmarked;
+use stage_formats::mark::unmarked;
 
 /// Reads one transcript: UTF-8, with line breaks and runs of spaces as one space.
 pub fn read(bytes: &[u8]) -> Result<String, RowProblem> {

@@ -8,6 +8,7 @@ use stage_core::{Fields, StageError, Value};
 use stage_families::import::Importer;
 use stage_families::{FAMILIES, Family};
 use stage_formats::shapes::listed;
+use stage_formats::shards::{is_index, shard_stem};
 use stage_formats::weights::{ENDINGS, WeightFile};
 
 /// The usual name of published weight files, without extension.
@@ -59,7 +60,10 @@ pub fn weight_file<'a>(
     for ending in ENDINGS {
         let has_ending = |name: &&str| name.rsplit_once('.').is_some_and(|(_, end)| end == ending);
         files.extend(names().filter(has_ending));
+        let suffix = format!(".{ending}.index.json");
+        files.extend(names().filter(|name| is_index(name) && name.ends_with(&suffix)));
     }
+    without_shards(&mut files)?;
     let published = |name: &&&str| name.split_once('.').is_some_and(|(own, _)| own == stem);
     if !files.is_empty() && files.iter().all(|path| is_companion(path)) {
         let files = listed(files.iter().copied());
@@ -79,6 +83,29 @@ pub fn weight_file<'a>(
             ))
         }),
     }
+}
+
+/// Removes the shards that an index stands for. Shards without an index are an error.
+fn without_shards(files: &mut Vec<&str>) -> Result<(), StageError> {
+    let indices: Vec<&str> = files.iter().copied().filter(|path| is_index(path)).collect();
+    let stem_of = |index: &str| -> Option<String> {
+        let weights = index.strip_suffix(".index.json")?;
+        weights.rsplit_once('.').map(|(stem, _)| stem.to_owned())
+    };
+    let stems: Vec<String> = indices.iter().filter_map(|index| stem_of(index)).collect();
+    let is_indexed = |path: &str| {
+        shard_stem(path).is_some_and(|stem| stems.iter().any(|indexed| indexed == stem))
+    };
+    files.retain(|path| !is_indexed(path));
+    let Some((path, stem)) = files.iter().find_map(|path| Some((*path, shard_stem(path)?))) else {
+        return Ok(());
+    };
+    if files.iter().any(|path| shard_stem(path).is_none()) {
+        return Ok(());
+    }
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let message = format!("the asset has shards of weights such as `{path}`, without their index");
+    Err(StageError::with_help(message, format!("add `{stem}.{ending}.index.json` beside them")))
 }
 
 /// The best state in the folder of a trainer, or else the one after the most steps. None if there are

@@ -1,6 +1,7 @@
 //! The stage `model.import`. It reads the directory of a file first; then one tensor is in memory
 //! at a time, and each is a remembered part, so that a stopped import continues.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stage_core::escape::clean;
@@ -102,6 +103,7 @@ impl GatherJob for Import {
         }
         context.progress(total, total);
         let mut notes = notes_of(&parts, total);
+        notes.extend(unwrapped(&parts, importer.prefixes()));
         notes.extend(told);
         if self.file.is_none() && is_state(path) {
             notes.push((format!("taken: `{path}`"), 1));
@@ -121,6 +123,19 @@ fn notes_of(parts: &[Part], total: u64) -> Vec<(String, u64)> {
         let names = listed(unknown.iter().copied());
         let note = format!("tensors left out that the model does not have: {}", clean(&names));
         notes.push((note, unknown.len() as u64));
+    }
+    notes
+}
+
+/// The prefixes of wrapped models that were removed from the names of tensors.
+fn unwrapped(parts: &[Part], prefixes: &[&str]) -> BTreeMap<String, u64> {
+    let mut notes = BTreeMap::new();
+    for part in parts {
+        let plain = part.weights.file.plain_names(prefixes);
+        if !plain.unwrapped.is_empty() {
+            let note = format!("names without their prefix `{}`", plain.unwrapped);
+            *notes.entry(note).or_default() += plain.names.len() as u64;
+        }
     }
     notes
 }

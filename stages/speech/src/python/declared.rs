@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Number, Value as Json, json};
 use stage_core::catalogue::python::SCRIPT_FILE;
+use stage_core::device::DeviceName;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Fields, ParameterValue, Parameters, Setup, StageError};
 
@@ -133,7 +134,11 @@ impl Declared {
     }
 
     /// Starts a process and waits until it is ready.
-    pub fn start(&self, device: &str, context: &mut dyn Context) -> Result<Process, StageError> {
+    pub fn start(
+        &self,
+        device: DeviceName,
+        context: &mut dyn Context,
+    ) -> Result<Process, StageError> {
         let start = Start { python: &self.python, environment: &self.environment, device };
         let mut process = Process::start(&start, context)?;
         let folder = process.folder().to_owned();
@@ -246,6 +251,7 @@ fn plain(value: &ParameterValue) -> Json {
         | ParameterValue::Share(number) => Number::from_f64(*number).into(),
         ParameterValue::Flag(flag) => (*flag).into(),
         ParameterValue::Bytes(bytes) => (*bytes).into(),
+        ParameterValue::Device(device) => device.to_string().into(),
         ParameterValue::List(values) => values.iter().map(plain).collect(),
         ParameterValue::Map(values) => {
             values.iter().map(|(name, value)| (name.clone(), plain(value))).collect()

@@ -28,14 +28,25 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Lays out the files of all items.
+    /// Lays out the files of a batch.
     pub fn lay_out(
         declared: &Declared,
         items: &[Item],
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<Inputs, StageError> {
-        let mut files = lay_out_all(items, &declared.fields, folder, context)?.into_iter();
+        let files = lay_out_all(items, &declared.fields, folder, context)?;
+        Ok(Inputs::new(declared, items, folder, &files))
+    }
+
+    /// For items with these files, by item and then by field.
+    pub fn new(
+        declared: &Declared,
+        items: &[Item],
+        folder: &Utf8Path,
+        files: &[(Utf8PathBuf, &Blob)],
+    ) -> Inputs {
+        let mut files = files.iter();
         let mut inputs = Inputs { lines: Vec::new(), rejects: Vec::new() };
         for (number, item) in items.iter().enumerate() {
             match fields(declared, item, &mut files) {
@@ -53,7 +64,7 @@ impl Inputs {
                 Err(reject) => inputs.rejects.push((number, reject)),
             }
         }
-        Ok(inputs)
+        inputs
     }
 
     /// Makes a folder for the outputs of each item.
@@ -81,7 +92,7 @@ impl Inputs {
 fn fields<'a>(
     declared: &Declared,
     item: &Item,
-    files: &mut impl Iterator<Item = (Utf8PathBuf, &'a Blob)>,
+    files: &mut impl Iterator<Item = &'a (Utf8PathBuf, &'a Blob)>,
 ) -> Result<Map<String, Json>, Reject> {
     let mut fields = Map::new();
     let mut problem = None;

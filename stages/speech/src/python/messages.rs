@@ -1,5 +1,6 @@
 //! The messages between the engine and a Python process: one JSON object per line, in UTF-8.
 
+use stage_core::device::DeviceName;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ pub struct Hello<'a> {
     pub script: &'a str,
     pub function: Option<&'a str>,
     pub form: Form,
-    pub device: &'a str,
+    pub device: DeviceName,
     pub threads: i64,
     pub seed: u32,
     pub parameters: &'a Value,

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use stage_core::device::DeviceName;
 use stage_core::programs::{self, Program};
 use stage_core::{Context, StageError};
 
@@ -56,7 +57,7 @@ pub struct Process {
     /// The bytes of `incoming` without a line break.
     seen: usize,
     requests: u64,
-    pub device: String,
+    pub device: DeviceName,
     /// False if it reports each item as soon as it is done.
     pub works_in_batches: bool,
     /// Removed after the program has ended.
@@ -67,7 +68,7 @@ pub struct Process {
 pub struct Start<'a> {
     pub python: &'a str,
     pub environment: &'a BTreeMap<String, String>,
-    pub device: &'a str,
+    pub device: DeviceName,
 }
 
 impl Process {
@@ -102,7 +103,7 @@ impl Process {
             incoming: Vec::new(),
             seen: 0,
             requests: 0,
-            device: start.device.to_owned(),
+            device: start.device,
             works_in_batches: true,
             private,
         })

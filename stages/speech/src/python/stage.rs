@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
 use stage_core::catalogue::python as kinds;
+use stage_core::device::DeviceName;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewItem, Output, PortInput,
     PortOutput, Reject, Setup, Stage, StageError,
@@ -20,8 +21,9 @@ use super::failures::of_machine;
 use super::inputs::{Inputs, out_of};
 use super::messages::{Answer, Form, Kept, Reply};
 use super::process::{Fault, Process};
-use super::workers::{CPU, Workers};
+use super::workers::Workers;
 use crate::command::answers::{Unfit, take};
+use crate::command::gathered::GatheredInputs;
 use crate::command::private::{INPUTS, OUTPUTS, create};
 use crate::command::room::Room;
 use crate::command::run::CommandError;
@@ -176,7 +178,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
     let declared = Declared::open(&setup, Form::Items, context)?;
     let workers = Workers::new(
         usize::try_from(parameters.integer("workers")?).unwrap_or(0),
-        &parameters.texts("devices")?,
+        &parameters.devices("devices")?,
     );
     let verifies = parameters.flag("verify")? && context.kept().is_none();
     let each = Each {
@@ -190,7 +192,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
     };
     // Problems that keep every process from starting are reported before any item waits.
     let mut place = each.workers.take(context)?;
-    place.process = Some(each.declared.start(&place.device, context)?);
+    place.process = Some(each.declared.start(place.device, context)?);
     place.give_back();
     Ok(Job::Item(Box::new(each)))
 }
@@ -200,7 +202,7 @@ impl ItemJob for Each {
         let mut place = self.workers.take(context)?;
         let mut process = match place.process.take() {
             Some(process) => process,
-            None => self.declared.start(&place.device, context)?,
+            None => self.declared.start(place.device, context)?,
         };
         let results =
             self.batch(&mut process, items, context).map_err(|error| self.judge(error))?;
@@ -208,7 +210,7 @@ impl ItemJob for Each {
         if let Some(item) = items.last()
             && self.verifies.swap(false, Ordering::Relaxed)
         {
-            self.repeat(item, results.last(), &place.device, context)?;
+            self.repeat(item, results.last(), place.device, context)?;
         }
         place.process = Some(process);
         place.give_back();
@@ -319,7 +321,7 @@ impl Each {
         &self,
         item: &Item,
         known: Option<&Result<Output, Reject>>,
-        device: &str,
+        device: DeviceName,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let mut fresh = self.declared.start(device, context)?;
@@ -380,12 +382,13 @@ fn by_item(
 /// Calls the function once.
 struct All {
     declared: Declared,
-    device: String,
+    device: DeviceName,
 }
 
 fn open_all(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
     let declared = Declared::open(&setup, Form::All, context)?;
-    let device = setup.parameters.texts("devices")?.first().map_or(CPU, |first| first).to_owned();
+    let devices = setup.parameters.devices("devices")?;
+    let device = devices.first().copied().unwrap_or(DeviceName::CPU);
     Ok(Job::Gather(Box::new(All { declared, device })))
 }
 
@@ -399,18 +402,34 @@ impl GatherJob for All {
             Some(PortInput::Dataset { items, .. }) => items.as_slice(),
             _ => &[],
         };
-        let mut process = self.declared.start(&self.device, context)?;
+        let mut process = self.declared.start(self.device, context)?;
+        let folder = process.folder().to_owned();
+        let gathered = GatheredInputs::lay_out(items, &self.declared.fields, &folder, context)?;
+        let output = self.output(&mut process, items, &gathered, context)?;
+        drop(process);
+        gathered.keep();
+        Ok(output)
+    }
+}
+
+impl All {
+    fn output(
+        &self,
+        process: &mut Process,
+        items: &[Item],
+        gathered: &GatheredInputs<'_>,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
         let folder = process.folder().to_owned();
         let room = Room::of(&folder, &[INPUTS, OUTPUTS]);
-        let inputs = Inputs::lay_out(&self.declared, items, &folder, context)?;
+        let inputs = Inputs::new(&self.declared, items, &folder, &gathered.files);
         if let Some((at, reject)) = inputs.rejects.first() {
             return Err(StageError::failed(format!("item `{}`: {}", items[*at].id, reject.reason)));
         }
         let out = Utf8Path::new(OUTPUTS).join(WHOLE);
         create(&folder.join(&out))?;
         let number = process.next_request();
-        inputs.send(&mut process, number, folder.join(&out).as_str());
-        let process = &mut process;
+        inputs.send(process, number, folder.join(&out).as_str());
         let limit = self.declared.timeout;
         let mut request = Request { process, items: 1, limit };
         match request.answer(number, &room, context)? {
@@ -432,9 +451,7 @@ impl GatherJob for All {
             _ => Err(request.broken("it sent an unexpected answer".to_owned())),
         }
     }
-}
 
-impl All {
     fn items(
         &self,
         kept: &[Kept],

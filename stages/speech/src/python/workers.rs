@@ -3,6 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use stage_core::device::DeviceName;
 use stage_core::{Context, StageError};
 
 use super::process::Process;
@@ -19,30 +20,29 @@ pub struct Workers {
 struct State {
     idle: Vec<Process>,
     /// The devices of further processes; each is used once. None: any number of them on `cpu`.
-    devices: Option<Vec<String>>,
+    devices: Option<Vec<DeviceName>>,
     busy: usize,
 }
 
 /// A process, or a place for one.
 pub struct Place<'a> {
     workers: &'a Workers,
-    pub device: String,
+    pub device: DeviceName,
     pub process: Option<Process>,
     is_kept: bool,
 }
 
 impl Workers {
     /// A process per GPU, in turns; or any number of processes on the processor.
-    pub fn new(limit: usize, devices: &[&str]) -> Workers {
-        let has_gpus = devices.iter().any(|device| *device != CPU);
+    pub fn new(limit: usize, devices: &[DeviceName]) -> Workers {
+        let has_gpus = devices.iter().any(|device| *device != DeviceName::CPU);
         let limit = match (limit, has_gpus) {
             (0, true) => devices.len(),
             (0, false) => usize::MAX,
             (limit, _) => limit,
         };
         let devices = has_gpus.then(|| {
-            let all = devices.iter().cycle().take(limit);
-            let mut all: Vec<String> = all.map(|device| (*device).to_owned()).collect();
+            let mut all: Vec<DeviceName> = devices.iter().copied().cycle().take(limit).collect();
             all.reverse();
             all
         });
@@ -63,10 +63,10 @@ impl Workers {
             if process.is_some() || state.busy < self.limit {
                 state.busy += 1;
                 let device = match &process {
-                    Some(process) => Some(process.device.clone()),
+                    Some(process) => Some(process.device),
                     None => state.devices.as_mut().and_then(Vec::pop),
                 };
-                let device = device.unwrap_or_else(|| CPU.to_owned());
+                let device = device.unwrap_or(DeviceName::CPU);
                 if let Some(since) = since {
                     context.waited(since.elapsed());
                 }
@@ -81,8 +81,6 @@ impl Workers {
         }
     }
 }
-
-pub const CPU: &str = "cpu";
 
 impl Place<'_> {
     /// Keeps the process for the next batch.
@@ -101,7 +99,7 @@ impl Drop for Place<'_> {
         let mut state = self.workers.state();
         state.busy -= 1;
         if let Some(devices) = state.devices.as_mut().filter(|_| !self.is_kept) {
-            devices.push(self.device.clone());
+            devices.push(self.device);
         }
         drop(state);
         self.workers.returned.notify_one();

@@ -14,6 +14,7 @@ use super::measure::{Quality, quality};
 use super::pitch::Range;
 use super::transcript::{self, Errors, errors};
 use super::{choose, fit, gain, pair, regression};
+use crate::audio::Note;
 use crate::audio::decode::Options;
 use crate::audio::source::Source;
 use crate::numbers::rounded;
@@ -118,7 +119,7 @@ impl Judge for Measure {
         let decoded = Source::of(item, "audio", context)??.decode(&Options::default())?;
         let Quality { levels, loudness, characters_per_second, pitch } =
             quality(decoded.clip, item.fields.text("text"), self.0)?;
-        Ok(figures([
+        let mut output = figures([
             ("seconds", Some(levels.seconds)),
             ("silence_share", Some(levels.silence_share)),
             ("longest_silence", Some(levels.longest_silence_seconds)),
@@ -130,7 +131,11 @@ impl Judge for Measure {
             ("f0_median", pitch.median),
             ("f0_range", pitch.range),
             ("voiced_share", Some(pitch.voiced_share)),
-        ]))
+        ]);
+        for (code, count) in decoded.notes.iter().map(Note::tally) {
+            output.note(code, count);
+        }
+        Ok(output)
     }
 }
 
@@ -174,6 +179,7 @@ fn open_cer(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let text = normalize::Options {
         form: written::form(parameters)?,
         case: written::case(parameters)?,
+        letters: written::letters(parameters)?,
         numbers: written::numbers(parameters)?,
         ..normalize::Options::default()
     };

@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn numbers_are_spelled_out_where_a_language_is_given() {
         let mut loose = options(false, Case::Lower);
-        loose.text.numbers = Some(Language::Finnish);
+        loose.text.numbers = Language::of("fi");
         assert_eq!(rates("kolme kissaa", "3 kissaa", &loose), Ok((0.0, 0.0)));
     }
 }

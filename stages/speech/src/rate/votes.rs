@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::mark::MARK;
+use stage_formats::mark::MARK;
 
 /// The version of the format.
 const VERSION: u32 = 1;

@@ -1,5 +1,6 @@
 //! Speaker embeddings, as other programs write them.
 
+use stage_formats::json::from_outside;
 use stage_formats::npy;
 
 /// The first bytes of a NumPy file.
@@ -13,7 +14,7 @@ pub fn embedding(bytes: &[u8]) -> Result<Vec<f64>, String> {
             let array = npy::read_floats(bytes).map_err(|error| format!("is damaged: {error}"))?;
             array.values.into_iter().map(f64::from).collect()
         }
-        false => serde_json::from_slice(bytes)
+        false => from_outside(bytes)
             .map_err(|error| format!("is not a JSON list of numbers: {error}"))?,
     };
     if numbers.is_empty() { Err("is an empty list".to_owned()) } else { Ok(numbers) }

@@ -2,8 +2,8 @@
 //! tokenizer knows every character.
 
 pub mod audit;
+pub mod case;
 mod characters;
-pub mod mark;
 pub mod normalize;
 pub mod number;
 pub mod reader;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use unicode_normalization::UnicodeNormalization;
 
+use super::case::{self, Letters};
 use super::characters::{self, Kind};
 use super::number::{self, Language};
 
@@ -16,6 +17,8 @@ use super::number::{self, Language};
 pub struct Options {
     pub form: Form,
     pub case: Case,
+    /// The rules for upper and lower case.
+    pub letters: Letters,
     /// Categories of characters that do not change.
     pub keep: Vec<Kind>,
     pub joiners: Joiners,
@@ -55,6 +58,7 @@ impl Default for Options {
         Options {
             form: Form::Nfc,
             case: Case::Keep,
+            letters: Letters::Usual,
             keep: Vec::new(),
             joiners: Joiners::Indic,
             numbers: None,
@@ -111,8 +115,8 @@ fn pass(result: &mut Normalized, options: &Options) {
     };
     let cased = match options.case {
         Case::Keep => spelled.clone(),
-        Case::Lower => spelled.to_lowercase(),
-        Case::Upper => spelled.to_uppercase(),
+        Case::Lower => case::lower(&spelled, options.letters),
+        Case::Upper => case::upper(&spelled, options.letters),
     };
     result.recased |= cased != spelled;
     let spaced = if options.keep.contains(&Kind::Space) {
@@ -207,19 +211,25 @@ mod tests {
     }
 
     fn any_options() -> impl Strategy<Value = Options> {
-        (0..3usize, 0..3usize, 0..3usize, 0..3usize).prop_map(|(form, case, joiners, numbers)| {
-            Options {
+        let languages: Vec<Option<Language>> =
+            std::iter::once(None).chain(Language::all().map(Some)).collect();
+        let numbers = proptest::sample::select(languages);
+        let letters =
+            proptest::sample::select(vec![Letters::Usual, Letters::Turkic, Letters::Lithuanian]);
+        (0..3usize, 0..3usize, 0..3usize, numbers, letters).prop_map(
+            |(form, case, joiners, numbers, letters)| Options {
                 form: [Form::Nfc, Form::Nfd, Form::Nfkc][form],
                 case: [Case::Keep, Case::Lower, Case::Upper][case],
                 joiners: [Joiners::Indic, Joiners::Keep, Joiners::Remove][joiners],
-                numbers: [None, Some(Language::Finnish), Some(Language::Gujarati)][numbers],
+                numbers,
+                letters,
                 keep: Vec::new(),
-            }
-        })
+            },
+        )
     }
 
     /// Characters that the rules cover, and others.
-    const TEXTS: &str = "([a-zäöÅ0-9૦-૯.,:%€₹ ;'-]|klo |\u{308}|[\u{a0}-\u{ff}\u{300}-\u{320}\u{2000}-\u{206f}\u{1f00}-\u{1fff}\u{a80}-\u{aff}]|\\PC|\\pC){0,24}";
+    const TEXTS: &str = "([a-zäöÅiIİı0-9૦-૯٠-٩.,:%€₹ ;'-]|klo |st |ኛ|年|번째|\u{308}|[\u{a0}-\u{ff}\u{300}-\u{320}\u{2000}-\u{206f}\u{1f00}-\u{1fff}\u{a80}-\u{aff}]|\\PC|\\pC){0,24}";
 
     proptest! {
         #[test]

@@ -37,6 +37,7 @@ fn open_normalize(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> 
     let options = normalize::Options {
         form: written::form(parameters)?,
         case: written::case(parameters)?,
+        letters: written::letters(parameters)?,
         joiners: match parameters.text("joiners")? {
             "indic" => Joiners::Indic,
             "keep" => Joiners::Keep,

@@ -2,6 +2,7 @@
 
 use stage_core::{Parameters, StageError};
 
+use super::case::Letters;
 use super::normalize::{Case, Form};
 use super::number::Language;
 use crate::plain::unknown_choice;
@@ -24,12 +25,18 @@ pub(crate) fn case(parameters: &Parameters) -> Result<Case, StageError> {
     }
 }
 
+/// The rules for letters: of the language in `language`, or else of the numbers.
+pub(crate) fn letters(parameters: &Parameters) -> Result<Letters, StageError> {
+    match parameters.is_set("language") {
+        true => Ok(Letters::of(parameters.text("language")?)),
+        false => Ok(Letters::of(parameters.text("numbers")?)),
+    }
+}
+
 /// The language of spelled-out numbers, or None.
 pub(crate) fn numbers(parameters: &Parameters) -> Result<Option<Language>, StageError> {
     match parameters.text("numbers")? {
         "keep" => Ok(None),
-        "fi" => Ok(Some(Language::Finnish)),
-        "gu" => Ok(Some(Language::Gujarati)),
-        other => Err(unknown_choice("numbers", other)),
+        code => Language::of(code).map(Some).ok_or_else(|| unknown_choice("numbers", code)),
     }
 }

@@ -184,3 +184,12 @@ fn a_bomb_of_silence_is_stopped_at_the_limit() {
     assert_eq!(decode(&bomb, &options).unwrap_err().code(), "too-large");
     assert!(LARGEST.get() < ROOM, "{} bytes", LARGEST.get());
 }
+
+#[test]
+fn headers_without_frames_do_not_cost_a_search_each() {
+    // Many headers whose frames never end.
+    let mut header = vec![0xFF, 0xF8, 0x70, 0x00, 0x01, 0xFF, 0xFE];
+    header.push(crc(&header, 0x07, 8) as u8);
+    let bytes = [silent_flac(1), header.repeat(100_000)].concat();
+    assert_eq!(decode(&bytes, &Options::default()).unwrap_err().code(), "truncated");
+}

@@ -5,8 +5,11 @@
 mod check;
 mod compressed;
 mod demo;
+mod ffmpeg;
 mod hostile;
+mod joined;
 mod loudness;
+mod random;
 mod resample;
 mod stage;
 mod support;

@@ -157,6 +157,36 @@ fn parameters_reach_the_work() {
 }
 
 #[test]
+fn joined_files_and_what_is_left_out_are_counted_in_the_notes_of_every_reader() {
+    let mp3 = include_bytes!("../audio_fixtures/tone.mp3");
+    let joined = [&mp3[..], mp3].concat();
+    let mut longer = tone(16_000).bytes();
+    longer.extend([0; 400]);
+    for kind in ["audio.decode", "audio.pauses"] {
+        let notes = run(kind, joined.clone()).unwrap().notes;
+        assert!(notes.contains(&("joined-files".to_owned(), 1)), "{kind}: {notes:?}");
+        let notes = run(kind, longer.clone()).unwrap().notes;
+        assert_eq!(notes, [("samples-left-out".to_owned(), 200)], "{kind}");
+    }
+}
+
+#[test]
+fn pauses_are_those_of_the_decoded_recording_and_both_refuse_the_same() {
+    let m4a = include_bytes!("../audio_fixtures/tone.m4a").to_vec();
+    let seconds = |kind| value(&run(kind, m4a.clone()).unwrap(), "seconds").clone();
+    // Without the frames that the encoder added.
+    assert_eq!(seconds("audio.pauses"), NewValue::Number(0.8));
+    assert_eq!(seconds("audio.pauses"), seconds("audio.decode"));
+    let flac = include_bytes!("../audio_fixtures/tone.flac");
+    let damaged: Vec<u8> =
+        flac.iter().enumerate().map(|(at, b)| b ^ u8::from(at == 3_000)).collect();
+    for bytes in [flac[..4_000].to_vec(), damaged] {
+        let rejects = ["audio.decode", "audio.pauses"].map(|kind| run(kind, bytes.clone()));
+        assert_eq!(rejects[0].as_ref().unwrap_err(), rejects[1].as_ref().unwrap_err());
+    }
+}
+
+#[test]
 fn an_item_without_audio_is_rejected() {
     let mut held = Detached::holding(Bytes::new());
     let parameters = [("rate", ParameterValue::Integer(16_000))]

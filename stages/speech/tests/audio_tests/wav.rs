@@ -88,16 +88,18 @@ fn a_cut_file_is_kept_and_marked_where_allowed() {
 #[test]
 fn a_file_without_samples_is_empty() {
     assert_eq!(rejected(&Wav::pcm(&[]).bytes()), "empty: no samples");
-    let behind = Wav { data_length: Some(0), ..Wav::pcm(&RAMP) };
-    assert_eq!(rejected(&behind.bytes()), "empty: 16 bytes after an empty `data` chunk");
+    // A chunk follows, and no sound.
+    let mut tagged = Wav::pcm(&[]).bytes();
+    tagged.extend(chunk(b"LIST", b"INFOabcd"));
+    assert_eq!(rejected(&tagged), "empty: 16 bytes after an empty `data` chunk");
     let half = Wav::of(16, vec![1]);
     assert_eq!(rejected(&half.bytes()), "empty: no samples");
 }
 
 #[test]
 fn a_length_that_a_pipe_could_not_know_is_accepted_with_a_note() {
-    // ffmpeg, then espeak-ng and sox.
-    for length in [0xFFFF_FFFF, 0x7FFF_F000] {
+    // ffmpeg, then espeak-ng and sox, then a recorder that crashed.
+    for length in [0xFFFF_FFFF, 0x7FFF_F000, 0] {
         let decoded = accepted(&Wav { data_length: Some(length), ..Wav::pcm(&RAMP) });
         assert_eq!(pcm(&decoded), RAMP);
         assert_eq!(decoded.notes, [Note::UnknownLength]);
@@ -235,9 +237,11 @@ fn extensible_formats_are_read_and_must_have_their_size() {
     assert_eq!(pcm(&accepted(&wav)), RAMP);
     let mut long = Wav { tag: 0xFFFE, extra: extensible(24, 1), ..Wav::pcm(&RAMP) };
     long.extra.extend([0, 0]);
+    assert_eq!(pcm(&accepted(&long)), RAMP);
+    let short = Wav { tag: 0xFFFE, extra: extensible(20, 1), ..Wav::pcm(&RAMP) };
     assert_eq!(
-        rejected(&long.bytes()),
-        "damaged: `fmt ` chunk at offset 12: extensible format with 24 bytes of extra, needs 22"
+        rejected(&short.bytes()),
+        "damaged: `fmt ` chunk at offset 12: extensible format with 20 bytes of extra, needs 22"
     );
 }
 
@@ -289,6 +293,39 @@ fn what_is_not_audio_is_named() {
     for (bytes, message) in cases {
         assert_eq!(rejected(bytes), message);
     }
+}
+
+#[test]
+fn recordings_that_are_not_read_are_named_with_the_line_that_converts_them() {
+    let transport: Vec<u8> = (0..600).map(|at| if at % 188 == 0 { 0x47 } else { 0x11 }).collect();
+    let cases: [(&[u8], &str); 12] = [
+        (b"caff\0\x01\0\0desc", "a Core Audio file (CAF)"),
+        (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11\xa6\xd9", "a Windows Media file (WMA, ASF)"),
+        (b"#!AMR-WB\n\x04", "an AMR recording"),
+        (b"\x0b\x77\x12\x34", "an AC-3 stream"),
+        (b"MPCKSH\0\0", "a Musepack file"),
+        (b"wvpk\x10\0\0\0", "a WavPack file"),
+        (b"MAC \x96\x0f", "a Monkey's Audio file"),
+        (b"DSD \x1c\0\0\0", "a DSD file (DSF)"),
+        (b".snd\0\0\0\x18", "a Sun audio file"),
+        (b".RMF\0\0\0\x12", "a RealMedia file"),
+        (b"\xff\xf1\x50\x80\x01\x7f", "an AAC stream without a container"),
+        (&transport, "an MPEG transport stream"),
+    ];
+    for (bytes, name) in cases {
+        let help = "convert it: `ffmpeg -i IN -vn OUT.flac`";
+        assert_eq!(rejected(bytes), format!("not audio: {name}; {help}"));
+    }
+}
+
+#[test]
+fn a_file_with_swapped_bytes_is_read() {
+    let mut bytes = b"RIFX\0\0\0\x24WAVEfmt \0\0\0\x10".to_vec();
+    for number in [1_u16, 1, 0, 16_000, 0, 32_000, 2, 16] {
+        bytes.extend(number.to_be_bytes());
+    }
+    bytes.extend(b"data\0\0\0\x04\x01\x02\xff\xfe");
+    assert_eq!(pcm(&read(&bytes).unwrap()), [0x0102, -2]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 """Makes the fixtures beside this file with the libraries of other projects.
 
-Run with: pip install protobuf pyarrow && python3 make.py
+Run with: pip install protobuf pyarrow lhotse && python3 make.py
 The tests need only the files.
 """
 
 import pathlib
 import struct
 
+import lhotse
 import pyarrow
 import pyarrow.parquet
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -75,6 +76,33 @@ def parquet(name, **options):
     pyarrow.parquet.write_table(table, HERE / name, row_group_size=2, **options)
 
 
+def cuts():
+    """Two recordings with two supervisions each, the second one with a supervision per channel."""
+
+    def recording(name, channels):
+        source = lhotse.audio.AudioSource("file", list(range(channels)), f"{name}.wav")
+        return lhotse.Recording(name, [source], sampling_rate=16000, num_samples=32000, duration=2.0)
+
+    def supervision(name, recording, start, duration, text, channel=0):
+        return lhotse.SupervisionSegment(
+            name, recording, start, duration, channel=channel, text=text, speaker=f"speaker{channel}"
+        )
+
+    recordings = lhotse.RecordingSet.from_recordings([recording("mono", 1), recording("stereo", 2)])
+    supervisions = lhotse.SupervisionSet.from_segments([
+        supervision("m1", "mono", 0.25, 0.5, "Yksi"),
+        supervision("m2", "mono", 1.0, 0.75, "Kaksi"),
+        supervision("s1", "stereo", 0.5, 1.0, "Kolme"),
+        supervision("s2", "stereo", 0.5, 1.0, "Neljä", channel=1),
+    ])
+    whole = lhotse.CutSet.from_manifests(recordings=recordings, supervisions=supervisions)
+    whole.to_file(HERE / "cuts.jsonl.gz")
+    trimmed = list(whole.trim_to_supervisions(keep_overlapping=False))
+    others = [trimmed[0], trimmed[0].append(trimmed[1], preserve_id="left"), trimmed[0].perturb_speed(1.1)]
+    lhotse.CutSet.from_cuts(others).to_file(HERE / "other_cuts.jsonl")
+
+
+cuts()
 protos()
 parquet("snappy.parquet", compression="snappy")
 parquet("snappy_pages_2.parquet", compression="snappy", data_page_version="2.0")

@@ -70,6 +70,10 @@ pub fn parameters(kind: &Kind, written: &[(&str, ParameterValue)]) -> Parameters
         Preset::Seconds(seconds) => ParameterValue::Seconds(*seconds),
         Preset::Bytes(bytes) => ParameterValue::Bytes(*bytes),
         Preset::Texts(texts) => texts_value(texts),
+        Preset::Device(device) => ParameterValue::Device(*device),
+        Preset::Devices(devices) => {
+            ParameterValue::List(devices.iter().copied().map(ParameterValue::Device).collect())
+        }
         Preset::PipelineSeed => ParameterValue::Integer(0),
         Preset::Required | Preset::Absent => ParameterValue::Absent,
     };
@@ -308,6 +312,7 @@ impl World for Bench {
     }
 
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError> {
+        let folder = if folder == "." { Utf8Path::new("") } else { folder };
         let below = |path: &Utf8PathBuf| path.strip_prefix(folder).ok().map(Utf8Path::to_owned);
         let files = self.files.keys().filter_map(below).collect();
         Ok(Listing { files, ..Listing::default() })
@@ -323,7 +328,7 @@ impl World for Bench {
     ) -> Result<Vec<Result<FileFact, Reject>>, StageError> {
         let fact = |path: &Utf8PathBuf| match self.files.get(path) {
             Some(bytes) => Ok(FileFact { digest: Digest::of(bytes), size: bytes.len() as u64 }),
-            None => Err(Reject::new("missing", format!("`{path}` is not there"))),
+            None => Err(Reject::new("missing-file", format!("`{path}` is not there"))),
         };
         Ok(paths.iter().map(fact).collect())
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stage_core::StageError;
-use stage_core::device::Devices;
+use stage_core::device::{DeviceId, Devices};
 use stage_families::training::SHARED_FROM;
 use tch::Device;
 
 use super::cudart::Cudart;
-use super::name::parse_device;
+use super::name::place;
 use super::probe;
 use super::runtime::Runtime;
 use crate::error::TorchError;
@@ -48,8 +48,8 @@ impl Machine {
         probe::devices(&*self.runtime)
     }
 
-    /// Prepares a device: `cpu`, `cuda` or `cuda:1`.
-    pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
+    /// Prepares a device.
+    pub fn prepare(&self, device: DeviceId, threads: u32) -> Result<(), StageError> {
         self.threads.store(threads as usize, Ordering::Relaxed);
         set_kernels()?;
         self.open(device)?;
@@ -58,13 +58,12 @@ impl Machine {
     }
 
     /// Prepares one more device.
-    pub fn open(&self, name: &str) -> Result<Device, StageError> {
-        let device = parse_device(name)?;
-        if let Device::Cuda(number) = device {
-            probe::open(&*self.runtime, number)?;
+    pub fn open(&self, device: DeviceId) -> Result<Device, StageError> {
+        if device.is_gpu() {
+            probe::open(&*self.runtime, device)?;
             self.has_gpu.store(true, Ordering::Relaxed);
         }
-        Ok(device)
+        Ok(place(device))
     }
 
     /// Returns the memory that closed jobs have left to the allocator of the GPUs, for other
@@ -76,14 +75,11 @@ impl Machine {
     }
 
     /// The facts that determine the choice of a precision.
-    pub fn facts(&self, name: &str) -> DeviceFacts {
-        let gpu = match parse_device(name) {
-            Ok(Device::Cuda(number)) => self.runtime.gpu(number).ok(),
-            _ => None,
-        };
+    pub fn facts(&self, device: DeviceId) -> DeviceFacts {
+        let gpu = device.gpu_number().and_then(|number| self.runtime.gpu(number).ok());
         match gpu {
             Some(gpu) => DeviceFacts { name: gpu.model, compute_capability: Some(gpu.capability) },
-            None => DeviceFacts { name: name.to_owned(), compute_capability: None },
+            None => DeviceFacts { name: device.to_string(), compute_capability: None },
         }
     }
 
@@ -134,12 +130,12 @@ mod tests {
     #[test]
     fn the_precision_of_each_gpu_follows_from_its_own_capability() {
         let (machine, _) = machine(&[T4, A100]);
-        let best = |name: &str| Precision::best(&machine.facts(name));
-        assert_eq!(best("cuda:0"), Precision::Fp16);
-        assert_eq!(best("cuda"), Precision::Fp16);
-        assert_eq!(best("cuda:1"), Precision::Bf16);
-        assert_eq!(best("cpu"), Precision::F32);
-        assert_eq!(machine.facts("cuda:1").name, "NVIDIA A100-SXM4-40GB");
+        let best = |device| Precision::best(&machine.facts(device));
+        let second = DeviceId::gpu(1).unwrap();
+        assert_eq!(best(DeviceId::FIRST_GPU), Precision::Fp16);
+        assert_eq!(best(second), Precision::Bf16);
+        assert_eq!(best(DeviceId::Cpu), Precision::F32);
+        assert_eq!(machine.facts(second).name, "NVIDIA A100-SXM4-40GB");
     }
 
     #[test]
@@ -147,7 +143,7 @@ mod tests {
         let (machine, fake) = machine(&[T4]);
         machine.release();
         assert!(fake.calls.lock().unwrap().is_empty(), "no GPU was opened");
-        machine.open("cuda:0").unwrap();
+        machine.open(DeviceId::FIRST_GPU).unwrap();
         machine.release();
         assert_eq!(*fake.calls.lock().unwrap(), ["empty_cache"]);
     }

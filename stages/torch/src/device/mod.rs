@@ -15,10 +15,11 @@ use tch::Device;
 
 pub use self::cudart::Cudart;
 pub use self::machine::{Machine, SharedThreads};
-pub use self::name::parse_device;
+pub use self::name::place;
 pub use self::report::{Report, report};
 use self::runtime::Runtime;
 use stage_core::StageError;
+use stage_core::device::DeviceId;
 
 /// The free memory of a device, if it can be determined.
 pub fn free_memory(device: Device) -> Option<u64> {
@@ -49,5 +50,6 @@ pub fn reset_peak_memory(number: usize) {
 /// Prepares a GPU, with the kernels that a worker uses.
 pub fn open_gpu(number: usize) -> Result<(), StageError> {
     machine::set_kernels()?;
-    probe::open(&Cudart, number)
+    let unknown = || StageError::failed(format!("there is no GPU {number}"));
+    probe::open(&Cudart, DeviceId::gpu(number).ok_or_else(unknown)?)
 }

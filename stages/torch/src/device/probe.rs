@@ -1,7 +1,7 @@
 //! Finds the GPUs of this process, and opens one.
 
 use stage_core::StageError;
-use stage_core::device::Devices;
+use stage_core::device::{DeviceId, Devices};
 
 use super::runtime::{LIBTORCH, Runtime};
 
@@ -28,12 +28,13 @@ pub fn devices(runtime: &dyn Runtime) -> Devices {
 }
 
 /// Prepares a GPU, or says why it cannot be used.
-pub fn open(runtime: &dyn Runtime, number: usize) -> Result<(), StageError> {
+pub fn open(runtime: &dyn Runtime, device: DeviceId) -> Result<(), StageError> {
+    let Some(number) = device.gpu_number() else { return Ok(()) };
     let Devices { gpus, problem } = devices(runtime);
     let Some(gpu) = gpus.get(number) else {
         return Err(match problem {
             Some(problem) => StageError::with_help(problem, "or set `device = \"cpu\"`"),
-            None => missing(number, gpus.len(), runtime.visible()),
+            None => missing(device, gpus.len(), runtime.visible()),
         });
     };
     let (since, oldest) = KERNELS;
@@ -49,10 +50,10 @@ pub fn open(runtime: &dyn Runtime, number: usize) -> Result<(), StageError> {
             "choose a newer GPU, such as T4 instead of P100 on Kaggle, or set `device = \"cpu\"`",
         ));
     }
-    load(runtime, number)
+    load(runtime, device, number)
 }
 
-fn missing(number: usize, count: usize, visible: Option<String>) -> StageError {
+fn missing(device: DeviceId, count: usize, visible: Option<String>) -> StageError {
     let shown = match count {
         0 => "this machine has no GPU".to_owned(),
         1 => "this machine has one GPU, `cuda:0`".to_owned(),
@@ -64,14 +65,14 @@ fn missing(number: usize, count: usize, visible: Option<String>) -> StageError {
         }
         None => "`throstle doctor` lists the devices; `device = \"cpu\"` needs none".to_owned(),
     };
-    StageError::with_help(format!("no device `cuda:{number}`: {shown}"), help)
+    StageError::with_help(format!("no device `{device}`: {shown}"), help)
 }
 
-fn load(runtime: &dyn Runtime, number: usize) -> Result<(), StageError> {
+fn load(runtime: &dyn Runtime, device: DeviceId, number: usize) -> Result<(), StageError> {
     match runtime.load() {
         Ok(count) if number < count => Ok(()),
         Ok(count) => Err(StageError::with_help(
-            format!("CUDA reports `cuda:{number}`, but libtorch can use {count} GPUs"),
+            format!("CUDA reports `{device}`, but libtorch can use {count} GPUs"),
             "run `throstle doctor`, and install libtorch again with `tools/libtorch.sh`",
         )),
         Err(text) => Err(StageError::with_help(
@@ -88,11 +89,15 @@ mod tests {
     use super::*;
     use crate::device::fake::{Fake, T4};
 
+    fn gpu(number: usize) -> DeviceId {
+        DeviceId::gpu(number).unwrap()
+    }
+
     #[test]
     fn gpus_are_listed_by_their_numbers_and_none_is_opened_for_it() {
         let mig = ("NVIDIA A100 MIG 1g.10gb", (8, 0), 10 << 30);
         let devices = devices(&Fake::with(&[T4, mig]));
-        assert_eq!(devices.names(), ["cuda:0", "cuda:1"]);
+        assert_eq!(devices.ids(), [gpu(0), gpu(1)]);
         let second = &devices.gpus[1];
         assert_eq!((second.model.as_str(), second.capability), ("NVIDIA A100 MIG 1g.10gb", (8, 0)));
         // Of the part, not of the whole card.
@@ -100,14 +105,14 @@ mod tests {
     }
 
     fn told(fake: &Fake, number: usize) -> (String, String) {
-        let error = open(fake, number).unwrap_err();
+        let error = open(fake, gpu(number)).unwrap_err();
         (error.to_string(), error.help().unwrap_or_default().to_owned())
     }
 
     #[test]
     fn every_gpu_that_is_there_can_be_opened_and_no_other() {
         let two = Fake::with(&[T4, T4]);
-        assert!(open(&two, 0).is_ok() && open(&two, 1).is_ok());
+        assert!(open(&two, gpu(0)).is_ok() && open(&two, gpu(1)).is_ok());
         let (message, _) = told(&two, 2);
         assert_eq!(message, "no device `cuda:2`: this machine has 2 GPUs, `cuda:0` to `cuda:1`");
         let (message, _) = told(&Fake::with(&[]), 0);
@@ -133,7 +138,7 @@ mod tests {
         assert!(help.contains("T4"), "{help}");
         // A libtorch for an older CUDA has them.
         let older = Fake { versions: Some((13_000, 12_060)), ..Fake::with(&[p100]) };
-        assert!(open(&older, 0).is_ok());
+        assert!(open(&older, gpu(0)).is_ok());
     }
 
     #[test]

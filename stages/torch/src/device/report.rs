@@ -2,7 +2,7 @@
 
 use cache::fs::{Fs, RealFs};
 use serde::Serialize;
-use stage_core::device::{Devices, Gpu};
+use stage_core::device::{DeviceId, Devices, Gpu};
 
 use super::cudart::Cudart;
 use super::fault::version;
@@ -29,7 +29,7 @@ pub struct CudaReport {
 
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
-    pub name: String,
+    pub name: DeviceId,
     pub model: Option<String>,
     pub compute_capability: Option<String>,
     pub memory_total: Option<u64>,
@@ -44,9 +44,9 @@ pub fn report(program: &str) -> Report {
 fn report_by(runtime: &dyn Runtime, program: &str) -> Report {
     let Devices { gpus, mut problem } = probe::devices(runtime);
     let mut devices = vec![processor()];
-    for (number, gpu) in gpus.iter().enumerate() {
-        match probe::open(runtime, number) {
-            Ok(()) => devices.push(describe(runtime, number, gpu)),
+    for (device, gpu) in (0..).map_while(DeviceId::gpu).zip(&gpus) {
+        match probe::open(runtime, device) {
+            Ok(()) => devices.push(describe(runtime, device, gpu)),
             Err(error) => {
                 problem.get_or_insert_with(|| error.to_string());
             }
@@ -59,14 +59,17 @@ fn report_by(runtime: &dyn Runtime, program: &str) -> Report {
     Report { program: program.to_owned(), libtorch: LIBTORCH, cuda, devices, cuda_error: problem }
 }
 
-fn describe(runtime: &dyn Runtime, number: usize, gpu: &Gpu) -> DeviceReport {
+fn describe(runtime: &dyn Runtime, device: DeviceId, gpu: &Gpu) -> DeviceReport {
     let (major, minor) = gpu.capability;
     DeviceReport {
-        name: format!("cuda:{number}"),
+        name: device,
         model: Some(gpu.model.clone()),
         compute_capability: Some(format!("{major}.{minor}")),
         memory_total: Some(gpu.memory_bytes),
-        memory_free: runtime.memory(number).ok().map(|memory| memory.free),
+        memory_free: device
+            .gpu_number()
+            .and_then(|number| runtime.memory(number).ok())
+            .map(|memory| memory.free),
     }
 }
 
@@ -79,7 +82,7 @@ pub fn processor() -> DeviceReport {
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
     };
     DeviceReport {
-        name: "cpu".into(),
+        name: DeviceId::Cpu,
         model: None,
         compute_capability: None,
         memory_total: line("MemTotal:"),
@@ -95,7 +98,8 @@ mod tests {
     #[test]
     fn a_report_has_the_gpus_that_can_be_opened() {
         let report = report_by(&Fake::with(&[T4, T4]), "worker");
-        let names: Vec<&str> = report.devices.iter().map(|device| device.name.as_str()).collect();
+        let names: Vec<String> =
+            report.devices.iter().map(|device| device.name.to_string()).collect();
         assert_eq!(names, ["cpu", "cuda:0", "cuda:1"]);
         let second = &report.devices[2];
         assert_eq!(second.compute_capability.as_deref(), Some("7.5"));

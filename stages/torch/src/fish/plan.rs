@@ -1,6 +1,7 @@
 //! The parameters of the training stages.
 
 use stage_core::course::Course;
+use stage_core::device::DeviceId;
 use stage_core::{Parameters, StageError};
 use tch::Kind;
 
@@ -27,8 +28,8 @@ impl Plan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
-        own: &str,
-        facts: impl Fn(&str) -> DeviceFacts,
+        own: DeviceId,
+        facts: impl Fn(DeviceId) -> DeviceFacts,
     ) -> Result<Plan, StageError> {
         Ok(Plan {
             training: TrainingPlan::read(parameters, own, facts)?,

@@ -39,7 +39,7 @@ impl Tuning for FishTuning {
     const SALT: &'static str = CLIP_SALT;
 
     fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<FishTuning, StageError> {
-        let facts = |device: &str| request.machine.facts(device);
+        let facts = |device| request.machine.facts(device);
         let plan = Plan::read(request.parameters, request.device, facts)?;
         let base = Model::read("base", request.input.artifact("base"), context)?;
         let max_length = plan.max_length(base.config.max_seq_len);

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use safetensors::tensor::SafeTensors;
+use stage_core::device::DeviceId;
 use stage_core::{Context, Fields, Item, Job, ParameterValue, Reject, Setup, StageError, Value};
 use stage_families::artifact;
 use stage_families::wav2vec2::Alphabet;
@@ -64,7 +65,7 @@ fn transcribe(
     let setup = Setup {
         parameters: parameters(&TRANSCRIBE, written),
         artifacts: [("model".to_owned(), vec![model.clone()])].into(),
-        device: "cpu".into(),
+        device: DeviceId::Cpu,
         ..Setup::default()
     };
     let Job::Item(job) = open(&TRANSCRIBE, setup, bench)? else { panic!("no item job") };
@@ -130,7 +131,7 @@ fn emissions_are_probabilities_of_symbols_and_spell_the_transcript() {
     let setup = Setup {
         parameters: parameters(&EMIT, &[]),
         artifacts: [("model".to_owned(), vec![model.clone()])].into(),
-        device: "cpu".into(),
+        device: DeviceId::Cpu,
         ..Setup::default()
     };
     let Job::Item(job) = open(&EMIT, setup, &mut bench).unwrap() else { panic!("no item job") };

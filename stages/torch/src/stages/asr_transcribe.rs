@@ -32,7 +32,7 @@ impl Stage for AsrTranscribe {
         Ok(Job::Item(Box::new(TranscribeJob {
             model: Model::read("model", model, context)?,
             loaded: Loaded::default(),
-            device: guarded(|| self.machine.open(&setup.device))?,
+            device: guarded(|| self.machine.open(setup.device))?,
             machine: self.machine.clone(),
             longest: setup.parameters.seconds("longest")?,
             emits: self.kind.name == asr::EMIT.name,

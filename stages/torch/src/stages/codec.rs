@@ -1,6 +1,7 @@
 //! The codec on a port, for all kinds of models.
 
 use cache::Digest;
+use stage_core::device::DeviceId;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_families::artifact;
@@ -8,7 +9,7 @@ use tch::Device;
 
 use crate::codec::{Codec, CodecFormat};
 use crate::dac::{Config, Dac};
-use crate::device::{Machine, free_memory, parse_device, peak_memory};
+use crate::device::{Machine, free_memory, peak_memory, place};
 use crate::error::TorchError;
 use crate::griffin_lim;
 use crate::mel_rvq::MelRvq;
@@ -34,9 +35,9 @@ pub struct CodecUse {
 }
 
 impl CodecUse {
-    pub fn new(machine: &Machine, device: &str) -> Result<CodecUse, StageError> {
-        let device = parse_device(device)?;
-        Ok(CodecUse { device, threads: machine.threads(), rounds: griffin_lim::ROUNDS })
+    pub fn new(machine: &Machine, device: DeviceId) -> CodecUse {
+        let (device, threads) = (place(device), machine.threads());
+        CodecUse { device, threads, rounds: griffin_lim::ROUNDS }
     }
 }
 

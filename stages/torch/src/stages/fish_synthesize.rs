@@ -48,8 +48,8 @@ struct SynthesizeJob {
 impl FishSynthesize {
     fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
         let parameters = &setup.parameters;
-        let device = self.machine.open(&setup.device)?;
-        let how = CodecUse::new(&self.machine, &setup.device)?;
+        let device = self.machine.open(setup.device)?;
+        let how = CodecUse::new(&self.machine, setup.device);
         let codec = open_codec(setup, how, context)?;
         let format = codec.format();
         let parity = Parity::read(parameters)?;

@@ -31,7 +31,7 @@ impl Stage for TorchScript {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let parameters = &setup.parameters;
         let fields = setup.artifacts.get("module").and_then(|artifacts| artifacts.first());
-        let device = guarded(|| self.machine.open(&setup.device))?;
+        let device = guarded(|| self.machine.open(setup.device))?;
         let job = TorchScriptJob {
             work: Work::of(self.kind, parameters)?,
             module: Module::open(fields, device, context)?,

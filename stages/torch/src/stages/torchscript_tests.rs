@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 use stage_core::catalogue::torchscript::{APPLY, EMBED, EMBEDDING_KIND, RATE};
+use stage_core::device::DeviceId;
 use stage_core::{
     Context, Fields, Item, Job, Kind, ParameterValue, Reject, Setup, StageError, Value,
 };
@@ -84,7 +85,7 @@ impl Trial {
         let setup = Setup {
             parameters: parameters(kind, &written),
             artifacts: [("module".to_owned(), vec![module])].into(),
-            device: "cpu".into(),
+            device: DeviceId::Cpu,
             ..Setup::default()
         };
         let Job::Item(job) = open(kind, setup, bench)? else { panic!("no item job") };

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use stage_core::device::DeviceId;
 use stage_core::{
     Default as Preset, Fields, GatherInput, GatherOutput, Job, Kind, NewValue, Output,
     ParameterValue, Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
@@ -75,7 +76,7 @@ pub fn gathered(
     bench: &mut Bench,
 ) -> Result<GatherOutput, StageError> {
     let parameters = parameters(kind, written);
-    let setup = Setup { parameters, device: "cpu".into(), ..Setup::default() };
+    let setup = Setup { parameters, device: DeviceId::Cpu, ..Setup::default() };
     let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("not a gather") };
     let ports = ports.into_iter().map(|(port, input)| (port.to_owned(), vec![input])).collect();
     job.run(GatherInput { ports }, bench)

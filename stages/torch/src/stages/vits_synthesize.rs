@@ -70,7 +70,7 @@ impl VitsSynthesize {
         Ok(SynthesizeJob {
             base: base.cloned(),
             loaded: Loaded::default(),
-            device: self.machine.open(&setup.device)?,
+            device: self.machine.open(setup.device)?,
             settings: ManifestSettings::of(parameters)?,
             speaker: parameters.if_set("speaker", Parameters::text)?.map(str::to_owned),
             pace: SpeakingRate::read(parameters)?,

@@ -26,7 +26,7 @@ impl Stage for VqDecode {
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let rounds = setup.parameters.integer("rounds")?.max(0) as usize;
-        let how = CodecUse { rounds, ..CodecUse::new(&self.machine, &setup.device)? };
+        let how = CodecUse { rounds, ..CodecUse::new(&self.machine, setup.device) };
         let codec = guarded(|| open_codec(&setup, how, context))?;
         let threads = if codec.gains_by_threads() { how.threads } else { 1 };
         let seed = setup.parameters.integer("seed")? as u64;

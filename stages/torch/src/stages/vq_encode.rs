@@ -27,9 +27,9 @@ impl Stage for VqEncode {
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-        let how = CodecUse::new(&self.machine, &setup.device)?;
+        let how = CodecUse::new(&self.machine, setup.device);
         let codec = guarded(|| open_codec(&setup, how, context))?;
-        let model = self.machine.facts(&setup.device).name;
+        let model = self.machine.facts(setup.device).name;
         let key = codec::budget_key(codec_port(&setup)?, &model);
         heap::give_back();
         codec::probe(&*codec, how.device, &key, context)?;

@@ -221,6 +221,6 @@ mod tests {
         assert!(mixed.contains("`clip002` has 22050 Hz"), "{mixed}");
         let broken = vec![bench.item(7, "audio", "audio/wav", b"<html>")];
         let broken = error(broken, &mut bench).to_string();
-        assert!(broken.starts_with("clip `clip007`: not a WAV file"), "{broken}");
+        assert!(broken.starts_with("clip `clip007`: not a plain WAV file"), "{broken}");
     }
 }

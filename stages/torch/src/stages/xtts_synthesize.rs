@@ -98,7 +98,7 @@ impl XttsSynthesize {
         let voice = setup.artifacts.get("voice").and_then(|artifacts| artifacts.first());
         let missing = || StageError::failed("no voice arrived on port `voice`");
         let job = SynthesizeJob {
-            source: Source::of(setup, self.machine.open(&setup.device)?)?,
+            source: Source::of(setup, self.machine.open(setup.device)?)?,
             voice: voice.ok_or_else(missing)?.clone(),
             loaded: Loaded::default(),
             settings: ManifestSettings::of(parameters)?,

@@ -27,7 +27,7 @@ impl Stage for XttsVoice {
     }
 
     fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-        let device = self.machine.open(&setup.device)?;
+        let device = self.machine.open(setup.device)?;
         Ok(Job::Gather(Box::new(VoiceJob { parameters: setup.parameters, device })))
     }
 }

@@ -1,6 +1,7 @@
 //! The common parameters of all training stages.
 
 use stage_core::course::{self, ClipCounts, Course, Timetable};
+use stage_core::device::{DeviceId, DeviceName};
 use stage_core::{Parameters, StageError};
 
 use super::adamw::AdamWSettings;
@@ -22,7 +23,7 @@ pub struct TrainingPlan {
     pub take_best: bool,
     pub validation_fraction: f64,
     /// The devices to train on, at least one.
-    pub devices: Vec<String>,
+    pub devices: Vec<DeviceId>,
 }
 
 /// The clips of a training and their conversion to rows.
@@ -44,13 +45,13 @@ impl TrainingPlan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
-        own: &str,
-        facts: impl Fn(&str) -> DeviceFacts,
+        own: DeviceId,
+        facts: impl Fn(DeviceId) -> DeviceFacts,
     ) -> Result<TrainingPlan, StageError> {
-        let mut devices: Vec<String> =
-            parameters.texts("devices")?.into_iter().map(str::to_owned).collect();
+        let mut devices: Vec<DeviceId> =
+            parameters.devices("devices")?.into_iter().map(DeviceName::first).collect();
         if devices.is_empty() {
-            devices.push(own.to_owned());
+            devices.push(own);
         }
         let rows = course::rows_of_step(parameters)?;
         if rows < devices.len() as u64 {
@@ -62,7 +63,7 @@ impl TrainingPlan {
                 "raise `batch` or `accumulation`, or use fewer `devices`",
             ));
         }
-        let facts: Vec<DeviceFacts> = devices.iter().map(|device| facts(device)).collect();
+        let facts: Vec<DeviceFacts> = devices.iter().map(|device| facts(*device)).collect();
         let precision = precision(parameters.text("precision")?, &facts)?;
         Ok(TrainingPlan {
             precision,

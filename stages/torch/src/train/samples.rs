@@ -65,8 +65,8 @@ impl Shown {
             }
             _ => {
                 let samples = mel::to_vec(&self.tensor)?;
-                let unwritten = |error: hound::Error| FormatError::Unsupported {
-                    message: format!("a sample cannot be written: {error}"),
+                let unwritten = |_: hound::Error| FormatError::Unsupported {
+                    message: "a sample cannot be written as WAV".to_owned(),
                 };
                 let wav = wave::write(self.rate, &samples).map_err(unwritten)?;
                 let frames = samples.len() as u64;

@@ -8,6 +8,7 @@ pub mod stage;
 mod start;
 
 use stage_core::course::Course;
+use stage_core::device::DeviceId;
 use stage_core::{Blob, Context, GatherInput, Output, Parameters, StageError};
 use tch::Device;
 
@@ -59,7 +60,7 @@ pub trait NetworkTrainee: Trainee {
 pub struct Request<'a> {
     pub parameters: &'a Parameters,
     /// The device of the stage.
-    pub device: &'a str,
+    pub device: DeviceId,
     pub machine: &'a Machine,
     pub input: &'a GatherInput,
 }

@@ -16,7 +16,7 @@ use crate::train::{Settings, Trainee, rehearsal};
 /// before its first checkpoint need not repeat it.
 pub fn identity(request: &Request<'_>, base: &Fields, clips: &Clips<impl Trainable>) -> Digest {
     let mut sink = HashSink::default();
-    sink.text("preflight on", request.device);
+    sink.text("preflight on", &request.device.to_string());
     sink.digest("base", &lineage::digest(base));
     for (name, value) in &request.parameters.0 {
         sink.text(name, &value.to_string());

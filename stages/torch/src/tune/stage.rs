@@ -71,6 +71,7 @@ impl<T: Tuning> GatherJob for TrainJob<T> {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let Setup { parameters, device, .. } = &self.setup;
+        let device = *device;
         let request = Request { parameters, device, machine: &self.machine, input: &input };
         let tuned = guarded(|| tune::<T>(&request, &self.method, context))?;
         let (port, common) = match &self.method {

@@ -71,8 +71,9 @@ impl<'a, T: Tuning> Start<'a, T> {
         context: &mut dyn Context,
     ) -> Result<(Vec<T::Trainee>, Found), StageError> {
         let (mut replicas, mut found) = (Vec::new(), Found::new());
-        for name in &self.tuning.plan().devices {
-            let (replica, matched) = self.replica(machine.open(name)?, sample.take(), context)?;
+        for device in &self.tuning.plan().devices {
+            let (replica, matched) =
+                self.replica(machine.open(*device)?, sample.take(), context)?;
             replicas.push(replica);
             found = matched;
         }

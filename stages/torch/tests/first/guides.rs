@@ -9,7 +9,7 @@ use crate::{models, recordings};
 const NOT_RUN: [(&str, &str); 4] = [
     ("tensorboard ", "a program of others: its files are read in the tests of the formats"),
     ("make ", "builds everything, and runs these tests among others"),
-    ("throstle setup", "fetches libtorch: python/tests/setup.py runs it"),
+    ("throstle setup", "fetches libtorch: python/tests/wheel.py runs it"),
     ("throstle watch", "never ends: tests/tests/watching.rs runs it"),
 ];
 

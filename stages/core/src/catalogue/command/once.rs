@@ -31,8 +31,11 @@ pub static ONCE: Kind = Kind {
     doc: "\
 The command runs in a private folder with a clean environment. It must end with status 0 and write
 every declared output. When it exceeds `timeout` or the run is stopped, it is killed with all
-processes that it started. A failure on a full disk stops the run and quarantines no item; a program
-that was killed, or that reports an error of the machine, is retried, by the next run too.
+processes that it started. A daemon (a process in a session of its own, `setsid`, with an ended
+parent) goes on after the run: end it in the command itself.
+
+A failure on a full disk stops the run and quarantines no item; a program that was killed, or that
+reports an error of the machine, is retried, by the next run too.
 
 An output with a name that ends in `/` is a folder, which exists before the command starts. Its files
 are the artifact, under their paths in the folder, as those of an asset that is a folder; files and

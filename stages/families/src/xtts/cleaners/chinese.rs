@@ -3,6 +3,7 @@
 
 use pinyin::ToPinyin;
 
+use crate::numbers::Language;
 use crate::rewritten::rewritten;
 
 const DIGITS: [char; 10] = ['零', '一', '二', '三', '四', '五', '六', '七', '八', '九'];
@@ -46,24 +47,13 @@ fn spell(digits: &str, normalised: &mut String) {
 }
 
 fn cardinal(digits: &str, normalised: &mut String) {
-    let value = match digits.parse::<usize>() {
+    let value = match digits.parse() {
         Ok(value) if digits.len() <= LONGEST && !digits.starts_with('0') => value,
         _ => return spell(digits, normalised),
     };
-    let (hundreds, tens, ones) = (value / 100, value / 10 % 10, value % 10);
-    if hundreds > 0 {
-        normalised.extend([if hundreds == 2 { '两' } else { DIGITS[hundreds] }, '百']);
-    }
-    match (hundreds, tens) {
-        (0, 0) => {}
-        (0, 1) => normalised.push('十'),
-        (_, 0) if ones > 0 => normalised.push('零'),
-        (_, 0) => {}
-        (_, tens) => normalised.extend([DIGITS[tens], '十']),
-    }
-    if ones > 0 {
-        normalised.push(DIGITS[ones]);
-    }
+    let spelt = Language::of("zh").and_then(|chinese| chinese.cardinal(value));
+    // The original says 两 before hundreds.
+    normalised.push_str(&spelt.unwrap_or_default().replace("二百", "两百"));
 }
 
 fn is_mark(character: char) -> bool {

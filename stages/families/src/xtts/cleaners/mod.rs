@@ -3,11 +3,8 @@
 
 mod abbreviations;
 mod chinese;
-mod decimals;
 mod korean;
 mod numbers;
-mod ordinals;
-mod spelling;
 mod symbols;
 mod words;
 

@@ -13,34 +13,12 @@ pub struct Words {
     pub signs: Vec<String>,
     #[serde(default)]
     pub abbreviations: BTreeMap<String, String>,
-    pub numbers: Option<Numbers>,
-    pub ordinals: Option<Ordinals>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Numbers {
-    pub rules: String,
-    /// Words for numbers before a noun.
+    /// True if the original spells numbers.
     #[serde(default)]
-    pub attributes: String,
-    /// The word for the decimal point.
-    pub point: String,
+    pub numbers: bool,
+    /// What stands behind the digits of an ordinal.
     #[serde(default)]
-    pub feminine: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ordinals {
     pub marks: Vec<String>,
-    /// Numbers from here on are read as cardinals.
-    pub limit: u64,
-    pub rules: Option<String>,
-    #[serde(default)]
-    pub exact: String,
-    #[serde(default)]
-    pub endings: String,
 }
 
 static ALL: LazyLock<BTreeMap<String, Words>> =
@@ -62,8 +40,8 @@ mod tests {
         assert_eq!(all.len(), 17);
         let has = |what: fn(&Words) -> bool| all.values().filter(|words| what(words)).count();
         assert_eq!(has(|words| words.signs.len() == super::super::symbols::SIGNS.len()), 16);
-        assert_eq!(has(|words| words.numbers.is_some()), 14);
-        assert_eq!(has(|words| words.ordinals.is_some()), 13);
+        assert_eq!(has(|words| words.numbers), 14);
+        assert_eq!(has(|words| !words.marks.is_empty()), 13);
         assert_eq!(has(|words| !words.abbreviations.is_empty()), 12);
     }
 }

@@ -14,11 +14,12 @@ impl Place {
 
     fn spec(&self, line: &str, outputs: &[&str]) -> CommandSpec<'_> {
         CommandSpec {
-            line: line.to_owned(),
+            line: Line::plain(line),
             folder: self.folder(),
             environment: [("PATH".to_owned(), "/usr/bin:/bin".into())].into(),
             outputs: outputs.iter().map(Utf8PathBuf::from).collect(),
             timeout: Some(Duration::from_secs(60)),
+            inputs: None,
             said: None,
         }
     }

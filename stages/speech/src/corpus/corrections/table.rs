@@ -5,7 +5,7 @@ use std::fmt;
 
 use csv::StringRecord;
 
-use crate::text::mark::unmarked;
+use stage_formats::mark::unmarked;
 
 const SEGMENT: &str = "segment";
 const ACTION: &str = "action";

@@ -81,11 +81,11 @@ fn read_all(file: Bytes) -> Result<(Rows, Vec<(u64, Bytes)>), CorpusError> {
 
 fn read_parts(file: Arc<dyn FileParts>) -> Result<(Rows, Vec<(u64, Bytes)>), CorpusError> {
     let mut kept = Vec::new();
-    let rows = read(Pages(file), &Options::default(), |row, bytes| -> Result<(), CorpusError> {
+    let clips = read(Pages(file), &Options::default(), |row, bytes| -> Result<(), CorpusError> {
         kept.push((row, bytes));
         Ok(())
     })?;
-    Ok((rows, kept))
+    Ok((clips.rows, kept))
 }
 
 fn clips() -> Vec<Clip> {
@@ -140,7 +140,7 @@ fn a_declared_column_that_is_not_there_is_an_error_with_the_columns() {
         read(file(&clips(), Compression::SNAPPY), &options, |_, _| Ok::<(), CorpusError>(()));
     assert_eq!(
         error.unwrap_err().to_string(),
-        "there is no column `words`; found: audio, sentence, speaker_id, up_votes"
+        "`text_column`: there is no column `words`; found: audio, sentence, speaker_id, up_votes"
     );
 }
 
@@ -174,6 +174,30 @@ fn a_file_of_many_row_groups_is_read_a_page_at_a_time() {
     let (rows, kept) = read_parts(asked.clone()).unwrap();
     assert_eq!((rows.records.len(), kept.len()), (100, 100));
     assert!(asked.most.load(Ordering::Relaxed) < 100_000, "{asked:?}", asked = asked.most);
+}
+
+#[test]
+fn clips_without_a_path_or_with_a_common_one_are_numbered() {
+    let clip = |path, text| Clip { bytes: Some(b"RIFF"), path, text, speaker: 1 };
+    for path in ["", "audio.wav"] {
+        let file = file(&[clip(path, "x"), clip(path, "y")], Compression::SNAPPY);
+        let options = Options { name: "train-0".to_owned(), ..Options::default() };
+        let keep = |_, _| Ok::<(), CorpusError>(());
+        let found = read(Pages(Arc::new(file)), &options, keep).unwrap();
+        let ids: Vec<&str> = found.rows.records.iter().map(|record| record.id.as_str()).collect();
+        assert_eq!((ids, found.numbered), (vec!["train-0-000001", "train-0-000002"], 2), "{path}");
+    }
+}
+
+#[test]
+fn mistakes_in_the_columns_name_the_parameter() {
+    let told = |audio: &str| {
+        let options = Options { audio: Some(audio.to_owned()), ..Options::default() };
+        let keep = |_, _| Ok::<(), CorpusError>(());
+        read(file(&clips(), Compression::SNAPPY), &options, keep).unwrap_err().to_string()
+    };
+    assert!(told("sentence").starts_with("`audio_column`: the column `sentence` has no audio"));
+    assert!(told("sound").starts_with("`audio_column`: there is no column `sound`"));
 }
 
 #[test]

@@ -131,13 +131,81 @@ fn rows_that_share_an_id_are_all_rejected_unless_they_are_the_same() {
 fn what_makes_the_whole_table_meaningless_is_an_error() {
     let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err().to_string();
     assert_eq!(error(""), "the table is empty");
-    assert_eq!(error("hello\n"), "the first row has no bar, tab or comma; set `separator`");
+    assert_eq!(
+        error("hello\n"),
+        "the first row has no bar, tab, comma or semicolon; set `separator`"
+    );
     assert_eq!(error("a|b|c|d\n"), "the first row has 4 columns without a header; set `columns`");
     assert_eq!(
         error("path|wav|text\n"),
         "the columns `path` and `wav` both look like the file; set `columns`"
     );
     assert_eq!(read(b"\xFF\xFEa\0", &Options::default()).unwrap_err(), CorpusError::Utf16);
+}
+
+#[test]
+fn a_semicolon_separates_where_it_comes_first() {
+    let quoted = rows("file;text\n\"a.wav\";\"Yksi; kaksi, kolme\"\n");
+    assert_eq!(brief(&quoted.records[0]), ("a", "Yksi; kaksi, kolme", None));
+    assert_eq!(brief(&rows("a.wav;Hei, sinä\n").records[0]), ("a", "Hei, sinä", None));
+    assert_eq!(brief(&rows("a.wav,Hei; sinä\n").records[0]), ("a", "Hei; sinä", None));
+}
+
+#[test]
+fn files_that_are_no_tables_are_named() {
+    let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err();
+    assert_eq!(error("{\"path\": \"a.wav\", \"text\": \"x|y\"}\n"), CorpusError::JsonLines);
+    assert_eq!(error("a.wav|x\rb.wav|y\r"), CorpusError::CarriageReturns);
+    assert_eq!(error("a\0.\0w\0a\0v\0|\0x\0\n\0"), CorpusError::Utf16);
+    assert!(matches!(error("PAR1\0\0"), CorpusError::Binary { what: "Parquet", .. }));
+    assert_eq!(rows("a.wav|x\n{\"b\": 1}|y\n").records.len(), 2);
+}
+
+#[test]
+fn start_and_end_are_parts_of_a_file() {
+    let table = "file,start,end,text\na.wav,0.5,1.25,x\na.wav,1.25,2,y\nb.wav,,,z\n";
+    let found: Vec<_> = rows(table)
+        .records
+        .into_iter()
+        .map(|record| (record.id, record.part.map(|part| (part.start, part.seconds))))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("a-0000500-0001250".to_owned(), Some((0.5, Some(0.75)))),
+            ("a-0001250-0002000".to_owned(), Some((1.25, Some(0.75)))),
+            ("b".to_owned(), None),
+        ]
+    );
+    let off = Options { parts: PartRule::Off, ..Options::default() };
+    let off = read(b"file,start,end,text\na.wav,0.5,1.25,x\n", &off).unwrap();
+    assert_eq!(off.records[0].part, None);
+    assert_eq!(off.records[0].fields["end"], Value::Text("1.25".to_owned()));
+    let told = "file,start,text\na.wav,0.5,x\n";
+    assert!(problem(told).starts_with("it has a start but neither an end nor a duration; set"));
+}
+
+#[test]
+fn a_table_without_a_header_gets_a_proposal_for_its_columns() {
+    let proposal = |text: &str| match read(text.as_bytes(), &Options::default()).unwrap_err() {
+        CorpusError::UnknownColumns { proposal, .. } | CorpusError::UnclearColumns { proposal } => {
+            proposal
+        }
+        other => panic!("{other}"),
+    };
+    let sovits = "wavs/a.wav|anna|EN|Hello there you.\nwavs/b.wav|anna|EN|Good day to you.\n";
+    assert_eq!(proposal(sovits), r#"["file", "speaker", "language", "text"]"#);
+    let numbers: String = (0..20).map(|at| format!("wavs/{at}.wav|{at}|Sana {at} on.\n")).collect();
+    assert_eq!(proposal(&numbers), r#"["file", "speaker", "text"]"#);
+    let timed = "a.wav|0.5|1.5|Hello there you.\na.wav|1.5|3.0|Good day to you.\n";
+    assert_eq!(proposal(timed), r#"["file", "start", "end", "text"]"#);
+    let last = "Hello there you.|x|a.wav|1\nGood day to you.|y|b.wav|2\n";
+    assert_eq!(proposal(last), r#"["text", "speaker", "file", "-"]"#);
+    let help = read(sovits.as_bytes(), &Options::default()).unwrap_err().help().unwrap();
+    assert!(
+        help.contains(r#"write `columns = ["file", "speaker", "language", "text"]`"#),
+        "{help}"
+    );
 }
 
 proptest! {

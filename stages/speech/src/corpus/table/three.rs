@@ -38,7 +38,8 @@ pub(super) fn names(lines: &[Line]) -> Result<Names, CorpusError> {
             _ => None,
         },
     };
-    reading.ok_or(CorpusError::UnclearColumns)
+    let unclear = || CorpusError::UnclearColumns { proposal: super::proposal::columns(lines, 3) };
+    reading.ok_or_else(unclear)
 }
 
 /// The second and the third cell of a row with three.
@@ -103,7 +104,7 @@ impl Evidence {
 }
 
 /// The number of words. A letter of a script without spaces counts as one.
-fn words(cell: &str) -> usize {
+pub(super) fn words(cell: &str) -> usize {
     let of_word = |word: &str| match word.chars().filter(|letter| is_unspaced(*letter)).count() {
         0 => 1,
         letters => letters,

@@ -4,28 +4,25 @@
 //! (ranges, versions, inflected numbers) keeps its digits and is counted.
 
 mod finnish;
+mod general;
 mod gujarati;
 mod token;
 
+pub use stage_families::numbers::Language;
 use token::Token;
-
-/// The supported languages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    Finnish,
-    Gujarati,
-}
 
 /// Replaces the numbers of a text by words; returns the number of replacements.
 pub fn spell_out(text: &str, language: Language) -> (String, u32) {
+    let joins_spaces = language.words().groups.contains(' ');
     let mut result = String::with_capacity(text.len());
     let mut count = 0;
     let mut rest_at = 0;
-    while let Some(token) = Token::next(text, rest_at) {
+    while let Some(token) = Token::next(text, rest_at, joins_spaces) {
         result.push_str(&text[rest_at..token.start]);
-        let spelled = match language {
-            Language::Finnish => finnish::read(&token),
-            Language::Gujarati => gujarati::read(&token),
+        let spelled = match language.code() {
+            "fi" => finnish::read(&token, language),
+            "gu" => gujarati::read(&token, language),
+            _ => general::read(&token, language),
         };
         match spelled {
             Some(reading) => {
@@ -45,19 +42,6 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     (result, count)
 }
 
-/// A cardinal number in words; None beyond the language's table.
-pub fn cardinal(number: u64, language: Language) -> Option<String> {
-    match language {
-        Language::Finnish => finnish::cardinal(number),
-        Language::Gujarati => gujarati::cardinal(number),
-    }
-}
-
-/// A Finnish ordinal in the nominative.
-pub fn finnish_ordinal(number: u64) -> Option<String> {
-    finnish::ordinal(number)
-}
-
 /// The words of a number, and the number of bytes around its digits that they replace.
 struct Reading {
     words: String,
@@ -69,13 +53,6 @@ impl Reading {
     fn of(words: String) -> Reading {
         Reading { words, taken_before: 0, taken_after: 0 }
     }
-}
-
-/// The digits of a decimal fraction, one by one.
-fn digit_by_digit(digits: &str, language: Language) -> Option<String> {
-    let words: Option<Vec<String>> =
-        digits.chars().map(|digit| cardinal(u64::from(digit.to_digit(10)?), language)).collect();
-    Some(words?.join(" "))
 }
 
 #[cfg(test)]

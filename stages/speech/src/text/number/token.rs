@@ -1,7 +1,7 @@
 //! Finds number tokens, with the text around them.
 
 /// Digits with the characters between them: from the first digit to the last of a run such as `1
-/// 234,5` or `14.30`. Gujarati digits are read like the others.
+/// 234,5` or `14.30`. Digits of other scripts are read like the others.
 pub(super) struct Token<'a> {
     whole: &'a str,
     pub start: usize,
@@ -11,11 +11,14 @@ pub(super) struct Token<'a> {
 }
 
 /// Characters allowed between two digits of one token.
-const INNER: [char; 6] = ['.', ',', ':', '-', '/', ' '];
+const INNER: [char; 8] = ['.', ',', ':', '-', '/', ' ', '٫', '٬'];
+/// The zeros of decimal digits: ASCII, Arabic, Persian, Devanagari, Gujarati and fullwidth.
+const ZEROS: [char; 6] = ['0', '٠', '۰', '०', '૦', '０'];
 
 impl<'a> Token<'a> {
-    /// The first token at or after a byte position.
-    pub fn next(text: &'a str, from: usize) -> Option<Token<'a>> {
+    /// The first token at or after a byte position. A space joins groups of thousands only if the
+    /// language writes them so.
+    pub fn next(text: &'a str, from: usize, joins_spaces: bool) -> Option<Token<'a>> {
         let start = from + text[from..].find(|character| digit(character).is_some())?;
         let mut end = start;
         let mut plain = String::new();
@@ -25,8 +28,8 @@ impl<'a> Token<'a> {
             match digit(character) {
                 Some(value) => plain.push(value),
                 None if INNER.contains(&character) && next_is_digit => {
-                    // A space only joins groups of thousands.
-                    if character == ' ' && !is_group(&text[start + index + 1..], &plain) {
+                    let joins = || joins_spaces && is_group(&text[start + index + 1..], &plain);
+                    if character == ' ' && !joins() {
                         break;
                     }
                     plain.push(character);
@@ -56,6 +59,17 @@ impl<'a> Token<'a> {
             before.is_alphanumeric() || is_mark(before) || "_/.,:-+*#^=\\".contains(before)
         })
     }
+
+    /// True if a minus stands before the number, and its length; None if something else is attached
+    /// to the number.
+    pub fn sign(&self) -> Option<(bool, usize)> {
+        if !self.is_glued_left() {
+            return Some((false, 0));
+        }
+        let before = self.before().strip_suffix('-')?;
+        let stands_alone = before.is_empty() || before.ends_with([' ', '(', '"']);
+        stands_alone.then_some((true, 1))
+    }
 }
 
 /// The value of a number of digits; None for leading zeros, which are codes and not counts.
@@ -76,17 +90,25 @@ pub(super) fn first_word(text: &str) -> String {
         .to_lowercase()
 }
 
-/// Vowel signs and the virama of Gujarati, which are part of a word but not letters.
-fn is_mark(character: char) -> bool {
-    matches!(character, '\u{0A81}'..='\u{0A83}' | '\u{0ABC}'..='\u{0ACD}' | '\u{0300}'..='\u{036F}')
+/// Vowel signs and the virama of Devanagari and Gujarati and the vowels of Arabic, which are part of a
+/// word but not letters.
+pub(super) fn is_mark(character: char) -> bool {
+    matches!(
+        character,
+        '\u{0300}'..='\u{036F}'
+            | '\u{064B}'..='\u{0652}'
+            | '\u{0900}'..='\u{0903}'
+            | '\u{093A}'..='\u{094F}'
+            | '\u{0A81}'..='\u{0A83}'
+            | '\u{0ABC}'..='\u{0ACD}'
+    )
 }
 
 fn digit(character: char) -> Option<char> {
-    match character {
-        '0'..='9' => Some(character),
-        '\u{0AE6}'..='\u{0AEF}' => char::from_digit(character as u32 - 0x0AE6, 10),
-        _ => None,
-    }
+    ZEROS.iter().find_map(|zero| {
+        let value = (character as u32).checked_sub(*zero as u32).filter(|value| *value < 10)?;
+        char::from_digit(value, 10)
+    })
 }
 
 /// Tests if exactly three digits follow, after one to three digits or a group before them.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stored;
+use stage_core::device::DeviceName;
 
 fn tuned(kind: &'static Kind, more: Written) -> (Ports, Bench) {
     let mut bench = Bench::default();
@@ -39,7 +40,7 @@ fn worst(one: (&Fields, &mut Bench), other: (&Fields, &mut Bench)) -> f64 {
 #[test]
 fn two_devices_learn_what_one_learns_in_as_many_batches() {
     let devices = |count| {
-        let devices = vec![text("cpu"); count];
+        let devices = vec![ParameterValue::Device(DeviceName::CPU); count];
         [("accumulation", whole(4)), ("devices", ParameterValue::List(devices))]
     };
     for kind in KINDS {
@@ -56,7 +57,13 @@ fn two_devices_learn_what_one_learns_in_as_many_batches() {
 fn a_training_on_two_devices_goes_on_on_one() {
     let mut bench = Bench::default();
     let base = base(&mut bench);
-    let two = ("devices", ParameterValue::List(vec![text("cpu"), text("cpu")]));
+    let two = (
+        "devices",
+        ParameterValue::List(vec![
+            ParameterValue::Device(DeviceName::CPU),
+            ParameterValue::Device(DeviceName::CPU),
+        ]),
+    );
     bench.stop_after = Some(5);
     let stopped = tune(&fish::FINETUNE, &[QUIET, two], &base, &mut bench);
     assert_eq!(stopped.unwrap_err(), StageError::Stopped);

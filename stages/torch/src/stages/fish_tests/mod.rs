@@ -12,6 +12,7 @@ mod training;
 use std::collections::BTreeMap;
 
 use cache::Digest;
+use stage_core::device::DeviceId;
 use stage_core::{
     Blob, Context, Fields, Item, Job, Kind, ParameterValue, PortInput, Reject, Setup, StageError,
     Value,
@@ -124,7 +125,7 @@ fn said(
     let setup = Setup {
         parameters: parameters(&fish::SYNTHESIZE, &[("max_frames", whole(12))]),
         artifacts: artifacts.iter().map(own).collect(),
-        device: "cpu".into(),
+        device: DeviceId::Cpu,
         ..Setup::default()
     };
     let Job::Item(job) = open(&fish::SYNTHESIZE, setup, bench)? else { panic!("no item job") };

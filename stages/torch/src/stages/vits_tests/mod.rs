@@ -5,6 +5,7 @@ mod init;
 mod spectrogram;
 mod speech;
 
+use stage_core::device::DeviceId;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, Output, Reject, Setup, StageError, Value,
 };
@@ -32,7 +33,7 @@ fn job(
     let setup = Setup {
         parameters: parameters(kind, written),
         artifacts: artifacts.iter().map(own).collect(),
-        device: "cpu".into(),
+        device: DeviceId::Cpu,
         ..Setup::default()
     };
     match open(kind, setup, bench)? {

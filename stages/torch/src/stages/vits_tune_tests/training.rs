@@ -2,6 +2,7 @@
 
 use stage_core::Output;
 use stage_core::course::Timetable;
+use stage_core::device::{DeviceId, DeviceName};
 
 use super::super::trial::parameters;
 use super::super::vits_tests::{sentence, speak};
@@ -35,9 +36,10 @@ fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
 fn checkpoints_follow_the_time_alone_unless_the_manifest_counts_steps() {
     let checkpoints = |written| {
         let parameters = parameters(&FINETUNE, written);
-        let cpu = |device: &str| DeviceFacts { name: device.into(), compute_capability: None };
+        let cpu =
+            |device: DeviceId| DeviceFacts { name: device.to_string(), compute_capability: None };
         let table = Timetable::of(&parameters, 100_000).unwrap();
-        let plan = TrainingPlan::read(&parameters, "cpu", cpu).unwrap();
+        let plan = TrainingPlan::read(&parameters, DeviceId::Cpu, cpu).unwrap();
         plan.settings(Grouping::Buckets { length: 1, rows: 1 }, &table).unwrap().checkpoint
     };
     let seconds = Some(600.0);
@@ -211,7 +213,7 @@ fn two_devices_learn_what_one_learns() {
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
     let mut loss = |devices: usize| {
-        let devices = ParameterValue::List(vec![text("cpu"); devices]);
+        let devices = ParameterValue::List(vec![ParameterValue::Device(DeviceName::CPU); devices]);
         let ports = tune(&[("devices", devices)], &base, &mut bench).unwrap();
         log(&ports, &mut bench)["held_out"].as_f64().unwrap()
     };

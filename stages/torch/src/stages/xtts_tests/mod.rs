@@ -5,6 +5,7 @@ mod codes;
 mod speech;
 mod voice;
 
+use stage_core::device::DeviceId;
 use stage_core::{
     Fields, Item, ItemJob, Job, Kind, Output, PortInput, Reject, Setup, StageError, Value,
 };
@@ -58,7 +59,7 @@ fn job(
     let setup = Setup {
         parameters: parameters(kind, written),
         artifacts: artifacts.iter().map(own).collect(),
-        device: "cpu".into(),
+        device: DeviceId::Cpu,
         ..Setup::default()
     };
     match open(kind, setup, bench)? {

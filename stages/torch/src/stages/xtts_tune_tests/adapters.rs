@@ -1,6 +1,7 @@
 //! Adapters for the GPT, and their merging.
 
 use super::*;
+use stage_core::device::DeviceId;
 
 const TAKE_LAST: (&str, &str) = ("take", "last");
 
@@ -103,7 +104,7 @@ fn adapters_that_a_sentence_brings_speak_with_their_base() {
         let setup = Setup {
             parameters: parameters(&speech::SYNTHESIZE, &written),
             artifacts: ports.map(|(port, own)| (port.to_owned(), vec![own.clone()])).collect(),
-            device: "cpu".into(),
+            device: DeviceId::Cpu,
             ..Setup::default()
         };
         let mut item = Item::new("", [("text", Value::text("on aika"))].into_iter().collect());

@@ -8,6 +8,7 @@ mod training;
 use std::collections::BTreeMap;
 
 use cache::Digest;
+use stage_core::device::DeviceId;
 use stage_core::{
     Context, Fields, Item, Job, Kind, Output, ParameterValue, PortInput, Reject, Setup, StageError,
     Value,
@@ -74,7 +75,7 @@ fn encoded(items: Vec<Item>, model: &Fields, bench: &mut Bench) -> Vec<Item> {
     let setup = Setup {
         parameters: parameters(&vq::ENCODE, &[]),
         artifacts: [("codec".to_owned(), vec![model.clone()])].into(),
-        device: "cpu".into(),
+        device: DeviceId::Cpu,
         ..Setup::default()
     };
     let Job::Item(job) = open(&vq::ENCODE, setup, bench).unwrap() else { panic!("no item job") };

@@ -1,6 +1,7 @@
 //! Trainings that are stopped, distributed, partial at first, and checked before the start.
 
 use stage_core::PortOutput;
+use stage_core::device::DeviceName;
 use stage_families::import::CONFIG_FILE;
 use stage_families::xtts::SPEAKERS_FILE;
 
@@ -83,7 +84,7 @@ fn assert_same_but_for_rounding(one: &[(String, tch::Tensor)], other: &[(String,
 
 #[test]
 fn two_devices_learn_what_one_learns_in_twice_the_batches() {
-    let two = ("devices", ParameterValue::List(vec![text("cpu"); 2]));
+    let two = ("devices", ParameterValue::List(vec![ParameterValue::Device(DeviceName::CPU); 2]));
     assert_same_but_for_rounding(&trained_by_size(&[]), &trained_by_size(&[two]));
 }
 

@@ -45,8 +45,8 @@ pub struct Tuning<'a> {
 
 impl Tuning<'_> {
     pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
-        let facts = |device: &str| self.machine.facts(device);
-        let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
+        let facts = |device| self.machine.facts(device);
+        let plan = Plan::read(&self.setup.parameters, self.setup.device, facts)?;
         let sides = Sides::of(input, plan.training.validation_fraction, CLIP_SALT)?;
         let mut base = Model::read("base", input.artifact("base"), context)?;
         let parent = context.parent()?;
@@ -99,8 +99,8 @@ impl Tuning<'_> {
         let mut replicas = Vec::new();
         let (weights, discriminator) = start.weights(context)?;
         clips.notes.add(&format!("discriminator: {discriminator}"), 1);
-        for (at, name) in start.plan.training.devices.iter().enumerate() {
-            let mut nets = start.nets(&weights, self.machine.open(name)?)?;
+        for (at, device) in start.plan.training.devices.iter().enumerate() {
+            let mut nets = start.nets(&weights, self.machine.open(*device)?)?;
             for one in nets.freeze(&start.plan.freeze)? {
                 if at == 0 {
                     clips.notes.add(&format!("tensors of `{}`", one.pattern), one.count as u64);

@@ -1,6 +1,7 @@
 //! The parameters of the stage.
 
 use stage_core::course::Course;
+use stage_core::device::DeviceId;
 use stage_core::{Parameters, StageError};
 
 use super::clip::Clips;
@@ -39,8 +40,8 @@ impl Plan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
-        own: &str,
-        facts: impl Fn(&str) -> DeviceFacts,
+        own: DeviceId,
+        facts: impl Fn(DeviceId) -> DeviceFacts,
     ) -> Result<Plan, StageError> {
         let training = TrainingPlan::read(parameters, own, facts)?;
         let number = |name: &str| parameters.number(name);

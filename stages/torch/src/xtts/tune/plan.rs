@@ -1,6 +1,7 @@
 //! The parameters of the training stages.
 
 use stage_core::course::Course;
+use stage_core::device::DeviceId;
 use stage_core::{ParameterValue, Parameters, StageError};
 use tch::Kind;
 
@@ -33,8 +34,8 @@ impl Plan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
-        own: &str,
-        facts: impl Fn(&str) -> DeviceFacts,
+        own: DeviceId,
+        facts: impl Fn(DeviceId) -> DeviceFacts,
     ) -> Result<Plan, StageError> {
         let language = parameters.if_set("language", Parameters::text)?.map(str::to_owned);
         let dropout = parameters.number("dropout")?;

@@ -1,4 +1,4 @@
-//! The byte order mark that some editors write before a text.
+//! The byte order mark that some editors and tools write before a text in UTF-8.
 
 pub const MARK: &[u8] = b"\xEF\xBB\xBF";
 

@@ -159,14 +159,17 @@ fn is_round(inner: &str, remainder: u64) -> bool {
     inner.ends_with("~ >") && remainder < 1000 && remainder.is_multiple_of(100)
 }
 
-/// One, few (2 to 4) or many.
+/// The form for one, few (2 to 4) or many.
 fn plural(forms: &str, quotient: u64) -> Option<&str> {
-    let mut forms = forms.split('|');
-    let (one, few, many) = (forms.next()?, forms.next()?, forms.next()?);
-    let is_teen = (11..15).contains(&(quotient % 100));
-    Some(match quotient % 10 {
-        1 if !is_teen => one,
-        2..=4 if !is_teen => few,
-        _ => many,
-    })
+    forms.split('|').nth(slavic_form(quotient))
+}
+
+/// 0 for one, 1 for few, 2 for many.
+pub fn slavic_form(number: u64) -> usize {
+    let is_teen = (11..15).contains(&(number % 100));
+    match number % 10 {
+        1 if !is_teen => 0,
+        2..=4 if !is_teen => 1,
+        _ => 2,
+    }
 }

@@ -1,0 +1,56 @@
+//! The way of items into a stage and out of it, as far as executors prepare it: the thread of the
+//! schedule only moves prepared items from queue to queue.
+
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::key::ItemReads;
+use stage_core::{Fields, Item, children};
+
+use super::item_stage::Slot;
+use super::queue::Queued;
+use crate::pipeline::StageId;
+use crate::plan::items::merged;
+
+/// The part of a stage that decides on the key and the place in the queue of an item.
+pub struct Intake {
+    /// The part of the keys that all items share.
+    pub key: Digest,
+    pub reads: ItemReads,
+}
+
+impl Intake {
+    pub fn queued(&self, bucket: u32, item: Item) -> Queued {
+        let key = self.reads.see(&item).key(&self.key);
+        Queued::new(&self.reads, bucket, item, key)
+    }
+}
+
+/// The way of the outputs of a stage: the stages that took its items when a task was handed out.
+pub struct Route {
+    pub is_expanding: bool,
+    pub below: Vec<(StageId, Arc<Intake>)>,
+}
+
+/// An output that is ready for its slot, and for the queues of the stages below.
+pub struct Passed {
+    pub slot: Slot,
+    pub arrivals: Vec<(StageId, Queued)>,
+}
+
+impl Route {
+    /// Prepares the output of an item from the fields that the stage wrote.
+    pub fn pass(&self, queued: &Queued, written: &Fields) -> Passed {
+        let slot = match self.is_expanding {
+            true => Slot::Expanded(children(&queued.item, written)),
+            false => Slot::Known(merged(queued.item.clone(), written)),
+        };
+        let items = slot.items();
+        let mut arrivals = Vec::with_capacity(self.below.len() * items.len());
+        for (below, intake) in &self.below {
+            let arriving = items.iter().map(|item| intake.queued(queued.bucket, item.clone()));
+            arrivals.extend(arriving.map(|arriving| (*below, arriving)));
+        }
+        Passed { slot, arrivals }
+    }
+}

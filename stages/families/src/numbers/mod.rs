@@ -1,0 +1,235 @@
+//! Numbers as words: one list of languages for `text.normalize` and for the cleaners of XTTS.
+//!
+//! `languages.toml` has the words, and describes them.
+
+mod chinese;
+mod decimals;
+mod ordinals;
+mod spelling;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use self::ordinals::Ordinals;
+use self::spelling::Spelling;
+
+/// The words of a language.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    rules: String,
+    /// Words for numbers before a noun.
+    #[serde(default)]
+    attributes: String,
+    #[serde(default)]
+    feminine: String,
+    /// Numbers from here on stay digits.
+    #[serde(default = "usual_limit")]
+    limit: u64,
+    /// The word for the decimal mark.
+    point: String,
+    /// The characters that may stand before decimals.
+    pub decimal: String,
+    /// The characters that may stand between thousands.
+    pub groups: String,
+    minus: String,
+    percent: String,
+    ordinals: Option<Ordinals>,
+}
+
+fn usual_limit() -> u64 {
+    1_000_000_000_000
+}
+
+static ALL: LazyLock<BTreeMap<String, Words>> =
+    LazyLock::new(|| toml::from_str(include_str!("languages.toml")).unwrap_or_default());
+
+/// A language with words for numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Language {
+    code: &'static str,
+    words: &'static Words,
+}
+
+impl PartialEq for Language {
+    fn eq(&self, other: &Language) -> bool {
+        self.code == other.code
+    }
+}
+
+impl Language {
+    pub fn of(code: &str) -> Option<Language> {
+        ALL.get_key_value(code).map(|(code, words)| Language { code, words })
+    }
+
+    pub fn all() -> impl Iterator<Item = Language> {
+        ALL.iter().map(|(code, words)| Language { code, words })
+    }
+
+    pub fn code(self) -> &'static str {
+        self.code
+    }
+
+    pub fn words(self) -> &'static Words {
+        self.words
+    }
+
+    /// None if the number is too large.
+    pub fn cardinal(self, number: u64) -> Option<String> {
+        if number >= self.words.limit {
+            return None;
+        }
+        match self.code {
+            "zh" => Some(chinese::cardinal(number)),
+            "it" => Some(with_italian_accents(self.spelling().spell(number)?)),
+            _ => self.spelling().spell(number),
+        }
+    }
+
+    /// None if the language has no words for ordinals, or not for this one.
+    pub fn ordinal(self, number: u64) -> Option<String> {
+        self.words.ordinals.as_ref()?.spell(number, self)
+    }
+
+    /// The marks that may follow the digits of an ordinal.
+    pub fn ordinal_marks(self) -> &'static [String] {
+        self.words.ordinals.as_ref().map_or(&[], |ordinals| &ordinals.marks)
+    }
+
+    /// A number with decimals, as they are written. None if the number is too large for the words of the language.
+    pub fn decimal(self, number: u64, digits: &str) -> Option<String> {
+        decimals::decimal(self, number, digits)
+    }
+
+    /// The digits one by one.
+    pub fn digits(self, digits: &str) -> Option<String> {
+        let words: Option<Vec<String>> =
+            digits.chars().map(|digit| self.cardinal(u64::from(digit.to_digit(10)?))).collect();
+        Some(words?.join(if self.joins_digits() { "" } else { " " }))
+    }
+
+    /// The words of a number with percent; without the number, it has decimals.
+    pub fn percent(self, words: &str, number: Option<u64>) -> String {
+        let (before, forms, behind) = match self.words.percent.split_once('(') {
+            Some((before, rest)) => {
+                let (forms, behind) = rest.split_once(')').unwrap_or((rest, ""));
+                (before, forms, behind)
+            }
+            None => (self.words.percent.as_str(), "", ""),
+        };
+        let form = match number {
+            None => 3,
+            Some(number) if self.code == "ru" => spelling::slavic_form(number),
+            Some(1) => 0,
+            Some(2..=4) => 1,
+            Some(_) => 2,
+        };
+        let ending = forms.split('|').nth(form).unwrap_or("");
+        format!("{}{ending}{behind}", before.replace("{}", words))
+    }
+
+    /// A number of up to two digits in the feminine, if the language has one.
+    pub fn feminine(self, number: u64) -> Option<String> {
+        self.by_rules(&self.words.feminine, number)
+    }
+
+    /// The words of a number with the word for minus.
+    pub fn negative(self, words: &str) -> String {
+        let space = if self.joins_digits() { "" } else { " " };
+        format!("{}{space}{words}", self.words.minus)
+    }
+
+    /// True if no spaces stand between the words.
+    fn joins_digits(self) -> bool {
+        ["zh", "ja"].contains(&self.code)
+    }
+
+    fn spelling(self) -> Spelling<'static> {
+        Spelling { rules: &self.words.rules, attributes: &self.words.attributes }
+    }
+
+    /// A number by other rules, in which `<` stands for a cardinal.
+    fn by_rules(self, rules: &str, number: u64) -> Option<String> {
+        self.spelling().by_rules(rules, number)
+    }
+}
+
+/// Drops one of two vowels before `otto`, and accents `tre` at the end of a longer word only.
+fn with_italian_accents(words: String) -> String {
+    let mut words = words.replace("oo", "o").replace("trémila", "tremila");
+    let last = words.rsplit(' ').next().unwrap_or_default();
+    if last.len() > "tre".len() && last.ends_with("tre") {
+        words.pop();
+        words.push('é');
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_and_each_language_spells_up_to_its_limit() {
+        let all: BTreeMap<String, Words> = toml::from_str(include_str!("languages.toml")).unwrap();
+        assert_eq!(all.len(), 20);
+        for language in Language::all() {
+            let limit = language.words.limit;
+            for number in [0, 1, 7, 10, 11, 100, 999, 1000, 1100, 12_345, 1_000_000, limit - 1] {
+                let words = language.cardinal(number).unwrap();
+                let is_spelt = !words.is_empty() && !words.contains(|c: char| c.is_numeric());
+                assert!(is_spelt, "{} {number}: {words}", language.code);
+            }
+            assert_eq!(language.cardinal(limit), None);
+            let decimal = language.decimal(3, "05").unwrap();
+            assert!(!decimal.contains(|c: char| c.is_ascii_digit()), "{decimal}");
+        }
+    }
+
+    #[test]
+    fn different_numbers_have_different_words() {
+        for language in Language::all() {
+            let all: std::collections::BTreeSet<_> =
+                (0..12_000).map(|number| language.cardinal(number).unwrap()).collect();
+            assert_eq!(all.len(), 12_000, "{}", language.code);
+        }
+    }
+
+    #[test]
+    fn percent_follows_the_number() {
+        let percent = |code: &str, number: u64| {
+            let language = Language::of(code).unwrap();
+            language.percent(&language.cardinal(number).unwrap(), Some(number))
+        };
+        assert_eq!(percent("ru", 21), "двадцать один процент");
+        assert_eq!(percent("ru", 12), "двенадцать процентов");
+        assert_eq!(percent("cs", 3), "tři procenta");
+        assert_eq!(percent("tr", 5), "yüzde beş");
+        assert_eq!(percent("zh", 20), "百分之二十");
+        let russian = Language::of("ru").unwrap();
+        assert_eq!(russian.percent("x", None), "x процента");
+    }
+
+    #[test]
+    fn words_that_no_reference_has_or_that_it_has_wrong() {
+        for (code, number, expected) in [
+            ("hi", 1_234_567, "बारह लाख चौंतीस हज़ार पाँच सौ सड़सठ"),
+            ("hi", 100, "एक सौ"),
+            ("it", 103, "centotré"),
+            ("it", 23_000, "ventitremila"),
+            ("it", 1_000_003, "un milione e tre"),
+            ("gu", 1_234_567, "બાર લાખ ચોત્રીસ હજાર પાંચસો સડસઠ"),
+            ("am", 2_016, "ሁለት ሺህ አሥራ ስድስት"),
+            ("am", 1_995, "አንድ ሺህ ዘጠኝ መቶ ዘጠና አምስት"),
+            ("zh", 10_010, "一万零一十"),
+            ("zh", 100_200_003, "一亿零二十万零三"),
+            ("zh", 201_000, "二十万一千"),
+            ("zh", 100_001_000, "一亿零一千"),
+        ] {
+            assert_eq!(Language::of(code).unwrap().cardinal(number).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A small C program once a clip and stage, on clips of two seconds: the plain disk, and a journalled
+//! ext4 on a loop device. Once as words, and once as a line for a shell with values as variables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::arguments::Arguments;
+use crate::commands::{Limit, Rows, Runner, compile, write_rules};
+use crate::corpus::Size;
+use crate::latency::thousands;
+use crate::peers::find;
+use crate::project::Project;
+use crate::table::Table;
+
+const SECONDS: f64 = 2.0;
+/// In a quick run a twentieth.
+const CLIPS: [usize; 2] = [1_500, 3_000];
+const TURNS: usize = 3;
+const TIMES: f64 = 1.15;
+/// The size of the loop device in MiB, of which only written blocks take space.
+const DISK_MIB: u64 = 4_096;
+
+pub fn measure(arguments: &Arguments, table: &mut Table) {
+    let Some(ninja) = find(arguments, "ninja") else {
+        return table.plain("commands, clips of 2 s", "not measured: no ninja".to_owned());
+    };
+    measure_on(&arguments.folder, "plain disk", arguments, &ninja, table);
+    match LoopDisk::new(&arguments.folder) {
+        Ok(disk) => measure_on(&disk.mounted, "journalled ext4", arguments, &ninja, table),
+        Err(why) => table.plain("commands, journalled ext4", format!("not measured: {why}")),
+    }
+}
+
+fn measure_on(above: &Path, disk: &str, arguments: &Arguments, ninja: &Path, table: &mut Table) {
+    for clips in CLIPS {
+        let size = Size { clips: arguments.scaled(clips), seconds: SECONDS };
+        let project = Project::on(above, arguments, size, "");
+        let program = match compile(project.path()) {
+            Ok(program) => program,
+            Err(why) => {
+                return table.plain("commands, clips of 2 s", format!("not measured: {why}"));
+            }
+        };
+        write_rules(&project, &program, 2);
+        let runners = [
+            Runner::throstle(arguments, project.path()),
+            Runner::ninja(ninja.to_owned(), project.path()),
+        ];
+        let what = format!("commands, {} clips of 2 s, {disk}", thousands(size.clips));
+        let rows = Rows { runners: &runners, what };
+        let words = rows.turns(TURNS, || {}, Runner::forget);
+        rows.add(table, "cold, words", &words, Limit::Both(TIMES));
+        let manifest = project.path().join("pipeline.toml");
+        let lines = fs::read_to_string(&manifest).unwrap();
+        let in_shell = lines.replace("audio} 1\"", "audio} 1 || exit\"");
+        fs::write(manifest, in_shell.replace("{text}\"", "{text} || exit\"")).unwrap();
+        let variables = rows.turns(TURNS, || {}, Runner::forget);
+        rows.add(table, "cold, a shell with values as variables", &variables, Limit::Both(TIMES));
+    }
+}
+
+/// A journalled ext4 in a file, mounted until it is dropped.
+struct LoopDisk {
+    /// Removed after the disk is unmounted.
+    _folder: tempfile::TempDir,
+    mounted: PathBuf,
+}
+
+impl LoopDisk {
+    fn new(above: &Path) -> Result<LoopDisk, String> {
+        let folder = tempfile::tempdir_in(above).unwrap();
+        let (image, mounted) = (folder.path().join("image"), folder.path().join("disk"));
+        fs::create_dir(&mounted).unwrap();
+        let file = fs::File::create(&image).unwrap();
+        file.set_len(DISK_MIB << 20).unwrap();
+        call(Command::new("mkfs.ext4").args(["-q", "-F", "-O", "has_journal"]).arg(&image))?;
+        let mounts = call(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted));
+        mounts.map_err(|why| format!("a loop device needs root: {why}"))?;
+        Ok(LoopDisk { _folder: folder, mounted })
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        if let Err(why) = call(Command::new("umount").arg(&self.mounted)) {
+            eprintln!("{}: {why}", self.mounted.display());
+        }
+    }
+}
+
+fn call(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}

@@ -1,0 +1,62 @@
+//! Texts: letters and numbers of a language, and the warning of digits that an audit will stop on.
+
+use throstle_tests::Project;
+
+const MANIFEST: &str = r#"
+[pipeline]
+name = "texts"
+
+[stage.sentences]
+use = "corpus.sentences"
+sentences = ["İSTANBUL ve ISPARTA", "21 elma", "Hepsi bu"]
+
+[stage.spoken]
+use = "text.normalize"
+input = "sentences"
+case = "lower"
+
+[stage.audit]
+use = "text.audit"
+input = "spoken"
+characters = "abcçdefgğhıijklmnoöprsştuüvyz '"
+"#;
+
+fn said(project: &Project, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = project.output(arguments);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn texts(project: &Project) -> String {
+    said(project, &["items", "spoken", "--format", "jsonl", "--fields", "text"]).1
+}
+
+#[test]
+fn plan_warns_of_digits_that_an_audit_will_stop_on() {
+    let project = Project::new(MANIFEST);
+    let (code, _, errors) = said(&project, &["plan", "."]);
+    assert_eq!(code, Some(0), "{errors}");
+    let warning = "stage `audit` will stop: 1 of 3 texts have digits, which are not among its \
+                   characters; set `numbers` in `spoken`";
+    assert!(errors.contains(warning), "{errors}");
+    assert_eq!(said(&project, &["run", "."]).0, Some(1));
+
+    project.replace("pipeline.toml", "case = \"lower\"", "case = \"lower\"\nnumbers = \"tr\"");
+    let (_, _, errors) = said(&project, &["plan", "."]);
+    assert!(!errors.contains("digits"), "{errors}");
+    let (code, _, errors) = said(&project, &["run", "."]);
+    assert_eq!(code, Some(0), "{errors}");
+    let texts = texts(&project);
+    assert!(texts.contains("yirmibir elma") && texts.contains("istanbul ve ısparta"), "{texts}");
+}
+
+#[test]
+fn a_capital_i_with_a_dot_leaves_no_dot_behind_in_any_language() {
+    let project = Project::new(MANIFEST.split("[stage.audit]").next().unwrap());
+    assert_eq!(said(&project, &["run", "."]).0, Some(0));
+    let usual = texts(&project);
+    assert!(usual.contains("istanbul ve isparta") && !usual.contains('\u{307}'), "{usual}");
+    project.replace("pipeline.toml", "case = \"lower\"", "case = \"lower\"\nlanguage = \"tr\"");
+    assert_eq!(said(&project, &["run", "."]).0, Some(0));
+    assert!(texts(&project).contains("istanbul ve ısparta"));
+}
