@@ -290,7 +290,7 @@ impl InputFolder {
 impl Drop for InputFolder {
     fn drop(&mut self) {
         if !self.stays {
-            // What is left is removed when the folder is used next.
+            // The next use of the folder removes the rest.
             let _ = self.fs.remove_dir_all(&self.path);
         }
     }

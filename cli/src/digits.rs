@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cache::Cache;
 use cache::fs::{Fs, RealFs};
 use cache::stat::StatIndex;
+use engine::manifest::declared;
 use engine::pipeline::{Pipeline, Reference, StageId, StageSpec};
 use engine::plan::{Plan, Planned};
 use engine::store::Store;
@@ -131,8 +132,9 @@ fn texts<'p>(
 }
 
 fn writes_texts(spec: &StageSpec) -> bool {
-    let mut written = spec.kind.outputs.iter().flat_map(|port| port.writes);
-    written.any(|(field, _)| *field == TEXT) || spec.kind.name == "command"
+    let mut own = spec.kind.outputs.iter().flat_map(|port| port.writes);
+    let mut declared = declared(spec.kind, &spec.parameters).into_iter().flatten();
+    own.any(|(field, _)| *field == TEXT) || declared.any(|(field, _)| field == TEXT)
 }
 
 fn input_of(spec: &StageSpec) -> Option<(StageId, &'static str)> {

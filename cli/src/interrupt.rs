@@ -63,7 +63,7 @@ pub fn pause_on_signals(cache: Cache, command: &'static str) -> io::Result<()> {
         let _ = signals.forever().next();
         let (recorded, recording) = mpsc::channel();
         let record = move || {
-            // What is not recorded is fetched again.
+            // The next command fetches unrecorded objects again.
             let _ = cache.commit();
             eprintln!("stopped by a signal; `throstle {command}` continues");
             let _ = recorded.send(());

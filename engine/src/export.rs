@@ -133,7 +133,7 @@ fn one_for_all(problems: &[String]) -> Option<String> {
 #[derive(Default)]
 struct Old {
     digests: HashMap<Utf8PathBuf, Digest>,
-    /// Entries with a trustworthy stat.
+    /// Those with a stat of this boot.
     entries: HashMap<String, StatEntry>,
 }
 
@@ -215,7 +215,7 @@ impl One<'_> {
         let places = places(&ground, wanted.keys().chain(old.digests.keys()))?;
         leftovers::remove(&*ground.inside, places.values().flatten());
         let targets = Targets { fs: &*ground.inside, places: &places };
-        let entries = self.write_all(&wanted, &targets, &old.entries, &mut done)?;
+        let entries = self.write_all(&wanted, &targets, &old, &mut done)?;
         if !done.lost.is_empty() {
             return Ok(done);
         }
@@ -382,14 +382,14 @@ impl One<'_> {
         &self,
         wanted: &BTreeMap<Utf8PathBuf, Blob>,
         targets: &Targets<'_>,
-        old: &HashMap<String, StatEntry>,
+        old: &Old,
         done: &mut Written,
     ) -> Result<Vec<StatEntry>, EngineError> {
         let wanted: Vec<(&Utf8PathBuf, &Blob)> = wanted.iter().collect();
         let write = |(path, blob): &(&Utf8PathBuf, &Blob)| match targets.path(path) {
             Ok(full) => {
                 let target = Target { fs: targets.fs, path: &full };
-                self.write(path, target, blob, old.get(path.as_str()))
+                self.write(path, target, blob, old.entries.get(path.as_str()))
             }
             Err(why) => Err(Problem::Told(format!("cannot export to `{path}`: {why}"))),
         };
@@ -400,7 +400,7 @@ impl One<'_> {
             in_shares(wanted.len(), SHARE, threads, share)
                 .unwrap_or_else(|| wanted.iter().map(write).collect());
         let mut entries = Vec::with_capacity(results.len());
-        for result in results {
+        for ((path, blob), result) in wanted.iter().zip(results) {
             match result {
                 Ok((entry, true)) => {
                     done.written += 1;
@@ -410,7 +410,12 @@ impl One<'_> {
                     done.unchanged += 1;
                     entries.push(entry);
                 }
-                Err(Problem::Told(problem)) => done.problems.push(problem),
+                Err(Problem::Told(problem)) => {
+                    // Never trusted, so that the next run tries again; and still a file of this export.
+                    let known = old.digests.get(*path).copied().unwrap_or(blob.digest);
+                    entries.push(StatEntry::unusable(path.to_string(), known));
+                    done.problems.push(problem);
+                }
                 Err(Problem::Machine(error)) => return Err(error.into()),
                 Err(Problem::Lost(digest)) => done.lost.push(digest),
             }

@@ -135,7 +135,7 @@ impl Verdicts<'_> {
         let keys: Vec<Digest> = items.iter().map(|item| reads.see(item).key(job)).collect();
         let records = self.store.known_items(&keys)?;
         for ((item, key), record) in items.iter().zip(&keys).zip(records) {
-            // What a person has dropped is a decision, and no verdict.
+            // Items that a person has dropped are decided, so they are not tried again.
             let is_verdict =
                 matches!(record, Some(ItemRecord::Rejected(reject)) if reject.is_fault());
             if is_verdict && self.is_meant(&item.id) {

@@ -312,14 +312,14 @@ impl Remote {
             pushed.objects += archived.objects;
             pushed.records += archived.records;
             pushed.damaged.extend(archived.damaged);
-            places = archive_places(&**self.cache.fs(), &folder)?;
+            places = archive_places(&**self.cache.home(), &folder)?;
         }
         let index = PackIndex::new(&places, large)
             .ok_or_else(|| self.refused("too many objects for one pack"))?;
         pushed.bytes += self.push_volumes(&index, &folder, progress)?;
         if !places.volumes.is_empty() {
             let archive =
-                self.cache.fs().read(&folder.join("ARCHIVE")).map_err(CacheError::from)?;
+                self.cache.home().read(&folder.join("ARCHIVE")).map_err(CacheError::from)?;
             self.write(&layout::archive(&index.id), archive.into())?;
         }
         // Last, since it makes the volumes a pack.
@@ -362,7 +362,7 @@ impl Remote {
         let mut done = 0;
         for (number, size) in index.volumes() {
             let path = folder.join(cache::volume_name(number));
-            let bytes = self.cache.fs().read(&path).map_err(CacheError::from)?;
+            let bytes = self.cache.home().read(&path).map_err(CacheError::from)?;
             self.write(&layout::volume(&index.id, number), bytes.into())?;
             done += size;
             progress(done, total);

@@ -141,6 +141,22 @@ fn nothing_of_the_cache_leaves_it_through_a_folder_that_is_exchanged_with_a_link
 }
 
 #[test]
+fn a_pack_for_a_remote_is_made_in_the_cache_whatever_is_exchanged() {
+    let (project, outside) = (project(EXPORTS, 20), Outside::new());
+    assert_eq!(project.run().code, Some(0));
+    let staging = project.file(".throstle/staging");
+    let link = outside.link_beside(&staging);
+    for round in 0..12 {
+        std::fs::create_dir(project.file(&format!("remote{round}"))).unwrap();
+        let remote = format!("file://{}", project.file(&format!("remote{round}")).display());
+        while_exchanging(&staging, &link, || project.output(&["push", ".", "--remote", &remote]));
+        outside.assert_untouched();
+    }
+    std::fs::remove_file(&link).unwrap();
+    assert!(project.printed(&["cache", "verify"]).contains("nothing is damaged"));
+}
+
+#[test]
 fn a_link_in_the_place_of_a_folder_of_the_cache_is_refused_and_the_cache_may_be_behind_one() {
     let (project, outside) = (project(EXPORTS, 3), Outside::new());
     std::fs::create_dir(project.file(".throstle")).unwrap();

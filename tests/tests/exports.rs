@@ -118,6 +118,32 @@ fn a_link_that_leads_out_of_the_project_is_not_followed() {
 }
 
 #[test]
+fn an_export_that_failed_fails_again_until_its_files_are_written() {
+    let project = done();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let words = project.file("out/words");
+    std::fs::remove_dir_all(&words).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &words).unwrap();
+    for _ in 0..2 {
+        let ran = project.run();
+        assert_eq!((ran.code, ran.all("stage-failed").len()), (Some(1), 1), "{ran:?}");
+    }
+    std::fs::remove_file(&words).unwrap();
+    // Now one of the two files has no place.
+    std::fs::create_dir_all(words.join("a.txt")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(project.run().code, Some(1));
+        assert!(project.file("out/words/b.txt").is_file());
+    }
+    std::fs::remove_dir(words.join("a.txt")).unwrap();
+    assert_eq!(project.run().code, Some(0));
+    assert_eq!(project.names("out/words"), ["a.txt", "b.txt"]);
+    // They are still files of this export.
+    project.replace("pipeline.toml", "out/words/{id}.txt", "out/others/{id}.txt");
+    assert_eq!(removed(&project.run(), "words"), 2);
+}
+
+#[test]
 fn a_link_within_the_project_is_followed() {
     let project = project();
     std::fs::create_dir(project.file("made")).unwrap();

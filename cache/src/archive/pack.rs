@@ -1,6 +1,7 @@
 //! Writes an archive: first the objects, then the records that refer to them, then the index.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -25,9 +26,14 @@ impl Cache {
     /// Writes the kept part of the cache as an archive. Damaged entries are left out and
     /// quarantined; the rest of the archive is complete.
     pub fn archive(&self, kept: &Kept, how: &Archiving) -> Result<Archived, CacheError> {
-        let outside = &self.0.outside;
-        outside.create_dir_all(how.folder)?;
-        let fs = confined(outside, how.folder)?;
+        let (home, outside) = (&self.0.fs, &self.0.outside);
+        let fs = if how.folder.starts_with(self.dir()) {
+            home.create_dir_all(how.folder)?;
+            Arc::clone(home)
+        } else {
+            outside.create_dir_all(how.folder)?;
+            confined(outside, how.folder)?
+        };
         let volumes = Volumes::new(&*fs, how.folder, how.volume_bytes)?;
         let mut contents = Contents::default();
         how.bases.iter().try_for_each(|base| contents.add(&**outside, base))?;

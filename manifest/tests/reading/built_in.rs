@@ -119,3 +119,22 @@ fn the_same_pipeline_agrees_with_the_schema() {
         validator.iter_errors(&value).map(|error| error.to_string()).collect();
     assert_eq!(objections, Vec::<String>::new());
 }
+
+#[test]
+fn a_language_is_a_code() {
+    let told = |language: &str| {
+        let text = TOKENS.replace("numbers = \"fi\"", &format!("language = \"{language}\""));
+        match load_from(&stage_families::catalogue(), &text, &[]) {
+            Ok(_) => String::new(),
+            Err(problems) => rendered(&problems),
+        }
+    };
+    for name in ["Turkish", "t", "türkisch", "-", "1a"] {
+        let told = told(name);
+        assert!(told.contains(&format!("`{name}` is not the code of a language")), "{told}");
+        assert!(told.contains("write its two or three letters"), "{told}");
+    }
+    for code in ["tr", "lt", "deu", "pt-BR", "zh_CN", "az-Latn-AZ"] {
+        assert_eq!(told(code), "", "{code}");
+    }
+}

@@ -4,6 +4,7 @@
 //! of the program: it reaches the shell as a variable. Where a variable does not stay one word, or
 //! where its content would be run, a value has no place.
 
+mod carried;
 mod command;
 mod document;
 mod place;

@@ -165,13 +165,7 @@ impl Shards {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::safetensors;
-
-    fn file(names: &[&str]) -> WeightFile {
-        let tensor = Tensor::from_f32([1], &[1.0]).unwrap();
-        let tensors = names.iter().map(|name| (*name, &tensor));
-        WeightFile::read(safetensors::write(tensors).unwrap()).unwrap()
-    }
+    use crate::weights::tests::file;
 
     fn opened(map: &str, shards: &[(&str, &[&str])]) -> Result<WeightFile, FormatError> {
         let text = format!("\u{FEFF}{{\"metadata\": {{}}, \"weight_map\": {map}}}");

@@ -130,12 +130,12 @@ impl PlainNames {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::safetensors;
 
-    fn file(names: &[&str]) -> WeightFile {
+    pub fn file(names: &[&str]) -> WeightFile {
         let tensor = Tensor::from_f32([1], &[1.0]).unwrap();
         let tensors = names.iter().map(|name| (*name, &tensor));
         WeightFile::read(safetensors::write(tensors).unwrap()).unwrap()

@@ -22,7 +22,7 @@ const SECONDS: f64 = 0.5;
 const COLD_TURNS: usize = 3;
 const TURNS: usize = 9;
 /// Over ninja, for one changed clip or transcript.
-const GRACE: Duration = Duration::from_millis(30);
+pub const GRACE: Duration = Duration::from_millis(30);
 /// For the inputs of `command.once`, beside the program's own time.
 const LAYING_OUT: Duration = Duration::from_millis(400);
 
@@ -130,7 +130,7 @@ impl Runner {
         }
     }
 
-    fn run(&self) -> Spent {
+    pub fn run(&self) -> Spent {
         let mut command = Command::new(&self.program);
         command.args(self.words).current_dir(&self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -303,7 +303,7 @@ fn frames() -> usize {
     (SECONDS * f64::from(RATE)) as usize
 }
 
-fn write_text(folder: &Path, number: usize, text: &str) {
+pub fn write_text(folder: &Path, number: usize, text: &str) {
     fs::write(folder.join(format!("texts/clip{number:06}.txt")), text).unwrap();
 }
 

@@ -1,12 +1,15 @@
 //! A small C program once a clip and stage, on clips of two seconds: the plain disk, and a journalled
-//! ext4 on a loop device. Once as words, and once as a line for a shell with values as variables.
+//! ext4 on a loop device. Once as words, and once as a line for a shell with values as variables. Then
+//! one program for all clips, after one changed transcript.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::arguments::Arguments;
-use crate::commands::{Limit, Rows, Runner, compile, write_rules};
+use crate::clock::let_files_age;
+use crate::commands::{GRACE, Limit, Rows, Runner, compile, write_rules, write_text};
 use crate::corpus::Size;
 use crate::latency::thousands;
 use crate::peers::find;
@@ -18,6 +21,27 @@ const SECONDS: f64 = 2.0;
 const CLIPS: [usize; 2] = [1_500, 3_000];
 const TURNS: usize = 3;
 const TIMES: f64 = 1.15;
+/// Changed transcripts.
+const CHANGES: usize = 9;
+
+const ONCE: &str = r#"[pipeline]
+name = "once"
+
+[stage.clips]
+use = "corpus.table"
+table = "metadata.csv"
+audio = "wavs"
+columns = ["file", "text", "speaker"]
+
+[stage.all]
+use = "command.once"
+input = "clips"
+fields = ["audio", "text"]
+command = "wc -l < {items} > {out.lines}"
+outputs = { lines = "lines.txt" }
+texts = ["lines"]
+"#;
+
 /// The size of the loop device in MiB, of which only written blocks take space.
 const DISK_MIB: u64 = 4_096;
 
@@ -57,7 +81,37 @@ fn measure_on(above: &Path, disk: &str, arguments: &Arguments, ninja: &Path, tab
         fs::write(manifest, in_shell.replace("{text}\"", "{text} || exit\"")).unwrap();
         let variables = rows.turns(TURNS, || {}, Runner::forget);
         rows.add(table, "cold, a shell with values as variables", &variables, Limit::Both(TIMES));
+        once(&project, &rows, table);
     }
+}
+
+/// One changed transcript among the inputs of one program, which counts a list.
+fn once(project: &Project, rows: &Rows, table: &mut Table) {
+    let folder = project.path();
+    fs::write(folder.join("pipeline.toml"), ONCE).unwrap();
+    let mut ninja = String::from(
+        "rule all\n command = wc -l < $out.list > $out\n rspfile = $out.list\n \
+         rspfile_content = $in_newline\nbuild ninja-lines: all",
+    );
+    for number in 0..project.clips.len() {
+        let _ = write!(ninja, " wavs/clip{number:06}.wav texts/clip{number:06}.txt");
+    }
+    ninja.push('\n');
+    fs::write(folder.join("build.ninja"), ninja).unwrap();
+    let_files_age();
+    for runner in rows.runners.iter().chain(rows.runners) {
+        runner.run();
+    }
+    let (number, mut round) = (project.clips.len() / 3, 0);
+    let change = || {
+        round += 1;
+        let text = format!("Another text, the {round}th.");
+        project.change_text(number, &text);
+        write_text(folder, number, &text);
+        let_files_age();
+    };
+    let spent = rows.turns(CHANGES, change, |_| {});
+    rows.add(table, "one program for all, one changed transcript", &spent, Limit::Over(GRACE));
 }
 
 /// A journalled ext4 in a file, mounted until it is dropped.

@@ -60,3 +60,26 @@ fn a_capital_i_with_a_dot_leaves_no_dot_behind_in_any_language() {
     assert_eq!(said(&project, &["run", "."]).0, Some(0));
     assert!(texts(&project).contains("istanbul ve ısparta"));
 }
+
+#[test]
+fn plan_says_nothing_of_digits_if_a_program_writes_other_texts() {
+    let warns = |stage: &str| {
+        let manifest = MANIFEST.replace("input = \"spoken\"", "input = \"other\"");
+        let project =
+            Project::new(&format!("{manifest}\n[stage.other]\ninput = \"spoken\"\n{stage}"));
+        project.write("other.py", "def other(item):\n    return {'text': 'abc', 'mark': 'abc'}\n");
+        said(&project, &["plan", "."]).2.contains("digits")
+    };
+    let python = |field: &str| {
+        let given =
+            "use = \"python\"\nscript = \"other.py\"\nfunction = \"other\"\nfields = [\"text\"]";
+        format!("{given}\noutputs = {{ {field} = \"text\" }}\n")
+    };
+    let command = |field: &str| {
+        let given = format!("use = \"command\"\nfields = [\"text\"]\ntexts = [\"{field}\"]");
+        let line = format!("echo {{text}} > {{out.{field}}}");
+        format!("{given}\ncommand = \"{line}\"\noutputs = {{ {field} = \"a.txt\" }}\n")
+    };
+    assert!(!warns(&python("text")) && !warns(&command("text")));
+    assert!(warns(&python("mark")) && warns(&command("mark")));
+}

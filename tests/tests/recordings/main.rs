@@ -189,6 +189,9 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
     world.write("twice.txt", b"one".to_vec());
     world.write("twice.vtt", b"WEBVTT\n\n00:01.000 --> 00:02.000\ntwo\n".to_vec());
     world.write("lonely.txt", b"no recording".to_vec());
+    world.write("media.wma", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11 and more".to_vec());
+    world.write("media.txt", b"a text".to_vec());
+    world.write("good.mp4", b"the video that `good.wav` is from".to_vec());
     world.record("damaged.wav", &speech(6, 20.0));
     world.write("damaged.srt", b"1\n00:00:01,0 -> 00:00:02,0\nHello.\n".to_vec());
     world.write("torn.wav", world.files["good.wav"][..60_000].to_vec());
@@ -211,6 +214,7 @@ fn what_cannot_be_used_is_named_and_the_rest_goes_on() {
         "`twice.txt` and `twice.vtt` are texts of the same recording",
         "`folder.srt` has the name of a text of `folder.wav` and is a folder; rename it",
         "`lonely.txt` has no recording beside it",
+        "a Windows Media file (WMA, ASF)",
         "`damaged.srt`: line 1: text without a time before it",
         "`wordless.txt`: it has no text",
         "`latin.srt`: line 3 is not UTF-8",

@@ -27,7 +27,9 @@ const LINE: Parameter = Parameter {
         a name of a variable or of a program, and in the text of `eval`, `sh -c`, `python3 -c`, \
         `awk`, `sed`, `ssh` and others. Let them get it as an argument: \
         `sh -c 'echo \"$1\"' sh {field}`, `awk -v n={field} '...'`. A value may begin with `-`: \
-        write `--` before it for programs that accept `--`. A line of plain words runs without a \
+        write `--` before it for programs that accept `--`. What a program or a script does with \
+        its arguments is its own: `sox` runs a name that begins with `|`, and `echo $text` without \
+        quotes splits the value. A line of plain words runs without a \
         shell, which is faster. As in any shell, a \
         pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
         or `set -o pipefail` where `sh` has it. A missing program in a pipeline fails the stage. \

@@ -25,7 +25,8 @@ const AUDIO_FOLDER: Parameter = Parameter {
     name: "audio",
     parameter_type: ParameterType::SourcePath,
     default: Default::Absent,
-    doc: "The folder that audio paths are relative to. Default: the folder of the table or list itself. Absolute paths may begin with this folder.",
+    doc: "The folder that audio paths are relative to. Default: the folder of the table or list \
+          itself. Absolute paths may begin with this folder.",
     ..Parameter::BASE
 };
 
@@ -137,7 +138,8 @@ pub static FOLDER: Kind = Kind {
             default: Default::Text("auto"),
             doc: "The folder that names the speaker, counted from `folder`; `last` is the folder of \
                   the clip itself. `auto` is the first one. If that is ambiguous, as in \
-                  `train/SPEAKER/x.wav` or with a single folder of folders, the stage fails and lists the choices.",
+                  `train/SPEAKER/x.wav` or with a single folder of folders, the stage fails and \
+                  lists the choices.",
             ..Parameter::BASE
         },
     ],
@@ -179,7 +181,8 @@ pub static PARQUET: Kind = Kind {
     summary: "Reads clips from Parquet files of Hugging Face, with the audio inside.",
     doc: "The audio column is a struct of `bytes` and `path`. Columns may be uncompressed or \
           compressed with snappy. The id of a clip is its `id` column or its path without the \
-          extension of audio. If clips have no path, or all have the same path, their ids are the name of the file and the row number.",
+          extension of audio. If clips have no path, or all have the same path, their ids are the \
+          name of the file and the row number.",
     parameters: &[
         source_path("path", "A `.parquet` file, or a folder of them."),
         optional("audio_column", "The struct column; the only one if not given."),
@@ -231,13 +234,14 @@ which does not change when other sentences are inserted.",
 
 pub static RECORDINGS: Kind = Kind {
     name: "corpus.recordings",
-    version: 2,
+    version: 3,
     summary: "Reads long recordings with subtitles, a script, or neither.",
     doc: "\
 Reads every recording of a folder (WAV, FLAC, MP3, M4A, Ogg Vorbis, AIFF), and the text beside it
 with the same name: subtitles as `.srt` or `.vtt`, the `.json` of Whisper, or a script as `.txt`.
 Times of subtitles are hints only. A recording without a text gets the common `script`, if there is
-one.
+one. Sound in another format, such as Opus or WMA, and videos are recordings too if no other file has
+the name: the stage that decodes them names the format, and the line that converts it.
 
 The id of a recording is its path without the extension. Texts without a recording, recordings with
 several texts or with a folder in the place of a text, and texts that cannot be read are quarantined,

@@ -1,7 +1,7 @@
 //! The kinds of the family `quality`: measures of a synthesis.
 
 use super::choice::{CHOOSE, GAIN};
-use super::text::{LANGUAGE, NUMBERS};
+use super::text::{LANGUAGE, NUMBERS, mistakes_of_language};
 use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
@@ -242,10 +242,12 @@ select the differences that count. Texts over 10,000 characters are quarantined.
             name: "numbers",
             parameter_type: ParameterType::Choice(NUMBERS),
             default: Default::Text("keep"),
-            doc: "The language in which numbers are spelled out on both sides, since recognisers write digits. `keep` leaves them as they are.",
+            doc: "The language in which numbers are spelled out on both sides, since recognisers \
+                write digits. `keep` leaves them as they are.",
             ..Parameter::BASE
         },
     ],
+    check: |parameters, _| mistakes_of_language(parameters),
     ..Kind::BASE
 };
 

@@ -2,8 +2,10 @@
 
 use super::command::{ENVIRONMENT, VERSION, VERSION_COMMAND, mistakes_of_line};
 use crate::cost::{Cost, Rates};
-use crate::kind::{Expands, FieldType, Fields, InputPort, Kind, OutputPort, PortType, Work};
-use crate::parameter::{Default, Parameter, ParameterType};
+use crate::kind::{
+    Expands, FieldType, Fields, InputPort, Kind, Mistake, OutputPort, PortType, Work,
+};
+use crate::parameter::{Default, Parameter, ParameterType, Parameters};
 
 pub const KINDS: &[&Kind] = &[&NORMALIZE, &SENTENCES, &ROMANISE, &ALIGN];
 
@@ -29,6 +31,21 @@ pub const LANGUAGE: Parameter = Parameter {
           and Lithuanian keeps the dot of an i below an accent. The default is that of `numbers`.",
     ..Parameter::BASE
 };
+
+/// Finds a name in the place of a code.
+pub(super) fn mistakes_of_language(parameters: &Parameters) -> Vec<Mistake> {
+    let written = parameters.text("language").unwrap_or_default();
+    let code = written.split(['-', '_']).next().unwrap_or_default();
+    let is_code = (2..=3).contains(&code.len()) && code.chars().all(|it| it.is_ascii_alphabetic());
+    if !parameters.is_set("language") || is_code {
+        return Vec::new();
+    }
+    vec![Mistake {
+        parameter: "language",
+        message: format!("`{written}` is not the code of a language"),
+        help: Some("write its two or three letters, such as `tr` or `lt`".to_owned()),
+    }]
+}
 
 pub static NORMALIZE: Kind = Kind {
     name: "text.normalize",
@@ -94,6 +111,7 @@ pub static NORMALIZE: Kind = Kind {
             ..Parameter::BASE
         },
     ],
+    check: |parameters, _| mistakes_of_language(parameters),
     ..Kind::BASE
 };
 

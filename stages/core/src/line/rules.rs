@@ -1,7 +1,6 @@
 //! Words of commands that are run, computed with, or taken for a name: a value cannot be there.
 
-use std::collections::BTreeMap;
-
+use super::carried::{carried, names, refers_to};
 use super::command::{SimpleCommand, Word};
 use super::prefix::{Prefix, Role};
 use super::shell::Script;
@@ -28,12 +27,23 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
     ("octave", &["-eval"]),
     ("tclsh", &[]),
 ];
+/// Options of other programs whose value is run.
+const RUN_OPTIONS: &[(&str, &[&str])] = &[
+    ("flock", &["c", "-command"]),
+    ("make", &["-eval"]),
+    ("rsync", &["e", "-rsh"]),
+    ("runuser", &["c", "-command", "-session-command"]),
+    ("script", &["c", "-command"]),
+    ("sort", &["-compress-program"]),
+    ("split", &["-filter"]),
+    ("tar", &["I", "F", "-use-compress-program", "-to-command", "-checkpoint-action"]),
+];
 const AWKS: &[&str] = &["awk", "gawk", "mawk", "nawk"];
 const SEDS: &[&str] = &["sed", "gsed"];
 /// Programs that run a program in their arguments.
 const RUNNERS: &[&str] = &[
-    "builtin", "busybox", "chroot", "chrt", "command", "doas", "find", "flock", "setpriv",
-    "strace", "sudo", "unshare", "xargs",
+    "builtin", "busybox", "chroot", "chrt", "command", "doas", "find", "flock", "prlimit",
+    "setarch", "setpriv", "strace", "sudo", "unshare", "xargs",
 ];
 /// Those with other operands before it.
 const OPERANDS: &[&str] = &["chroot", "find", "flock"];
@@ -69,9 +79,10 @@ pub fn apply(script: &mut Script<'_>) {
     let Script { commands, places, functions, arithmetic, .. } = script;
     let mut run = String::new();
     for (number, command) in commands.iter().enumerate() {
-        let before = number.checked_sub(1).map(|before| &commands[before]);
+        let before = commands[..number].iter().rev().take_while(|before| before.is_piped);
+        let input: Vec<usize> = before.flat_map(SimpleCommand::printed).collect();
         let mut rules = Rules { places: &mut *places, arithmetic: &mut *arithmetic, run: &mut run };
-        rules.command(command, before.filter(|before| before.is_piped));
+        rules.command(command, &input);
     }
     for (variable, values) in carried(commands, functions) {
         if names(arithmetic).any(|name| name == variable) || refers_to(arithmetic, &variable) {
@@ -84,57 +95,6 @@ pub fn apply(script: &mut Script<'_>) {
 
 fn refuse(places: &mut [Place], values: impl IntoIterator<Item = usize>, fault: Misplaced) {
     values.into_iter().for_each(|number| places[number].refuse(fault));
-}
-
-/// The argument of a function, and what `set` gives.
-const ARGUMENT: &str = "1";
-
-/// The variables that have a value as their content.
-fn carried(commands: &[SimpleCommand], functions: &[String]) -> BTreeMap<String, Vec<usize>> {
-    let mut carried: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    let mut carry = |variable: &str, values: Vec<usize>| {
-        carried.entry(variable.to_owned()).or_default().extend(values);
-    };
-    let piped = commands.iter().filter(|command| command.is_piped);
-    let piped: Vec<usize> = piped.flat_map(SimpleCommand::printed).collect();
-    for command in commands {
-        for word in command.words.iter().filter(|word| word.has_values()) {
-            if let Some(variable) = &word.variable {
-                carry(variable, word.values().collect());
-            }
-        }
-        let values = || command.words.iter().flat_map(Word::values).collect();
-        let texts: Vec<_> = command.words.iter().map(|word| word.text.as_deref()).collect();
-        match texts[..] {
-            [Some("for" | "select"), Some(variable), ..] if command.is_of_keyword => {
-                carry(variable, values());
-            }
-            [Some("read" | "mapfile" | "readarray"), ref variables @ ..] => {
-                variables.iter().flatten().for_each(|variable| carry(variable, piped.clone()));
-            }
-            [Some(name), ..] if name == "set" || functions.iter().any(|own| own == name) => {
-                carry(ARGUMENT, values());
-            }
-            _ => {}
-        }
-    }
-    carried
-}
-
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-        .filter(|name| *name != ARGUMENT)
-}
-
-/// True for a text with `$NAME` or `${NAME`.
-fn refers_to(text: &str, variable: &str) -> bool {
-    let mut references = text.split('$').skip(1).map(|rest| rest.trim_start_matches('{'));
-    references.any(|rest| match variable {
-        ARGUMENT => {
-            rest.starts_with(|letter: char| letter.is_ascii_digit() || "@*".contains(letter))
-        }
-        _ => names(rest).next() == Some(variable),
-    })
 }
 
 struct Rules<'a, 'b> {
@@ -156,8 +116,8 @@ impl Rules<'_, '_> {
         words.iter().for_each(|word| self.refuse(word, fault));
     }
 
-    /// `before` writes to a pipe that the command reads.
-    fn command(&mut self, command: &SimpleCommand, before: Option<&SimpleCommand>) {
+    /// `input` has the values that its pipeline prints before it.
+    fn command(&mut self, command: &SimpleCommand, input: &[usize]) {
         command.assignments().for_each(|word| self.assignment(word));
         let words = command.program();
         let mut at = 0;
@@ -176,8 +136,10 @@ impl Rules<'_, '_> {
             self.tests(name, arguments);
             if SHELLS.contains(&name) && reads_program(arguments) {
                 self.refuse_all(&command.files, Misplaced::ProgramText);
-                let printed = before.map(SimpleCommand::printed).unwrap_or_default();
-                refuse(self.places, printed, Misplaced::ProgramText);
+                refuse(self.places, input.iter().copied(), Misplaced::ProgramText);
+            }
+            if name == "xargs" && puts_into_program(arguments) {
+                refuse(self.places, input.iter().copied(), Misplaced::ProgramText);
             }
             if RUNNERS.contains(&name) {
                 self.run(name, arguments);
@@ -262,7 +224,23 @@ impl Rules<'_, '_> {
             None if AWKS.contains(&name) => self.text_first(words, &["v", "F", "-assign"]),
             None if SEDS.contains(&name) => self.text_first(words, &["l"]),
             None if REMOTE.contains(&name) => self.refuse_all(words, Misplaced::ProgramText),
-            None => {}
+            None => {
+                let options = RUN_OPTIONS.iter().find(|(own, _)| *own == name);
+                options.into_iter().for_each(|(_, options)| self.run_options(words, options));
+            }
+        }
+    }
+
+    /// `tar -I PROGRAM`, `split --filter=PROGRAM`.
+    fn run_options(&mut self, words: &[Word], options: &[&str]) {
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if has_option(word, options) {
+                self.refuse(word, Misplaced::ProgramText);
+                if takes_value(word, options) {
+                    words.next().into_iter().for_each(|it| self.refuse(it, Misplaced::ProgramText));
+                }
+            }
         }
     }
 
@@ -374,6 +352,13 @@ fn name(word: &Word) -> Option<&str> {
 fn reads_program(words: &[Word]) -> bool {
     let has_code = |word: &Word| has_option(word, &["c"]);
     words.iter().all(|word| word.start.starts_with(['-', '+']) && !has_code(word))
+}
+
+/// True for `xargs -I@ sh -c 'say @'`.
+fn puts_into_program(words: &[Word]) -> bool {
+    let replaces = |word: &Word| has_option(word, &["I", "i", "-replace"]);
+    let is_shell = |word: &Word| name(word).is_some_and(|name| SHELLS.contains(&name));
+    words.iter().any(replaces) && words.iter().any(is_shell)
 }
 
 /// True for `-c`, `-ec` and `-cCODE`, and for `--eval` and `--eval=CODE`.

@@ -8,7 +8,7 @@ use super::spelling::Spelling;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ordinals {
-    /// What may stand behind the digits.
+    /// The letters or signs that may follow the digits.
     #[serde(default)]
     pub marks: Vec<String>,
     /// Larger numbers have no ordinal.

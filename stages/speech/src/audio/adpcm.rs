@@ -32,7 +32,7 @@ impl Coding {
         }
     }
 
-    /// The frames in a block of so many bytes.
+    /// The frames in a block of this size in bytes.
     fn frames(self, bytes: u64, channels: u16) -> Option<u64> {
         let channels = u64::from(channels);
         match self {

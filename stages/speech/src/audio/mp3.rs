@@ -226,7 +226,7 @@ fn behind_id3(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
 enum Next {
     /// A frame of this file with its length.
     Frame(Header, usize),
-    /// A frame of this file of which only so many bytes are left.
+    /// A frame of this file that the end of the file cuts off after this number of bytes.
     Cut(u64),
     /// The first frame of another file.
     File,

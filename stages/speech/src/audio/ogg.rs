@@ -296,7 +296,7 @@ fn decoder(head: &[u8], setup: &[u8]) -> Result<(Codec, u32, u16), Fault> {
     Ok((Codec::new("Vorbis", Format::Ogg, &parameters)?, rate, channels))
 }
 
-/// The fault of streams of which none is read; `at` is the offset behind their heads.
+/// The fault if no stream can be decoded; `at` is the offset after their headers.
 fn no_sound(input: &mut Input<'_>, mut at: u64, heads: &[Head]) -> Result<Fault, Trouble> {
     if heads.is_empty() {
         return Ok(damaged_head());

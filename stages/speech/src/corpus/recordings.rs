@@ -12,6 +12,7 @@ use stage_core::{
 };
 
 use super::cues::{self, CueFormat};
+use super::path::has_audio_extension;
 use crate::plain::{JSON, to_json};
 
 const SOUND: [&str; 7] = ["wav", "flac", "mp3", "m4a", "ogg", "aiff", "aif"];
@@ -35,6 +36,8 @@ struct Recordings {
 #[derive(Default)]
 struct Found {
     sound: Vec<Utf8PathBuf>,
+    /// Sound or videos in formats without a decoder here.
+    undecoded: Vec<Utf8PathBuf>,
     texts: Vec<Utf8PathBuf>,
     /// Folders with the name of a text.
     folders: Vec<Utf8PathBuf>,
@@ -66,7 +69,7 @@ impl SourceJob for Recordings {
         let mut output = SourceOutput::default();
         let is_ours = |name: &str| {
             let path = Utf8Path::new(name);
-            SOUND.contains(&extension(path).as_str()) || text_format(path).is_some()
+            has_audio_extension(name) || text_format(path).is_some()
         };
         output.rejects.extend(listed.rejects.into_iter().filter(|(name, _)| is_ours(name)));
         let script = self.script(world)?;
@@ -111,6 +114,8 @@ impl Recordings {
             let name = path.with_extension("").to_string();
             if SOUND.contains(&extension(&path).as_str()) {
                 all.entry(name).or_default().sound.push(path);
+            } else if has_audio_extension(path.as_str()) {
+                all.entry(name).or_default().undecoded.push(path);
             } else if text_format(&path).is_some() {
                 all.entry(name).or_default().texts.push(path);
             }
@@ -119,6 +124,11 @@ impl Recordings {
             if let Some(found) = all.get_mut(path.with_extension("").as_str()) {
                 found.folders.push(path);
             }
+        }
+        // Alone it is an item, and the stage that decodes it names its format. Beside a recording it is
+        // the original of that one.
+        for found in all.values_mut().filter(|found| found.sound.is_empty()) {
+            found.sound.append(&mut found.undecoded);
         }
         all
     }

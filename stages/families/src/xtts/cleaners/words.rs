@@ -16,7 +16,7 @@ pub struct Words {
     /// True if the original spells numbers.
     #[serde(default)]
     pub numbers: bool,
-    /// What stands behind the digits of an ordinal.
+    /// The letters after the digits of an ordinal.
     #[serde(default)]
     pub marks: Vec<String>,
 }
