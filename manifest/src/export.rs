@@ -215,6 +215,8 @@ fn places(text: &str) -> (Template, Vec<Refusal>) {
     (Template(parts), refusals)
 }
 
+const NO_FILES: &str = "the stage has no files; `throstle items` writes tables of texts and numbers";
+
 /// The exports of an instance of a stage.
 pub struct Exporter<'a> {
     pub stage: &'a str,
@@ -228,7 +230,7 @@ impl Exporter<'_> {
     pub fn resolve(&self, written: &WrittenExport, problems: &mut Collector) -> Option<Export> {
         let port = self.port(written, problems)?;
         let field = match (port.port_type, &written.field) {
-            (PortType::Artifact, None) => Some(None),
+            (PortType::Artifact, None) => self.has_files(port, written, problems).then_some(None),
             _ => self.field(port, written, problems).map(Some),
         };
         let template = self.template(port, written, problems);
@@ -252,6 +254,24 @@ impl Exporter<'_> {
             problems.add(Problem::new("unknown_port", written.key_span, message));
         }
         found
+    }
+
+    /// False for an artifact of texts and numbers only.
+    fn has_files(
+        &self,
+        port: &OutputPort,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> bool {
+        let Some(known) = self.fields.get(port.name) else { return true };
+        let mut kinds = known.fields.values();
+        if known.fields.is_empty() || kinds.any(|kind| *kind == FieldType::Blob) {
+            return true;
+        }
+        let message = format!("the outputs of stage `{}` are no files", self.stage);
+        let problem = Problem::new("wrong_field_type", written.key_span, message);
+        problems.add(problem.help(NO_FILES));
+        false
     }
 
     /// The field to write: the named one, or the first file that the stage adds.
@@ -316,8 +336,7 @@ impl Exporter<'_> {
         }
         let message = format!("the export of stage `{}` does not name a field", self.stage);
         let help = match files.first() {
-            None => "the stage has no files; `throstle items` writes tables of texts and numbers"
-                .to_owned(),
+            None => NO_FILES.to_owned(),
             Some(first) => format!(
                 "write `export = {{ {first} = \"out/{{id}}\" }}`; fields with files: {}",
                 list(files.iter().copied())

@@ -185,3 +185,15 @@ fn a_wrong_value_in_a_table_is_told_by_its_key() {
         ["`environment.FLOOR` should be a text", "`environment.DAY` should be a text"]
     );
 }
+
+#[test]
+fn an_artifact_of_texts_cannot_be_exported() {
+    let stage = |texts: &str| {
+        format!(
+            "[stage.words]\nuse = \"command.once\"\ncommand = \"x {{items}} {{out.a}} {{out.b}}\"\n\
+             outputs = {{ a = \"a.txt\", b = \"b.txt\" }}\ntexts = {texts}\nexport = \"out/words\"\n"
+        )
+    };
+    assert_eq!(messages(&stage("[\"a\", \"b\"]")), ["the outputs of stage `words` are no files"]);
+    assert!(messages(&stage("[\"a\"]")).is_empty());
+}

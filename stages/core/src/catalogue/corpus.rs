@@ -154,8 +154,9 @@ pub static JSONL: Kind = Kind {
           numbers become fields. A line that has a key twice is quarantined. The file may be \
           compressed with gzip.\n\nA line may be a part of its file, with `offset` or `start`, \
           `duration` or `end` (in seconds), and `channel` (from 0). The part is cut out, sample by \
-          sample, and has the fields `recording`, `start` and `seconds`. Several parts of a file \
-          without ids get their times in milliseconds as ids: `talk-0001500-0002750`.\n\nEach \
+          sample, and has the fields `recording`, `start` and `seconds`. `duration` alone is the \
+          length of the whole file, as in manifests of NeMo; if another line of the manifest has a \
+          start, the part begins at 0. Several parts of a file without ids get their times in milliseconds as ids: `talk-0001500-0002750`.\n\nEach \
           supervision of a cut of lhotse is a clip; if a cut has several, they are numbered from \
           `CUT-0`. Cuts of several recordings, with several channels or with transforms are \
           quarantined.",

@@ -55,7 +55,7 @@ pub static NORMALIZE: Kind = Kind {
         letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
         where their reading is unambiguous: whole numbers, decimals, percents, and ordinals with a \
         mark such as `2nd`, `2\u{ba}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
-        written. Ranges, dates, times, amounts of money and numbers with an attached unit stay. \
+        written, and years are read like other numbers. Ranges, dates, times, amounts of money and numbers with an attached unit stay. \
         Remaining digits are counted, and `text.audit` stops on them. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],

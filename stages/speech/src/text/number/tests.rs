@@ -172,7 +172,8 @@ fn numbers_with_another_reading_are_left() {
     for (code, text) in [
         ("en", "007 5-10 v2 1/2 10:30 2.5.2020 $5 5kg 1,2,3 90's 1,23 € 5"),
         ("de", "der 3. Platz, 15-jährig, 5:3, 5 €"),
-        ("pl", "3. maja"),
+        ("pl", "3. maja 600 100 200"),
+        ("fi", "600 100 200"),
         ("fr", "1.234"),
         ("zh", "2个"),
         ("ko", "3개"),
@@ -183,6 +184,16 @@ fn numbers_with_another_reading_are_left() {
         let read = spelled(text, code);
         let left = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
         assert_eq!(left(&read), left(text), "{code}: {read}");
+    }
+}
+
+#[test]
+fn groups_of_thousands_behind_spaces_are_one_number() {
+    for number in ["12 345 678", "100 200 000", "600 100"] {
+        for code in ["pl", "fi", "fr"] {
+            let joined = number.replace(' ', "");
+            assert_eq!(spelled(number, code), spelled(&joined, code), "{code}: {number}");
+        }
     }
 }
 

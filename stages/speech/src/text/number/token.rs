@@ -82,6 +82,12 @@ pub(super) fn value(digits: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
+/// True for `600 100 200`, which may be a list or a telephone number; `600 100 000` is a number.
+pub(super) fn is_list(plain: &str) -> bool {
+    let groups: Vec<&str> = plain.split(' ').collect();
+    groups.len() > 2 && groups[0].len() == 3 && groups.last() != Some(&"000")
+}
+
 /// The first word of a text, in lower case.
 pub(super) fn first_word(text: &str) -> String {
     text.chars()
