@@ -617,7 +617,7 @@ pub enum CacheCommand {
     ///
     /// The results of pinned runs and of the last runs of every pipeline are kept. Removed entries
     /// go to the folder `trash` of the cache first. On a completely full disk, add `--empty-trash`:
-    /// it frees space without needing any.
+    /// it needs no free space itself.
     Gc(CacheGc),
     /// Put back what was removed and is still in the trash.
     ///

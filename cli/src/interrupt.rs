@@ -65,7 +65,7 @@ pub fn pause_on_signals(cache: Cache, command: &'static str) -> io::Result<()> {
         let record = move || {
             // The next command fetches unrecorded objects again.
             let _ = cache.commit();
-            eprintln!("stopped by a signal; `throstle {command}` continues");
+            eprintln!("stopped by a signal; run `throstle {command}` to continue");
             let _ = recorded.send(());
         };
         let started = thread::Builder::new().name("stopping".into()).spawn(record).is_ok();

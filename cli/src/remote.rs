@@ -133,7 +133,7 @@ fn pausing(
 ) -> Result<Exit, CliError> {
     ended.or_else(|error| match error.machine_fault() {
         Some(why) => {
-            program.warn(&format!("{why}; `throstle {command}` continues"));
+            program.warn(&format!("{why}; run `throstle {command}` to continue"));
             Ok(Exit::Paused)
         }
         None => Err(error),

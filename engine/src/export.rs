@@ -133,7 +133,7 @@ fn one_for_all(problems: &[String]) -> Option<String> {
 #[derive(Default)]
 struct Old {
     digests: HashMap<Utf8PathBuf, Digest>,
-    /// Those with a stat of this boot.
+    /// The entries with a stat from this boot.
     entries: HashMap<String, StatEntry>,
 }
 
@@ -411,7 +411,8 @@ impl One<'_> {
                     entries.push(entry);
                 }
                 Err(Problem::Told(problem)) => {
-                    // Never trusted, so that the next run tries again; and still a file of this export.
+                    // The stat is never trusted, so the next run tries again. The file still belongs to this
+                    // export.
                     let known = old.digests.get(*path).copied().unwrap_or(blob.digest);
                     entries.push(StatEntry::unusable(path.to_string(), known));
                     done.problems.push(problem);

@@ -215,7 +215,8 @@ fn places(text: &str) -> (Template, Vec<Refusal>) {
     (Template(parts), refusals)
 }
 
-const NO_FILES: &str = "the stage has no files; `throstle items` writes tables of texts and numbers";
+const NO_FILES: &str =
+    "the stage has no files; `throstle items` writes tables of texts and numbers";
 
 /// The exports of an instance of a stage.
 pub struct Exporter<'a> {
@@ -268,7 +269,8 @@ impl Exporter<'_> {
         if known.fields.is_empty() || kinds.any(|kind| *kind == FieldType::Blob) {
             return true;
         }
-        let message = format!("the outputs of stage `{}` are no files", self.stage);
+        let message =
+            format!("the outputs of stage `{}` are texts or numbers, not files", self.stage);
         let problem = Problem::new("wrong_field_type", written.key_span, message);
         problems.add(problem.help(NO_FILES));
         false

@@ -57,11 +57,11 @@ fn started_anew(disk: MemoryFs) -> MemoryFs {
     disk
 }
 
-/// Fewer syncs are no run of the small pipeline.
+/// A complete run of the small pipeline has at least this many syncs.
 const LEAST_OF_A_RUN: u64 = 5;
 
-/// Cuts at every sync of one run after another, until there were enough. The number of results that
-/// one sync makes durable depends on the threads.
+/// Repeats runs with a cut at every sync, until there were more than `least` cuts. The number of
+/// results that one sync makes durable depends on the threads.
 fn survives_every_cut(world: &MemoryFs, least: u64) {
     let expected = undisturbed(world);
     let mut cuts = 0;

@@ -292,7 +292,7 @@ impl WorkerClient {
         self.gone(|worker| {
             let words = worker.end().1;
             format!(
-                "stopped the worker, since something other than its messages is on its standard \
+                "stopped the worker: it wrote something other than its messages to its standard \
                  output ({error}): print to standard error instead{words}"
             )
         })

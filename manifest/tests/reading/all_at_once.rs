@@ -194,6 +194,9 @@ fn an_artifact_of_texts_cannot_be_exported() {
              outputs = {{ a = \"a.txt\", b = \"b.txt\" }}\ntexts = {texts}\nexport = \"out/words\"\n"
         )
     };
-    assert_eq!(messages(&stage("[\"a\", \"b\"]")), ["the outputs of stage `words` are no files"]);
+    assert_eq!(
+        messages(&stage("[\"a\", \"b\"]")),
+        ["the outputs of stage `words` are texts or numbers, not files"]
+    );
     assert!(messages(&stage("[\"a\"]")).is_empty());
 }

@@ -131,8 +131,8 @@ fn a_language_is_a_code() {
     };
     for name in ["Turkish", "t", "türkisch", "-", "1a"] {
         let told = told(name);
-        assert!(told.contains(&format!("`{name}` is not the code of a language")), "{told}");
-        assert!(told.contains("write its two or three letters"), "{told}");
+        assert!(told.contains(&format!("`{name}` is not a language code")), "{told}");
+        assert!(told.contains("write a code of two or three letters"), "{told}");
     }
     for code in ["tr", "lt", "deu", "pt-BR", "zh_CN", "az-Latn-AZ"] {
         assert_eq!(told(code), "", "{code}");

@@ -59,10 +59,9 @@ impl Case {
             "ar" => theirs.contains("ألف ألف"),
             // 21,000 to 91,000 lose the one behind hundreds, and the minus is joined to the number.
             "tr" => number / 1000 % 10 == 1 || theirs.replace(' ', "") == own.replace(' ', ""),
-            // Behind hundreds, `diciotto` loses a vowel, and `tré` its accent some times.
+            // Behind hundreds, `diciotto` loses a vowel, and `tré` its accent sometimes.
             "it" => theirs.contains("dicott") || theirs == own.replace('é', "e"),
-            // It takes the form of two before a noun at some ends, and the other form before some
-            // thousands.
+            // num2words writes `két` at the end of some numbers, and `kettő` before some thousands.
             "hu" => {
                 let one_form = |text: &str| {
                     text.replace("kettő", "két")
@@ -97,7 +96,7 @@ impl Random {
     }
 }
 
-/// `SEED`, or always the same.
+/// `SEED`, or a fixed default.
 fn seed() -> u64 {
     std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(37)
 }

@@ -66,7 +66,10 @@ impl Index {
         match files.len() {
             0 => Err(FormatError::damaged(FORMAT, "its `weight_map` is empty")),
             1..=MAX_SHARDS => Ok(index),
-            count => Err(FormatError::too_much(FORMAT, format!("it names {count} files"))),
+            count => Err(FormatError::too_much(
+                FORMAT,
+                format!("it names {count} files, more than {MAX_SHARDS}"),
+            )),
         }
     }
 

@@ -79,10 +79,22 @@ fn measure_on(above: &Path, disk: &str, arguments: &Arguments, ninja: &Path, tab
         let lines = fs::read_to_string(&manifest).unwrap();
         let in_shell = lines.replace("audio} 1\"", "audio} 1 || exit\"");
         fs::write(manifest, in_shell.replace("{text}\"", "{text} || exit\"")).unwrap();
+        write_shell_rules(project.path());
         let variables = rows.turns(TURNS, || {}, Runner::forget);
         rows.add(table, "cold, a shell with values as variables", &variables, Limit::Both(TIMES));
         once(&project, &rows, table);
     }
+}
+
+/// The commands of ninja as lines for a shell that starts a program.
+fn write_shell_rules(folder: &Path) {
+    let rules = folder.join("build.ninja");
+    let text = fs::read_to_string(&rules).unwrap();
+    let line = |line: &str| match line.starts_with(" command = ") {
+        true => format!("{line} || exit\n"),
+        false => format!("{line}\n"),
+    };
+    fs::write(rules, text.lines().map(line).collect::<String>()).unwrap();
 }
 
 /// One changed transcript among the inputs of one program, which counts a list.

@@ -59,7 +59,7 @@ fn push_to_a_full_remote_pauses_and_the_next_one_writes_the_rest() {
     small_disk::script(place.project.path(), "400k", &lines);
     let told = ["ran", "first", "second", "verified"].map(|name| place.project.text(name));
     assert_eq!(place.project.text("codes"), "0\n75\n0\n0\n", "{told:?}");
-    assert!(told[1].contains("o space left") && told[1].contains("`throstle push` continues"));
+    assert!(told[1].contains("o space left") && told[1].contains("`throstle push` to continue"));
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn a_pull_to_a_full_disk_and_a_repair_of_a_full_remote_pause() {
     let files = ["ran", "pulled", "repaired", "whole", "pushed", "again"];
     let told = files.map(|name| place.project.text(name));
     assert_eq!(place.project.text("codes"), "0\n75\n75\n0\n0\n0\n", "{told:?}");
-    assert!(told[1].contains("`throstle pull` continues"), "{told:?}");
-    assert!(told[2].contains("`throstle remote verify --repair` continues"), "{told:?}");
+    assert!(told[1].contains("`throstle pull` to continue"), "{told:?}");
+    assert!(told[2].contains("`throstle remote verify --repair` to continue"), "{told:?}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_signal_pauses_a_pull_and_the_next_one_brings_the_rest() {
         }
         let (code, said) = ended(child, signal);
         assert_eq!(code, Some(75), "{signal}: {said}");
-        assert!(said.contains("stopped by a signal; `throstle pull` continues"), "{said}");
+        assert!(said.contains("stopped by a signal; run `throstle pull` to continue"), "{said}");
         drop(claim);
         other.printed(&pull);
         assert_eq!(run_with(&other, &["--remote", "none"]).executed(), [].into());
@@ -81,7 +81,7 @@ fn a_signal_pauses_a_repair_and_the_next_one_does_the_rest() {
     assert!(lines.any(|line| line.unwrap().starts_with("found 1 damaged file")));
     let (code, said) = ended(child, Signal::SIGTERM);
     assert_eq!(code, Some(75), "{said}");
-    assert!(said.contains("`throstle remote verify --repair` continues"), "{said}");
+    assert!(said.contains("`throstle remote verify --repair` to continue"), "{said}");
     drop(claim);
     other.printed(&repair);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2_000_000);

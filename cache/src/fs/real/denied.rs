@@ -8,7 +8,7 @@ use camino::Utf8Path;
 
 use crate::fs::{Call, FsError};
 
-/// The error of an operation. It names the owner, where another one than the user of this process.
+/// The error of an operation. It names the owner if that is not the user of this process.
 pub fn explained(call: Call, path: &Utf8Path, source: Error) -> FsError {
     if source.kind() != ErrorKind::PermissionDenied {
         return FsError::new(call, path, source);

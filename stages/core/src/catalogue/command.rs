@@ -25,10 +25,10 @@ const LINE: Parameter = Parameter {
         field without quotes. Where the shell or another program would run a value, or split it, \
         a field is an error: in quotes, back quotes, here-documents, `${...}` and arithmetic, for \
         a name of a variable or of a program, and in the text of `eval`, `sh -c`, `python3 -c`, \
-        `awk`, `sed`, `ssh` and others. Let them get it as an argument: \
+        `awk`, `sed`, `ssh` and others. Pass it as an argument instead: \
         `sh -c 'echo \"$1\"' sh {field}`, `awk -v n={field} '...'`. A value may begin with `-`: \
-        write `--` before it for programs that accept `--`. What a program or a script does with \
-        its arguments is its own: `sox` runs a name that begins with `|`, and `echo $text` without \
+        write `--` before it for programs that accept `--`. A program or a script may still run or \
+        split its arguments: `sox` runs a name that begins with `|`, and `echo $text` without \
         quotes splits the value. A line of plain words runs without a \
         shell, which is faster. As in any shell, a \
         pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
@@ -106,7 +106,7 @@ processes that it started. A daemon (a process in a session of its own, `setsid`
 parent) goes on after the run: end it in the command itself.
 
 A failure on a full disk stops the run and quarantines no item. A program that was killed, or that
-reports an error of the machine, is retried, by the next run too.
+reports an error of the machine, is retried, also by the next run.
 
 If the first 20 items of more than 20 fail with the same status and the same last line, the command
 or its environment counts as broken: the stage fails with that line, and none of these items is

@@ -124,7 +124,7 @@ pub static FOLDER: Kind = Kind {
     name: "corpus.folder",
     version: 4,
     summary: "Reads clips with a `.lab` or `.txt` file beside each, one folder per speaker.",
-    doc: "The first folder below `folder` is the speaker of a clip, and its id is `FOLDER/NAME`, \
+    doc: "The first folder below `folder` is the speaker of a clip, and the id of the clip is `FOLDER/NAME`, \
         without the extension. Audio without a transcript, transcripts without audio, and duplicate \
         clips are quarantined.",
     parameters: &[
@@ -241,8 +241,8 @@ pub static RECORDINGS: Kind = Kind {
 Reads every recording of a folder (WAV, FLAC, MP3, M4A, Ogg Vorbis, AIFF), and the text beside it
 with the same name: subtitles as `.srt` or `.vtt`, the `.json` of Whisper, or a script as `.txt`.
 Times of subtitles are hints only. A recording without a text gets the common `script`, if there is
-one. Sound in another format, such as Opus or WMA, and videos are recordings too if no other file has
-the name: the stage that decodes them names the format, and the line that converts it.
+one. Sound in another format, such as Opus or WMA, and videos are recordings too if none of the above has
+the name: the stage that decodes them names the format and the `ffmpeg` line that converts it.
 
 The id of a recording is its path without the extension. Texts without a recording, recordings with
 several texts or with a folder in the place of a text, and texts that cannot be read are quarantined,

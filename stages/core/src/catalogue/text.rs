@@ -42,8 +42,8 @@ pub(super) fn mistakes_of_language(parameters: &Parameters) -> Vec<Mistake> {
     }
     vec![Mistake {
         parameter: "language",
-        message: format!("`{written}` is not the code of a language"),
-        help: Some("write its two or three letters, such as `tr` or `lt`".to_owned()),
+        message: format!("`{written}` is not a language code"),
+        help: Some("write a code of two or three letters, such as `tr` or `lt`".to_owned()),
     }]
 }
 
@@ -55,8 +55,10 @@ pub static NORMALIZE: Kind = Kind {
         letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
         where their reading is unambiguous: whole numbers, decimals, percents, and ordinals with a \
         mark such as `2nd`, `2\u{ba}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
-        written, and years are read like other numbers. Ranges, dates, times, amounts of money and numbers with an attached unit stay. \
-        Remaining digits are counted, and `text.audit` stops on them. A second pass changes nothing.",
+        written. Years are read like other numbers. Ranges, dates, times, amounts of \
+        money, numbers with an attached unit, and lists such as `600 100 200`, which may be a \
+        telephone number, stay. Remaining digits are counted, and `text.audit` stops on \
+        them. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::{SimpleCommand, Word};
 
-/// The argument of a function, and what `set` gives.
+/// Stands for all positional parameters: the arguments of a function or of `set`.
 const ARGUMENT: &str = "1";
 
 pub type Carried = BTreeMap<String, BTreeSet<usize>>;
@@ -42,11 +42,11 @@ pub fn carried(commands: &[SimpleCommand], functions: &[String]) -> Carried {
     carried
 }
 
-/// Adds what `b=$a` copies. False if that is nothing new.
+/// Adds the values that `b=$a` copies. Returns false if none of them is new.
 fn copy(commands: &[SimpleCommand], carried: &mut Carried) -> bool {
     let mut copies = Vec::new();
     for word in commands.iter().flat_map(|command| &command.words) {
-        // What a command prints is another value.
+        // The output of a command is another value.
         let Some(copy) = word.variable.as_ref().filter(|_| !word.source.contains("$(")) else {
             continue;
         };

@@ -73,7 +73,7 @@ impl Misplaced {
             Misplaced::BackQuotes => "write `$(...)` instead of back quotes".to_owned(),
             Misplaced::Arithmetic => format!(
                 "write `awk -v n={{{name}}} 'BEGIN {{{{ print n + 1 }}}}'`, which reads a number; \
-                 two shells in each other are `( (...) )`, with a space"
+                 nested subshells are `( (...) )`, with a space"
             ),
             Misplaced::Expansion => format!("write `value={{{name}}}` first, then `${{value...}}`"),
             Misplaced::Escape => "leave out the backslash".to_owned(),

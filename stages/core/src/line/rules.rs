@@ -27,7 +27,7 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
     ("octave", &["-eval"]),
     ("tclsh", &[]),
 ];
-/// Options of other programs whose value is run.
+/// Options of other programs that take a program to run.
 const RUN_OPTIONS: &[(&str, &[&str])] = &[
     ("flock", &["c", "-command"]),
     ("make", &["-eval"]),
@@ -116,7 +116,7 @@ impl Rules<'_, '_> {
         words.iter().for_each(|word| self.refuse(word, fault));
     }
 
-    /// `input` has the values that its pipeline prints before it.
+    /// `input` has the values that earlier commands of its pipeline print.
     fn command(&mut self, command: &SimpleCommand, input: &[usize]) {
         command.assignments().for_each(|word| self.assignment(word));
         let words = command.program();

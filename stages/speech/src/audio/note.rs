@@ -68,7 +68,7 @@ impl fmt::Display for Note {
                 Some(missing) => write!(out, "truncated, {missing} {unit} missing, kept"),
                 None => write!(out, "breaks off, kept"),
             },
-            Self::UnknownLength => write!(out, "the header does not know the length"),
+            Self::UnknownLength => write!(out, "the header does not state the length"),
             Self::FalseLength { stated, present } => {
                 write!(out, "the header states {stated} frames, {present} were found and read")
             }

@@ -23,7 +23,7 @@ pub enum RowProblem {
     Path(#[from] PathProblem),
     #[error("the column `{column}` has `{found}`, which is not a time in seconds; {NOT_PARTS}")]
     NotTime { column: String, found: String },
-    #[error("it has a start but neither an end nor a duration; {NOT_PARTS}")]
+    #[error("it has a start but neither an end nor a duration; add one, or {NOT_PARTS}")]
     NoEnd,
     #[error("its part of the file is empty: from {start:.3} s to {end:.3} s")]
     NoLength { start: f64, end: f64 },

@@ -52,7 +52,7 @@ fn common_folder(paths: &[String]) -> Option<String> {
     first.get(..if is_unix { end } else { end + 1 }).map(str::to_owned)
 }
 
-/// The error for a table none of whose files is there, if they are in another folder.
+/// The error for a table if all of its files are missing and are found in another folder.
 pub fn elsewhere(
     place: &Place<'_>,
     records: &[RowRecord],

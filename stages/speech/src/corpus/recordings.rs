@@ -125,8 +125,8 @@ impl Recordings {
                 found.folders.push(path);
             }
         }
-        // Alone it is an item, and the stage that decodes it names its format. Beside a recording it is
-        // the original of that one.
+        // Without a recording of the same name it is an item, and the stage that decodes it names its
+        // format. Otherwise it counts as the original of that recording.
         for found in all.values_mut().filter(|found| found.sound.is_empty()) {
             found.sound.append(&mut found.undecoded);
         }

@@ -72,7 +72,7 @@ fn load(runtime: &dyn Runtime, device: DeviceId, number: usize) -> Result<(), St
     match runtime.load() {
         Ok(count) if number < count => Ok(()),
         Ok(count) => Err(StageError::with_help(
-            format!("CUDA reports `{device}`, but libtorch can use {count} GPUs"),
+            format!("CUDA reports `{device}`, but libtorch can use only {count} of the GPUs"),
             "run `throstle doctor`, and install libtorch again with `tools/libtorch.sh`",
         )),
         Err(text) => Err(StageError::with_help(
@@ -150,6 +150,9 @@ mod tests {
         assert!(message.ends_with("libcudnn.so.9: not found"), "{message}");
         assert!(help.contains("tools/libtorch.sh"), "{help}");
         let fewer = Fake { loads: Ok(1), ..Fake::with(&[T4, T4]) };
-        assert_eq!(told(&fewer, 1).0, "CUDA reports `cuda:1`, but libtorch can use 1 GPUs");
+        assert_eq!(
+            told(&fewer, 1).0,
+            "CUDA reports `cuda:1`, but libtorch can use only 1 of the GPUs"
+        );
     }
 }

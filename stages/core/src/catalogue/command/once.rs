@@ -35,7 +35,7 @@ processes that it started. A daemon (a process in a session of its own, `setsid`
 parent) goes on after the run: end it in the command itself.
 
 A failure on a full disk stops the run and quarantines no item; a program that was killed, or that
-reports an error of the machine, is retried, by the next run too.
+reports an error of the machine, is retried, also by the next run.
 
 An output with a name that ends in `/` is a folder, which exists before the command starts. Its files
 are the artifact, under their paths in the folder, as those of an asset that is a folder; files and

@@ -188,7 +188,7 @@ fn numbers_with_another_reading_are_left() {
 }
 
 #[test]
-fn groups_of_thousands_behind_spaces_are_one_number() {
+fn thousands_grouped_with_spaces_are_one_number() {
     for number in ["12 345 678", "100 200 000", "600 100"] {
         for code in ["pl", "fi", "fr"] {
             let joined = number.replace(' ', "");
