@@ -94,7 +94,9 @@ impl CliError {
     /// True if a file could not be written since its disk is full.
     fn is_disk_full(&self) -> bool {
         match self {
-            CliError::Cache(error) => error.is_no_space(),
+            CliError::Cache(error) | CliError::Engine(EngineError::Cache(error)) => {
+                error.is_no_space()
+            }
             CliError::File(error) => error.is_no_space(),
             _ => false,
         }
@@ -281,6 +283,8 @@ mod tests {
             assert_eq!((error.code(), told.contains("free some space")), (PAUSED, true), "{told}");
             assert!(told.starts_with("error: cannot write `set/000000.tar`"), "{told}");
         }
+        let of_engine = CliError::Engine(EngineError::Cache(CacheError::Fs(of_file())));
+        assert_eq!(of_engine.code(), PAUSED);
         assert_eq!(CliError::usage("", "").code(), USAGE);
         assert_eq!([Exit::Done, Exit::Failed, Exit::Paused].map(Exit::code), [0, 1, 75]);
     }

@@ -24,7 +24,8 @@ impl Folder {
     /// A new folder, or one in the place of an empty one.
     pub fn new(to: &Utf8Path) -> Result<Folder, CliError> {
         named::refuse_caches(to)?;
-        let to: Utf8PathBuf = to.components().collect();
+        // It may be behind a link.
+        let to = RealFs.resolve(to).unwrap_or_else(|_| to.components().collect());
         let around = to.parent().unwrap_or(Utf8Path::new(""));
         if !around.as_str().is_empty() {
             RealFs.create_dir_all(around)?;
@@ -115,6 +116,15 @@ mod tests {
         folder.write("a", b"1").unwrap();
         folder.finish().unwrap();
         assert_eq!((names(base), names(&to)), (vec!["set".to_owned()], vec!["a".to_owned()]));
+        // The folder itself may be behind a link.
+        let (real, link) = (base.join("real"), base.join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let folder = Folder::new(&link).unwrap();
+        folder.write("a", b"1").unwrap();
+        folder.finish().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(names(&real), ["a"]);
         // A link in its place leads nothing elsewhere.
         let folder = Folder::new(&base.join("other")).unwrap();
         let (staging, moved) = (folder.staging.clone(), base.join("moved"));

@@ -22,16 +22,15 @@ const LINE: Parameter = Parameter {
         `{out.name}` is the path of an output, `{script}` the path of the script, `{base}` the \
         folder of the manifest. `{{` is a plain brace, `${NAME}` a variable of the shell. A value \
         reaches the shell as a variable in quotes and is one word, so write the placeholder of a \
-        field without quotes. Where the shell or another program would run a value, or split it, \
-        a field is an error: in quotes, back quotes, here-documents, `${...}` and arithmetic, for \
-        a name of a variable or of a program, and in the text of `eval`, `sh -c`, `python3 -c`, \
-        `awk`, `sed`, `ssh` and others. Pass it as an argument instead: \
-        `sh -c 'echo \"$1\"' sh {field}`, `awk -v n={field} '...'`. A value may begin with `-`: \
-        write `--` before it for programs that accept `--`. A program or a script may still run or \
-        split its arguments: `sox` runs a name that begins with `|`, and `echo $text` without \
-        quotes splits the value. A line of plain words runs without a \
-        shell, which is faster. As in any shell, a \
-        pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
+        field without quotes. A field is an error where the shell would run a value: \
+        in quotes, back quotes, here-documents, `${...}` and arithmetic, and for a name of a \
+        variable or of a program. It is one in the usual code of other programs too: in the text \
+        of `eval`, `sh -c`, `python3 -c`, `awk`, `sed`, `ssh` and others. `check` does not know \
+        every program, option and way through variables, files and pipes, so pass a value as an \
+        argument: `sh -c 'echo \"$1\"' sh {field}`, `awk -v n={field} '...'`. A value may begin \
+        with `-`: write `--` before it for programs that accept `--`. `sox` and `perl -n` run a \
+        name with `|` at an end, and `echo $text` without quotes splits the value. A line of \
+        plain words runs without a shell, which is faster. As in any shell, a pipeline (`a | b`) has the status of its last program: if the others can fail, use files, \
         or `set -o pipefail` where `sh` has it. A missing program in a pipeline fails the stage. \
         The command runs in a private folder: write `{base}/tool` for a program beside the \
         manifest.",

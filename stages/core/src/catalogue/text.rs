@@ -56,9 +56,9 @@ pub static NORMALIZE: Kind = Kind {
         where their reading is unambiguous: whole numbers, decimals, percents, and ordinals with a \
         mark such as `2nd`, `2\u{ba}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
         written. Years are read like other numbers. Ranges, dates, times, amounts of \
-        money, numbers with an attached unit, and lists such as `600 100 200`, which may be a \
-        telephone number, stay. Remaining digits are counted, and `text.audit` stops on \
-        them. A second pass changes nothing.",
+        money, numbers with an attached unit, and what may be a telephone number or a list \
+        (`600 100 200`, more than nine digits in a row) stay. Remaining digits are counted, and \
+        `text.audit` stops on them. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {

@@ -1,5 +1,7 @@
 //! Maps column names, written by people and other tools, to roles.
 
+use std::collections::HashSet;
+
 use super::error::CorpusError;
 use super::part::PartRule;
 
@@ -102,10 +104,10 @@ pub fn is_header(cells: &[&str]) -> bool {
 ///
 /// A table without a file column uses its id column as the path, as LJSpeech does.
 pub fn map(names: &[&str], parts: PartRule) -> Result<Vec<Column>, CorpusError> {
-    let mut columns = Vec::with_capacity(names.len());
-    for (index, name) in names.iter().map(|name| name.trim()).enumerate() {
+    let (mut columns, mut seen) = (Vec::with_capacity(names.len()), HashSet::new());
+    for name in names.iter().map(|name| name.trim()) {
         let skipped = matches!(name, "" | "-" | "_");
-        if !skipped && names[..index].iter().any(|other| other.trim() == name) {
+        if !skipped && !seen.insert(name) {
             return Err(CorpusError::RepeatedColumn { name: name.to_owned() });
         }
         columns.push(if skipped { Column::Skipped } else { Column::Field(name.to_owned()) });

@@ -6,7 +6,7 @@
 use stage_families::numbers::Language;
 
 use super::Reading;
-use super::token::{Token, first_word, is_list, value};
+use super::token::{Token, first_word, value};
 
 /// Months after the day, which is then an ordinal in the nominative.
 const MONTHS: [&str; 12] = [
@@ -91,9 +91,6 @@ fn before_full_stop(
 /// An integer, with or without groups of thousands, or a decimal with a comma; the value if it is
 /// an integer.
 fn number(plain: &str, finnish: Language) -> Option<(String, Option<u64>)> {
-    if is_list(plain) {
-        return None;
-    }
     let joined = plain.replace(' ', "");
     if let Some(amount) = value(&joined) {
         return Some((finnish.cardinal(amount)?, Some(amount)));

@@ -6,7 +6,7 @@
 use stage_families::numbers::Language;
 
 use super::Reading;
-use super::token::{Token, is_list, is_mark, value};
+use super::token::{Token, is_mark, value};
 
 /// Languages that write ordinals with a full stop, which may also end a sentence.
 const ORDINAL_STOPS: [&str; 5] = ["cs", "de", "hu", "pl", "tr"];
@@ -197,5 +197,5 @@ fn without_groups(whole: &str, marks: &str) -> Option<String> {
     let has_digits = parts.concat().bytes().all(|byte| byte.is_ascii_digit());
     let is_begun = !first.is_empty() && !first.starts_with('0');
     let fits = last.len() == 3 && is_begun && (all(3) || (mark == ',' && all(2)));
-    (fits && has_digits && !is_list(whole)).then(|| parts.concat())
+    (fits && has_digits).then(|| parts.concat())
 }

@@ -20,6 +20,7 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     while let Some(token) = Token::next(text, rest_at, joins_spaces) {
         result.push_str(&text[rest_at..token.start]);
         let spelled = match language.code() {
+            _ if token.is_list() => None,
             "fi" => finnish::read(&token, language),
             "gu" => gujarati::read(&token, language),
             _ => general::read(&token, language),

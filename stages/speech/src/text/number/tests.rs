@@ -173,6 +173,9 @@ fn numbers_with_another_reading_are_left() {
         ("en", "007 5-10 v2 1/2 10:30 2.5.2020 $5 5kg 1,2,3 90's 1,23 € 5"),
         ("de", "der 3. Platz, 15-jährig, 5:3, 5 €"),
         ("pl", "3. maja 600 100 200"),
+        ("ru", "13812345678"),
+        ("hi", "9876543210"),
+        ("zh", "13812345678"),
         ("fi", "600 100 200"),
         ("fr", "1.234"),
         ("zh", "2个"),
@@ -185,6 +188,15 @@ fn numbers_with_another_reading_are_left() {
         let left = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
         assert_eq!(left(&read), left(text), "{code}: {read}");
     }
+}
+
+#[test]
+fn a_telephone_number_keeps_digits_that_stop_an_audit() {
+    for (code, text) in [("ru", "8 800 555 35 35"), ("ru", "тел. 8 495 123 45 67")] {
+        let read = spelled(text, code);
+        assert!(read.contains(|letter: char| letter.is_ascii_digit()), "{code}: {read}");
+    }
+    assert_eq!(spelled("8 800 555", "ru"), spelled("8800555", "ru"));
 }
 
 #[test]

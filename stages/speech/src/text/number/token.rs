@@ -15,6 +15,9 @@ const INNER: [char; 8] = ['.', ',', ':', '-', '/', ' ', '٫', '٬'];
 /// The zeros of decimal digits: ASCII, Arabic, Persian, Devanagari, Gujarati and fullwidth.
 const ZEROS: [char; 6] = ['0', '٠', '۰', '०', '૦', '０'];
 
+/// More digits in a row are a code or a telephone number, unless they end with thousands.
+const MOST_DIGITS: usize = 9;
+
 impl<'a> Token<'a> {
     /// The first token at or after a byte position. A space joins groups of thousands only if the
     /// language writes them so.
@@ -60,6 +63,26 @@ impl<'a> Token<'a> {
         })
     }
 
+    /// True for what may be a list or a telephone number: `600 100 200`, `13812345678`, and `8 800 555`
+    /// of `8 800 555 35 35`. `600 100 000` is a number.
+    pub fn is_list(&self) -> bool {
+        let groups: Vec<&str> = self.plain.split(' ').collect();
+        let is_round = self.plain.ends_with("000");
+        let runs = || self.plain.split(|character: char| !character.is_ascii_digit());
+        let is_wide = groups.len() > 2 && groups[0].len() == 3;
+        let is_long = || runs().any(|run| run.len() > MOST_DIGITS);
+        let goes_on = || groups.len() > 1 && self.is_beside_digits();
+        (!is_round && (is_wide || is_long())) || goes_on()
+    }
+
+    /// True if other digits are only a space away.
+    fn is_beside_digits(&self) -> bool {
+        let mut after = self.after().chars();
+        let mut before = self.before().chars().rev();
+        let follows = after.next() == Some(' ') && after.next().and_then(digit).is_some();
+        follows || (before.next() == Some(' ') && before.next().and_then(digit).is_some())
+    }
+
     /// True if a minus stands before the number, and its length; None if something else is attached
     /// to the number.
     pub fn sign(&self) -> Option<(bool, usize)> {
@@ -80,12 +103,6 @@ pub(super) fn value(digits: &str) -> Option<u64> {
         return None;
     }
     digits.parse().ok()
-}
-
-/// True for `600 100 200`, which may be a list or a telephone number; `600 100 000` is a number.
-pub(super) fn is_list(plain: &str) -> bool {
-    let groups: Vec<&str> = plain.split(' ').collect();
-    groups.len() > 2 && groups[0].len() == 3 && groups.last() != Some(&"000")
 }
 
 /// The first word of a text, in lower case.
