@@ -257,16 +257,17 @@ impl Exporter<'_> {
         found
     }
 
-    /// False for an artifact of texts and numbers only.
+    /// False if the manifest declares only texts and numbers.
     fn has_files(
         &self,
         port: &OutputPort,
         written: &WrittenExport,
         problems: &mut Collector,
     ) -> bool {
-        let Some(known) = self.fields.get(port.name) else { return true };
-        let mut kinds = known.fields.values();
-        if known.fields.is_empty() || kinds.any(|kind| *kind == FieldType::Blob) {
+        let declared = declared(self.kind, self.parameters).filter(|_| port.open);
+        let kinds = declared.unwrap_or_default().into_iter().map(|(_, kind)| kind);
+        let kinds: Vec<FieldType> = kinds.collect();
+        if kinds.is_empty() || kinds.contains(&FieldType::Blob) {
             return true;
         }
         let message =

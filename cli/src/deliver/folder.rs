@@ -24,8 +24,12 @@ impl Folder {
     /// A new folder, or one in the place of an empty one.
     pub fn new(to: &Utf8Path) -> Result<Folder, CliError> {
         named::refuse_caches(to)?;
-        // It may be behind a link.
-        let to = RealFs.resolve(to).unwrap_or_else(|_| to.components().collect());
+        let is_link =
+            RealFs.symlink_metadata(to).is_ok_and(|found| found.kind == FileKind::Symlink);
+        let to = match is_link {
+            true => RealFs.resolve(to)?,
+            false => to.components().collect(),
+        };
         let around = to.parent().unwrap_or(Utf8Path::new(""));
         if !around.as_str().is_empty() {
             RealFs.create_dir_all(around)?;

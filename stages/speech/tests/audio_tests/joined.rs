@@ -58,7 +58,7 @@ fn with_frames(count: u32) -> Vec<u8> {
 fn a_tag_that_states_too_few_no_or_too_many_frames_does_not_end_an_mp3() {
     let sound = pcm(&read(MP3));
     for (count, expected) in
-        [(16, "the header states"), (0, "the header does not know"), (90, "the header states")]
+        [(16, "the header states"), (0, "the header does not state"), (90, "the header states")]
     {
         let decoded = read(&with_frames(count));
         // The added frames at the end cannot be told from sound.

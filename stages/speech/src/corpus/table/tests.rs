@@ -182,7 +182,7 @@ fn start_and_end_are_parts_of_a_file() {
     assert_eq!(off.records[0].part, None);
     assert_eq!(off.records[0].fields["end"], Value::Text("1.25".to_owned()));
     let told = "file,start,text\na.wav,0.5,x\n";
-    assert!(problem(told).starts_with("it has a start but neither an end nor a duration; set"));
+    assert!(problem(told).starts_with("it has a start but neither an end nor a duration; add one"));
 }
 
 #[test]
