@@ -63,12 +63,15 @@ impl Case {
             "it" => theirs.contains("dicott") || theirs == own.replace('é', "e"),
             // num2words writes `két` at the end of some numbers, and `kettő` before some thousands.
             "hu" => {
-                let one_form = |text: &str| {
-                    text.replace("kettő", "két")
-                        .replace("ketted", "kéted")
-                        .replace("kétik", "kétedik")
-                };
-                one_form(theirs) == one_form(&own)
+                let other =
+                    theirs.replace("kettőezer", "kétezer").replace("kettőezred", "kétezred");
+                [theirs, &other].into_iter().any(|right| {
+                    let right = right.replace("két egész", "kettő egész");
+                    let alone = right.strip_suffix("két").map(|start| format!("{start}kettő"));
+                    let ordinal =
+                        right.strip_suffix("kétik").map(|start| format!("{start}kettedik"));
+                    [alone, ordinal, Some(right)].contains(&Some(own.clone()))
+                })
             }
             // Hundreds at the end are joined like others if decimals follow.
             "pt" => is_decimal && theirs.replace(" e ", " ") == own.replace(" e ", " "),

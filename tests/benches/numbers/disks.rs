@@ -42,7 +42,7 @@ outputs = { lines = "lines.txt" }
 texts = ["lines"]
 "#;
 
-/// The size of the loop device in MiB, of which only written blocks take space.
+/// The size of the loop device in MiB. Its image is sparse.
 const DISK_MIB: u64 = 4_096;
 
 pub fn measure(arguments: &Arguments, table: &mut Table) {
