@@ -23,7 +23,7 @@ pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, Re
 pub use review::Review;
 pub use submit::Submit;
 pub use sweep::{Compare, Format, Promote, Sweep};
-pub use voice::{Card, Say, Serve, VoiceOptions};
+pub use voice::{Card, OnUnknown, Say, Serve, VoiceOptions};
 
 /// Declarative pipelines for speech and voice fine-tuning.
 ///
@@ -268,7 +268,8 @@ pub struct Run {
     /// Only these stages and their upstream stages.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// After a stage has failed, continue with the stages that do not depend on it.
+    /// After a stage has failed, continue with the stages that do not depend on it. Without this, a run
+    /// continues only if the stage compares models and a training is unfinished.
     #[arg(long)]
     pub keep_going: bool,
     /// Print every event as a JSON object on a line of its own; the last one is `finished`. The
@@ -278,6 +279,9 @@ pub struct Run {
     /// Hash every source file again instead of trusting size and time.
     #[arg(long)]
     pub verify: bool,
+    /// Also replace exported files that somebody has changed. Without it they are kept.
+    #[arg(long)]
+    pub overwrite: bool,
     /// The number of threads in this process. Default: the number of processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
@@ -447,6 +451,9 @@ pub struct Items {
     /// List the quarantined items of the stage, with the reasons.
     #[arg(long)]
     pub quarantined: bool,
+    /// List the items that the stage has notes on, such as `clipped`, with the notes.
+    #[arg(long, conflicts_with = "quarantined")]
+    pub noted: bool,
     /// The file to write. Default, or with `-`: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
@@ -516,6 +523,9 @@ pub struct Export {
     /// Only the exports of these stages.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
+    /// Also replace exported files that somebody has changed. Without it they are kept.
+    #[arg(long)]
+    pub overwrite: bool,
     #[command(flatten)]
     pub settings: Settings,
 }

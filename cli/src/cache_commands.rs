@@ -180,7 +180,7 @@ fn collect(
         (false, true) if !plan.inputs.is_empty() => {
             writeln!(output, "nothing was removed: add `--yes` to remove these copies")?
         }
-        (_, true) => writeln!(output, "nothing to remove")?,
+        (_, true) => writeln!(output, "nothing to remove: {}", why_nothing(&plan, arguments))?,
         (false, false) => {
             writeln!(output, "nothing was removed: add `--yes` to remove these entries")?
         }
@@ -204,6 +204,22 @@ fn collect(
         trash(program, &cache, arguments.empty_trash, output)?;
     }
     Ok(Exit::Done)
+}
+
+/// The reason why a plan removes nothing, and the options that remove more.
+fn why_nothing(plan: &gc::Plan, arguments: &CacheGc) -> String {
+    if plan.unfinished.is_some() {
+        return "the results of the unfinished run are kept".to_owned();
+    }
+    let fewer = match arguments.keep_runs {
+        0 => "",
+        _ => "; a lower `--keep-runs` keeps the results of fewer runs",
+    };
+    let smaller = match arguments.max_size {
+        Some(_) => "",
+        None => ", and `--max-size` removes what is cheap to make again",
+    };
+    format!("these runs use everything in the cache{fewer}{smaller}")
 }
 
 /// On a full disk, entries that are deleted for good are deleted first, to free space.
@@ -279,8 +295,15 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
     let objects = plan.sweep.objects().count() + plan.sweep.orphans();
     let objects = units::counted(objects as u64, "object");
     let records = units::counted(plan.sweep.records().count() as u64, "record");
+    if plan.sweep.is_empty() {
+        return Ok(());
+    }
     let bytes = units::bytes(plan.sweep.bytes);
-    writeln!(output, "no longer needed: {objects} and {records}, {bytes} to free")?;
+    let why = match plan.sweep.bytes {
+        0 => ": a pack is rewritten once less than half of it is needed",
+        _ => "",
+    };
+    writeln!(output, "no longer needed: {objects} and {records}, {bytes} to free{why}")?;
     Ok(())
 }
 

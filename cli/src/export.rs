@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::stat::StatIndex;
+use engine::export::Exporting;
 use engine::pipeline::StageId;
 use engine::store::Store;
 use engine::units;
@@ -48,8 +49,7 @@ pub fn export(
         &store,
         &project.pipeline,
         &plan.stages,
-        &ready,
-        &open,
+        &Exporting { stages: &ready, failed: &open, overwrite: arguments.overwrite },
         &mut total,
         &mut |event| lines.extend(line(program, &event)),
     )?;
@@ -61,17 +61,22 @@ pub fn export(
         writeln!(output, "{line}")?;
     }
     if total == 0 && !failed && open.is_empty() {
-        writeln!(output, "all exported files are up to date")?;
+        let all = if exported.kept == 0 { "all exported" } else { "all other exported" };
+        writeln!(output, "{all} files are up to date")?;
     }
     Ok(if failed || !open.is_empty() { Exit::Failed } else { Exit::Done })
 }
 
 fn line(program: &Program, event: &Event) -> Option<String> {
     match event {
-        Event::Exported { stage, written, unchanged, removed } => {
+        Event::Exported { stage, written, unchanged, removed, kept } => {
             let count = |number: &u64| units::count(*number);
+            let kept = match kept {
+                0 => String::new(),
+                kept => format!(", {} kept", count(kept)),
+            };
             Some(format!(
-                "{}: {} written, {} unchanged, {} removed",
+                "{}: {} written, {} unchanged, {} removed{kept}",
                 clean(stage),
                 count(written),
                 count(unchanged),

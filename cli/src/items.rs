@@ -1,5 +1,8 @@
-//! `items`: lists the output of a stage, or its quarantined items. `cat`: writes one value.
+//! `items`: lists the output of a stage, its quarantined items, or those with notes. `cat`: writes one value.
 
+mod noted;
+
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -8,6 +11,7 @@ use cache::stat::StatIndex;
 use camino::Utf8Path;
 use engine::excess;
 use engine::history;
+use engine::judged;
 use engine::manifest::suggestion;
 use engine::pipeline::StageSpec;
 use engine::plan::{PartialBucket, PartialDataset, PartialItem, Planned, StagePlan};
@@ -36,9 +40,10 @@ pub fn items(
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
-    let rows = match arguments.quarantined {
-        true => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
-        false => output_rows(program, &project, &cache, spec, port)?,
+    let rows = match (arguments.quarantined, arguments.noted) {
+        (true, _) => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
+        (_, true) => noted::rows(program, &project, &cache, spec)?,
+        _ => output_rows(program, &project, &cache, spec, port)?,
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
         let known = unknown.known.iter().map(|name| &**name).chain([ID]);
@@ -73,6 +78,9 @@ pub fn items(
     }
     if arguments.quarantined && listing.rows.is_empty() {
         program.tell(&format!("`{}` has no quarantined items", clean(&spec.name)));
+    }
+    if arguments.noted && listing.rows.is_empty() {
+        program.tell(&format!("`{}` has no notes on its items", clean(&spec.name)));
     }
     Ok(Exit::Done)
 }
@@ -196,6 +204,9 @@ fn output_rows(
     let engine = program.engine_for(project, cache, None, false)?;
     let plan = make(program, &engine, project, cache, &[spec.id])?;
     let stage = plan.stage(spec.id);
+    if let Some(outputs) = judged(program, project, cache, spec, stage)? {
+        return rows_of(program, project, cache, &outputs, spec, port);
+    }
     if let Some(record) = finished(program, project, cache, spec, stage)? {
         return rows(program, project, cache, &record, spec, port);
     }
@@ -286,6 +297,25 @@ fn finished(
     }))
 }
 
+/// The output with which a stage failed, unless it has had an outcome since.
+fn judged(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+    stage: &StagePlan,
+) -> Result<Option<BTreeMap<String, PortValue>>, CliError> {
+    if present(cache, stage)?.is_some() {
+        return Ok(None);
+    }
+    let ended = earlier(project, cache, spec)?.map_or(0, |(run, _)| run);
+    let judged = judged::last(cache, &project.pipeline.name, &spec.name)?;
+    let Some(judged) = judged.filter(|judged| judged.run > ended) else { return Ok(None) };
+    program
+        .warn(&format!("`{}` failed in run {}: listing what it found then", spec.name, judged.run));
+    Ok(Some(judged.outputs))
+}
+
 /// The items that the stage quarantines now, or else quarantined when it last ended, failures
 /// included.
 fn set_aside(
@@ -370,7 +400,18 @@ fn rows(
     spec: &StageSpec,
     port: &str,
 ) -> Result<Vec<Item>, CliError> {
-    match record.outputs.get(port) {
+    rows_of(program, project, cache, &record.outputs, spec, port)
+}
+
+fn rows_of(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    outputs: &BTreeMap<String, PortValue>,
+    spec: &StageSpec,
+    port: &str,
+) -> Result<Vec<Item>, CliError> {
+    match outputs.get(port) {
         None => Err(CliError::usage(
             format!("`{}` has no output on `{port}`", spec.name),
             "name another output",

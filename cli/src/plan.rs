@@ -30,6 +30,7 @@ use view::plan::PlanText;
 use view::table::Table;
 
 use super::arguments::{self, Settings};
+use super::count_lines::count_lines;
 use super::deliver;
 use super::digits;
 use super::error::{CliError, Exit, diagnostic};
@@ -38,6 +39,7 @@ use super::jobs;
 use super::project::{Program, Project};
 use super::remote::require_usable;
 use super::sweep::status_text;
+use super::text_chains;
 
 pub fn check(
     program: &Program,
@@ -50,6 +52,7 @@ pub fn check(
     }
     require_usable(&project)?;
     warn_of_empty_folders(program, &project.pipeline);
+    text_chains::warn(program, &project.pipeline);
     let trainings = trainings(program, &project);
     let mut courses = String::new();
     match &trainings {
@@ -94,6 +97,7 @@ fn plan_trainings(program: &Program, project: &Project) -> Result<(Plan, Estimat
         None => {
             // Before the first run, the contents of the files are unknown.
             pipeline.absent = pipeline.paths();
+            pipeline.session.expected.lines = count_lines(&pipeline);
             Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite)?
         }
     };
@@ -164,6 +168,7 @@ pub fn plan(
     let plan = make(program, &engine, &project, &cache, &targets)?;
     warn_of_empty_sources(program, &project.pipeline, &plan);
     digits::warn(program, &project.pipeline, &plan, &cache)?;
+    text_chains::warn(program, &project.pipeline);
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
     let event = timed(plan.event(&project.pipeline), &estimate.stages);

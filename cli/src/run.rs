@@ -88,6 +88,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let options = RunOptions {
         targets,
         keep_going: arguments.keep_going,
+        overwrite: arguments.overwrite,
         deadline: limit.and_then(|seconds| interrupt::deadline(start, seconds)),
         began: Some(start),
         stop: stop.clone(),

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 
 use engine::engine::StopFlag;
 use engine::units;
+use stage_core::Item;
+use stage_families::dropped::listed;
 
 use super::arguments;
 use super::error::{CliError, Exit};
@@ -11,7 +13,9 @@ use super::interrupt;
 use super::named;
 use super::output::is_standard;
 use super::project::Program;
-use super::voice::{self, Manner, Place, Sound, Voices, play_bytes};
+use super::voice::{
+    self, Manner, Place, Sentence, Sound, Unread, Voice, Voices, all_dropped, play_bytes,
+};
 
 /// The largest text on standard input.
 const MOST: u64 = 1 << 20;
@@ -29,7 +33,7 @@ pub fn say(
     let file = arguments.output.as_deref().filter(|file| !is_standard(file));
     file.map_or(Ok(()), |file| place.refuse(file))?;
     let mut voices = Voices::of(program, &[place], &arguments.options, &stop)?;
-    let spoken = speak(&mut voices, &text, arguments.speed);
+    let spoken = speak(program, &mut voices, &text, arguments.speed);
     voices.end();
     let sound = match spoken {
         Err(_) if stop.is_requested() => return Ok(Exit::Paused),
@@ -67,29 +71,57 @@ fn text(given: &str) -> Result<String, CliError> {
     Ok(text)
 }
 
-fn speak(voices: &mut Voices, text: &str, speed: f64) -> Result<Sound, CliError> {
+fn speak(
+    program: &Program,
+    voices: &mut Voices,
+    text: &str,
+    speed: f64,
+) -> Result<Sound, CliError> {
     let sentences = voice::sentences(text);
     if sentences.is_empty() {
         return Err(CliError::usage("the text is empty", "give a text with letters or digits"));
     }
     let own = &voices.voices[0];
     let (name, batch) = (own.name.clone(), own.batch);
-    let manner = Manner { speaker: None, speed };
-    let unable = |why| CliError::Usage { message: why, help: None };
-    let items = sentences.iter().map(|sentence| own.item(sentence, &manner));
-    let items = items.collect::<Result<Vec<_>, _>>().map_err(unable)?;
+    let manner = Manner { speaker: None, speed, on_unknown: None };
+    let read = sentences.iter().map(|sentence| read(own, sentence, &manner));
+    let read = read.collect::<Result<Vec<_>, _>>()?;
+    let dropped = all_dropped(&read);
+    if !dropped.is_empty() {
+        program.warn(&format!("`{name}` does not know {}: left out", listed(&dropped)));
+    }
+    let items: Vec<Item> = read.into_iter().map(|sentence| sentence.item).collect();
     let mut whole = Sound::default();
     for (items, sentences) in items.chunks(batch).zip(sentences.chunks(batch)) {
         let results = voices.speak(0, items);
         for (result, sentence) in results.into_iter().zip(sentences) {
-            let refused = |why: String| CliError::Failed {
-                message: format!("`{name}` cannot speak {sentence:?}: {why}"),
-                help: None,
-            };
+            let refused = |why: String| refused(&name, sentence, why);
             let result = result.map_err(|error| voice::failed(&name, &error))?;
             let output = result.map_err(|reject| refused(reject.reason))?;
             whole.append(&voice::sound(&output).map_err(refused)?);
         }
     }
     Ok(whole)
+}
+
+/// A sentence as it arrives at the model.
+fn read(voice: &Voice, sentence: &str, manner: &Manner) -> Result<Sentence, CliError> {
+    let unable = |why| CliError::Usage { message: why, help: None };
+    let item = voice.item(sentence, manner).map_err(unable)?;
+    voice.read(item, manner).map_err(|unread| match unread {
+        Unread::Text(why) => refused(&voice.name, sentence, why),
+        Unread::Lost { why, advice } => {
+            let help = format!("{advice}; `--on-unknown report` speaks without them");
+            CliError::failed(refusal(&voice.name, sentence, &why), help)
+        }
+        Unread::Stage(error) => voice::failed(&voice.name, &error),
+    })
+}
+
+fn refused(voice: &str, sentence: &str, why: String) -> CliError {
+    CliError::Failed { message: refusal(voice, sentence, &why), help: None }
+}
+
+fn refusal(voice: &str, sentence: &str, why: &str) -> String {
+    format!("`{voice}` cannot speak {sentence:?}: {why}")
 }

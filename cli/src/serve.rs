@@ -4,6 +4,7 @@ mod api;
 mod metrics;
 mod parts;
 mod queue;
+mod wish;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,12 +14,12 @@ use std::thread::Builder;
 use engine::engine::StopFlag;
 use server::Service;
 
-use super::arguments;
+use super::arguments::{self, OnUnknown};
 use super::error::{CliError, Exit};
 use super::interrupt;
 use super::local::{Local, wait};
 use super::project::Program;
-use super::voice::{Manner, Voices};
+use super::voice::{Manner, Unread, Voices};
 use api::Api;
 use metrics::Metrics;
 use queue::Queue;
@@ -67,7 +68,16 @@ fn warm_up(program: &Program, voices: &mut Voices) -> Result<(), CliError> {
     for at in 0..voices.voices.len() {
         let voice = &voices.voices[at];
         let name = voice.name.clone();
-        let Ok(item) = voice.item("a", &Manner { speaker: None, speed: 1.0 }) else { continue };
+        let manner = Manner { speaker: None, speed: 1.0, on_unknown: Some(OnUnknown::Report) };
+        let Ok(item) = voice.item("a", &manner) else { continue };
+        let item = match voice.read(item, &manner) {
+            Ok(sentence) => sentence.item,
+            Err(Unread::Stage(error)) => return Err(super::voice::failed(&name, &error)),
+            Err(Unread::Text(_) | Unread::Lost { .. }) => {
+                program.tell(&format!("`{name}` is ready"));
+                continue;
+            }
+        };
         let failure = voices.speak(at, &[item]).into_iter().find_map(Result::err);
         failure.map_or(Ok(()), |error| Err(super::voice::failed(&name, &error)))?;
         program.tell(&format!("`{name}` is ready"));

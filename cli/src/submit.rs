@@ -208,5 +208,6 @@ fn command(
         command.extend(["--remote".to_owned(), remote.address.to_string()]);
     }
     command.extend(arguments.keep_going.then(|| "--keep-going".to_owned()));
+    command.extend(arguments.overwrite.then(|| "--overwrite".to_owned()));
     Ok(command)
 }

@@ -40,6 +40,7 @@ pub fn sweep(program: &Program, arguments: &arguments::Sweep) -> Result<Exit, Cl
         keep_going: false,
         json: arguments.json,
         verify: false,
+        overwrite: arguments.overwrite,
         threads: arguments.threads,
         stop_after: arguments.stop_after,
         settings: arguments.settings.clone(),

@@ -1,7 +1,10 @@
 //! Voices: synthesis stages with their models, in a pipeline or a folder.
 
+mod advice;
+mod encoded;
 mod place;
 mod published;
+mod reading;
 mod sentences;
 mod sound;
 mod speakers;
@@ -18,13 +21,18 @@ use engine::store::Store;
 use stage_core::{
     Batching, FieldType, Fields, Item, Kind, NewValue, Output, ParameterValue, StageError, Value,
 };
+use stage_families::dropped::Dropped;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-use super::arguments::VoiceOptions;
+use super::arguments::{OnUnknown, VoiceOptions};
 use super::error::CliError;
 use super::project::Program;
+pub use advice::{advice, lacking, training};
+pub use encoded::Compressed;
 pub use place::Place;
+use reading::Reading;
+pub use reading::{ON_UNKNOWN, Sentence, Unread, all_dropped};
 pub use sentences::sentences;
 pub use sound::{Sound, play_bytes};
 use speakers::Speakers;
@@ -48,6 +56,9 @@ pub struct Voice {
     reads: &'static [(&'static str, FieldType)],
     speaker: Option<String>,
     language: Option<String>,
+    /// None in tests.
+    reading: Option<Arc<Reading>>,
+    on_unknown: OnUnknown,
     /// Its number in [`Voices`].
     number: usize,
     /// Sentences that it speaks at once.
@@ -59,6 +70,8 @@ pub struct Voice {
 pub struct Manner {
     pub speaker: Option<String>,
     pub speed: f64,
+    /// The effect of unknown characters; None leaves it to the voice.
+    pub on_unknown: Option<OnUnknown>,
 }
 
 /// Voices in one worker.
@@ -112,7 +125,7 @@ impl Voices {
             let (pipeline, spec) = (&place.project.pipeline, place.spec()?);
             let folder = voices.folder.path();
             let folder = Utf8Path::from_path(folder).ok_or_else(|| not_utf8(folder))?;
-            let prepared = prepared(&engine, pipeline, &cache, spec, folder)?;
+            let mut prepared = prepared(&engine, pipeline, &cache, spec, folder)?;
             if voices.voices.iter().any(|voice| voice.name == place.name) {
                 return Err(CliError::usage(
                     format!("two voices have the name `{}`", place.name),
@@ -122,6 +135,10 @@ impl Voices {
             let index = Arc::new(StatIndex::load(&cache)?);
             let store = Store::new(cache, &pipeline.base, index);
             let speakers = Speakers::of(&prepared.setup, &store);
+            let advice = match place.is_published() {
+                true => "write them out in the text".to_owned(),
+                false => advice(pipeline, spec),
+            };
             let mut own = options.clone();
             if let Some(wished) = &options.speaker
                 && let Err(refusal) = require_speaker(place, &speakers, wished)
@@ -129,7 +146,10 @@ impl Voices {
                 refusals.push(refusal);
                 own.speaker = None;
             }
-            voices.add(place.name.clone(), spec, prepared, speakers.names, &own);
+            let chosen = prepared.setup.parameters.text(ON_UNKNOWN).ok().and_then(OnUnknown::read);
+            own.on_unknown = own.on_unknown.or(chosen);
+            let reading = Reading::of(prepared.chain.clone(), &mut prepared.setup, &store, advice);
+            voices.add(place.name.clone(), spec, prepared, (speakers.names, reading), &own);
         }
         // One of several voices has to have the speaker.
         match refusals.len() == places.len() {
@@ -143,7 +163,7 @@ impl Voices {
         name: String,
         spec: &StageSpec,
         mut prepared: Prepared,
-        speakers: Vec<String>,
+        (speakers, reading): (Vec<String>, Reading),
         options: &VoiceOptions,
     ) {
         let reads = spec.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
@@ -169,13 +189,15 @@ impl Voices {
             speaker: options.speaker.clone().or(speaker).or_else(|| speakers.first().cloned()),
             language: options.language.clone().or(language),
             speakers,
+            reading: Some(Arc::new(reading)),
+            on_unknown: options.on_unknown.unwrap_or(OnUnknown::Fail),
             license: (!licenses.is_empty()).then(|| licenses.join(", ")),
             batch: batch.ok().and_then(|batch| usize::try_from(batch).ok()).unwrap_or(1).max(1),
             number: self.standing.add(prepared),
         });
     }
 
-    /// Speaks sentences, each on its own.
+    /// Speaks sentences that [`Voice::read`] has read, each on its own.
     pub fn speak(&mut self, voice: usize, items: &[Item]) -> Results {
         self.standing.process(self.voices[voice].number, items)
     }
@@ -216,6 +238,15 @@ impl Voice {
             false => return Err(format!("the voice `{}` has only one speed", self.name)),
         }
         Ok(Item::new("", fields))
+    }
+
+    /// The sentence as it arrives at the model, and the characters that the model does not know.
+    pub fn read(&self, item: Item, manner: &Manner) -> Result<Sentence, Unread> {
+        let on_unknown = manner.on_unknown.unwrap_or(self.on_unknown);
+        match &self.reading {
+            Some(reading) => reading.read(item, on_unknown),
+            None => Ok(Sentence { item, dropped: Dropped::new() }),
+        }
     }
 }
 
@@ -291,6 +322,8 @@ impl Voice {
             reads: &[],
             speaker: None,
             language: None,
+            reading: None,
+            on_unknown: OnUnknown::Fail,
             number: 0,
             batch: 1,
         }

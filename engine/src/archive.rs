@@ -10,11 +10,12 @@ use serde::de::DeserializeOwned;
 use crate::gc::{self, Limits};
 use crate::gpu_hours::UsageRecord;
 use crate::history;
+use crate::judged::Judged;
 use crate::measure::Measure;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, FAILED_HERE, ITEM, ItemRecord, LAST, LIMIT,
-    LastRecord, MEASURE, MIRRORED, PROGRESS, RUN, SPENT, STEP_TIMES, TRIES, USAGE, decode, encode,
-    run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, FAILED_HERE, ITEM, ItemRecord, JUDGED, LAST,
+    LIMIT, LastRecord, MEASURE, MIRRORED, PROGRESS, RUN, SPENT, STEP_TIMES, TRIES, USAGE, decode,
+    encode, run_key,
 };
 use crate::spending::Spent;
 
@@ -87,6 +88,7 @@ pub fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
             let step = checkpoint.states.first().and_then(|state| state.number("step"));
             (checkpoint.run, step)
         }),
+        JUDGED => is_later(own, other, |judged: &Judged| judged.run),
         SPENT => is_later(own, other, |spent: &Spent| spent.seconds),
         PROGRESS => is_later(own, other, |progress: &(u64, u64)| *progress),
         USAGE => is_later(own, other, |usage: &UsageRecord| usage.seconds),

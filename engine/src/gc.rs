@@ -12,10 +12,11 @@ use stage_core::event::Status;
 use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;
+use crate::judged::Judged;
 use crate::record::{
-    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
-    MEMO, MIRRORED, PART, PROGRESS, PartRecord, PortValue, Previous, RunRecord, STAGE, STEP_TIMES,
-    StageRecord, decode,
+    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, JUDGED, LAST, LastRecord,
+    MADE_OF, MEMO, MIRRORED, PART, PROGRESS, PartRecord, PortValue, Previous, RunRecord, STAGE,
+    STEP_TIMES, StageRecord, decode,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -288,6 +289,7 @@ impl Marks {
             CHUNK => decode::<ChunkRecord>(value)
                 .is_some_and(|record| record.chunk.is_none_or(|chunk| live.contains(&chunk))),
             PART => decode::<PartRecord>(value).is_some_and(|record| live.contains(&record.chunk)),
+            JUDGED => decode::<Judged>(value).is_some_and(|judged| judged.is_among(live)),
             // Other memos are small and stay valid whatever is stored.
             MEMO => decode_whole::<Fields>(value).is_none_or(|fields| all_live(&fields)),
             _ => true,

@@ -86,7 +86,23 @@ pub fn is_unfinished(cache: &Cache, pipeline: &str) -> Result<bool, CacheError> 
     if last.is_some_and(|last| last.status != Status::Done) {
         return Ok(true);
     }
-    let begun = begun_runs(cache, &runs)?;
+    was_cut_off_after(cache, &runs, last, pipeline)
+}
+
+/// True when the last run of a pipeline was killed, or ended without a record.
+pub fn was_cut_off(cache: &Cache, pipeline: &str) -> Result<bool, CacheError> {
+    let runs = runs(cache)?;
+    let last = runs.iter().rfind(|run| run.pipeline == pipeline);
+    was_cut_off_after(cache, &runs, last, pipeline)
+}
+
+fn was_cut_off_after(
+    cache: &Cache,
+    runs: &[RunRecord],
+    last: Option<&RunRecord>,
+    pipeline: &str,
+) -> Result<bool, CacheError> {
+    let begun = begun_runs(cache, runs)?;
     Ok(begun.iter().any(|run| {
         run.pipeline == pipeline && !run.is_under_way && last.is_none_or(|last| last.run < run.run)
     }))

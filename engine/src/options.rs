@@ -25,6 +25,8 @@ pub struct RunOptions {
     /// The start of the process, from which time is paid for; the start of the run if `None`.
     pub began: Option<Instant>,
     pub stop: StopFlag,
+    /// Also replace exported files that somebody has changed.
+    pub overwrite: bool,
     /// Run this number of items of each stage that was never measured here, and keep only the
     /// measures.
     pub probe: Option<u64>,

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stage_core::event::{StageCounts, Status};
 use stage_core::key::{HashSink, Sink, StageKey};
-use stage_core::{Fields, Reject};
+use stage_core::{Fields, Reject, StageError};
 
 use crate::reason::Reason;
 
@@ -57,6 +57,9 @@ pub const PROGRESS: Table = Table(16);
 /// Key: a stage of a pipeline, and the number of a part. Value: the items that it had quarantined
 /// when it failed by its limit, see `excess`.
 pub const EXCESS: Table = Table(21);
+
+/// A stage of a pipeline to the output with which it last failed: see [`crate::judged`].
+pub const JUDGED: Table = Table(48);
 
 /// Run number to [`BegunRecord`], for a run that has not ended.
 pub const BEGUN: Table = Table(24);
@@ -159,6 +162,10 @@ pub struct StageRecord {
     /// `settled_key`. Only of work that was just done.
     #[serde(skip)]
     pub settled: BTreeMap<String, String>,
+    /// The reason why this is no outcome: see [`stage_core::GatherOutput::failure`]. Never recorded
+    /// under a key.
+    #[serde(skip)]
+    pub failure: Option<StageError>,
 }
 
 /// Details of the items that a stage has quarantined, beside their names and reasons.
@@ -374,6 +381,7 @@ mod tests {
             seconds: 1.5,
             aside: None,
             settled: BTreeMap::new(),
+            failure: None,
         };
         assert_eq!(read, Some(expected.clone()));
         let aside = Some(Aside { of: 7, ..Aside::default() });
@@ -401,6 +409,7 @@ mod tests {
             SPENT,
             PROGRESS,
             EXCESS,
+            JUDGED,
             BEGUN,
             STEP_TIMES,
             MADE_OF,

@@ -386,6 +386,11 @@ impl Store {
         Ok(self.known_elsewhere(&[*digest])? == [true])
     }
 
+    /// Tests if an object with this content is in the cache or the remote, according to the indices.
+    pub fn is_output(&self, digest: &Digest) -> Result<bool, CacheError> {
+        Ok(self.0.cache.contains(digest)? || self.known_elsewhere(&[*digest])? == [true])
+    }
+
     /// Like [`Store::has`], for many.
     pub fn have(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let mut there = self.0.cache.contains_all(digests)?;

@@ -4,10 +4,18 @@
 use camino::Utf8Path;
 use manifest::pipeline::Pipeline;
 use manifest::{FileKind, LoadOptions, load};
+use stage_core::Kind;
 
 pub fn pipeline(text: &str) -> Pipeline {
+    pipeline_with(text, &[])
+}
+
+/// The same with further kinds.
+pub fn pipeline_with(text: &str, kinds: &[&'static Kind]) -> Pipeline {
     let options = LoadOptions::default();
     let file = Utf8Path::new("pipeline.toml");
-    let loaded = load(text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
+    let mut catalogue = stage_families::catalogue();
+    kinds.iter().copied().for_each(|kind| catalogue.add(kind));
+    let loaded = load(text, file, &catalogue, &options, &|_| FileKind::File);
     loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline
 }

@@ -143,7 +143,7 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
         ParameterType::Device { .. } => {
             Wanted::with("the name of a device", "put it in quotes: `\"cpu\"` or `\"cuda:1\"`")
         }
-        ParameterType::File => Wanted::new("the path of a file"),
+        ParameterType::File | ParameterType::OptionalFile => Wanted::new("the path of a file"),
         ParameterType::SourcePath => Wanted::new("the path of a file or folder"),
         ParameterType::OptionalFolder => Wanted::new("the path of a folder"),
         ParameterType::List(_) => Wanted::with("a list", "put it in brackets: `[…]`"),

@@ -273,7 +273,7 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
         ParameterType::Duration => "duration".to_owned(),
         ParameterType::Size => "size".to_owned(),
         ParameterType::Device { .. } => "device".to_owned(),
-        ParameterType::File => "file".to_owned(),
+        ParameterType::File | ParameterType::OptionalFile => "file".to_owned(),
         ParameterType::SourcePath => "file or folder".to_owned(),
         ParameterType::OptionalFolder => "folder".to_owned(),
         ParameterType::List(inner) => format!("list of {}", type_name(inner, unit)),

@@ -169,11 +169,13 @@ impl StageSpec {
 }
 
 /// Assumptions of estimates about recordings that do not exist yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expected {
     pub clips: Option<f64>,
     /// Total of all clips.
     pub sound_seconds: Option<f64>,
+    /// The number of lines of the text files of sources, one for each item, as far as they were counted.
+    pub lines: BTreeMap<StageId, f64>,
 }
 
 /// A file or folder that no stage made.

@@ -18,7 +18,8 @@ pub static COMMON: &[Parameter] = &[
         role: Role::Execution,
         doc: "The share of items that may be quarantined before the stage fails: `\"5%\"` or \
             `0.05`. Default: a stage fails if more than 5 % and more than 3 items are \
-            quarantined, or all of them. Items dropped with `corpus.corrections` do not count.",
+            quarantined, or all of them. Items dropped with `corpus.corrections`, and clips that \
+            `dataset.split` leaves out, do not count.",
         ..Parameter::BASE
     },
     Parameter {

@@ -226,6 +226,15 @@ impl Collector {
         self.done.insert(span);
     }
 
+    /// Makes an error at this position a warning.
+    pub fn soften(&mut self, code: &str, span: Span) {
+        let is_it = |problem: &&mut Problem| problem.code == code && problem.span() == span;
+        self.problems
+            .iter_mut()
+            .filter(is_it)
+            .for_each(|problem| problem.severity = Severity::Warning);
+    }
+
     /// Masks this text wherever it is shown.
     pub fn cover(&mut self, span: Span) {
         self.secrets.push(span);

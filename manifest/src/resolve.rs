@@ -20,7 +20,7 @@ use super::remote::remote;
 use super::session::session;
 use super::target::Targets;
 use super::trials;
-use super::value::{Checks, plain};
+use super::value::{Checks, MISSING_FILE, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
 use crate::pipeline::{
     Asset, HubModel, ITEMS, Input, KnownFields, Pipeline, Reference, SCHEME, StageId, StageSpec,
@@ -40,8 +40,12 @@ pub fn resolve(
     let remote = remote(manifest.remote.as_ref(), &checks, problems);
     let executors = executors(&manifest, &checks, problems);
     let executor_spans = check_names(&manifest, &executors, problems);
-    let asset_spans: BTreeMap<String, Span> =
-        manifest.assets.iter().map(|asset| (asset.name.value.clone(), asset.name.span)).collect();
+    let spans = |asset: &WrittenAsset| AssetSpans {
+        name: asset.name.span,
+        path: asset.path.as_ref().map(|path| path.span),
+    };
+    let asset_spans: BTreeMap<String, AssetSpans> =
+        manifest.assets.iter().map(|asset| (asset.name.value.clone(), spans(asset))).collect();
     let assets = assets(manifest.assets, &checks, problems);
     let mut stages = BTreeMap::new();
     let mut drafts: Vec<Option<Draft>> = Vec::new();
@@ -165,10 +169,17 @@ fn find_references(
     }
 }
 
+/// The positions of an asset.
+struct AssetSpans {
+    name: Span,
+    path: Option<Span>,
+}
+
+/// Reports what nothing uses. An asset of this kind may be missing.
 fn warn_unused(
     drafts: &[Option<Draft>],
     scored: BTreeSet<usize>,
-    assets: &BTreeMap<String, Span>,
+    assets: &BTreeMap<String, AssetSpans>,
     problems: &mut Collector,
 ) {
     let mut read = scored;
@@ -179,9 +190,12 @@ fn warn_unused(
             Target::Asset(name) => drop(used.insert(name.as_str())),
         }
     }
-    for (name, span) in assets.iter().filter(|(name, _)| !used.contains(name.as_str())) {
+    for (name, spans) in assets.iter().filter(|(name, _)| !used.contains(name.as_str())) {
         let message = format!("no stage uses the asset `{name}`");
-        problems.add(Problem::warning("unused_asset", *span, message));
+        problems.add(Problem::warning("unused_asset", spans.name, message));
+        if let Some(path) = spans.path {
+            problems.soften(MISSING_FILE, path);
+        }
     }
     for (at, draft) in drafts.iter().enumerate() {
         let Some(draft) = draft else { continue };

@@ -456,6 +456,7 @@ fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
     match parameter_type {
         ParameterType::Text
         | ParameterType::File
+        | ParameterType::OptionalFile
         | ParameterType::SourcePath
         | ParameterType::OptionalFolder => json!({ "type": "string" }),
         ParameterType::Choice(names) => json!({ "enum": names }),

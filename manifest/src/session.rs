@@ -27,6 +27,7 @@ pub fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -
         expected: Expected {
             clips: values.number("clips", manifest.clips.as_ref(), 1e9),
             sound_seconds: values.seconds("sound", manifest.sound.as_ref()),
+            lines: Default::default(),
         },
     };
     if let (Some(node), None) = (&manifest.budget, &manifest.price_per_hour) {

@@ -17,6 +17,9 @@ use super::options::{FileKind, LoadOptions};
 use super::problem::{Collector, Problem, Span};
 use super::unit;
 
+/// The code of a path that leads to no file, or to the wrong kind.
+pub const MISSING_FILE: &str = "missing_file";
+
 /// The context that checking a value needs.
 pub struct Checks<'a> {
     pub base: &'a Utf8Path,
@@ -125,7 +128,7 @@ impl<'a> Checks<'a> {
                 self.check_path(text, file, node, problems);
                 Some(ParameterValue::Text(text.clone()))
             }
-            (ParameterType::OptionalFolder, Value::Text(text)) => {
+            (ParameterType::OptionalFile | ParameterType::OptionalFolder, Value::Text(text)) => {
                 self.check_name_of_path(text, node, problems);
                 Some(ParameterValue::Text(text.clone()))
             }
@@ -303,16 +306,16 @@ impl<'a> Checks<'a> {
                 };
                 let message = format!("there is no file or folder `{path}`");
                 problems.add(
-                    Problem::new("missing_file", node.span, message).label("not found").help(help),
+                    Problem::new(MISSING_FILE, node.span, message).label("not found").help(help),
                 );
             }
             FileKind::Folder if file => {
                 let message = format!("`{path}` should be a file but is a folder");
-                problems.add(Problem::new("missing_file", node.span, message).label("a folder"));
+                problems.add(Problem::new(MISSING_FILE, node.span, message).label("a folder"));
             }
             FileKind::Special => {
                 let message = format!("`{path}` is a named pipe, a socket or a device, not a file");
-                let problem = Problem::new("missing_file", node.span, message);
+                let problem = Problem::new(MISSING_FILE, node.span, message);
                 problems.add(problem.label("not a file").help("save its contents in a file first"));
             }
             FileKind::File | FileKind::Folder => {}
@@ -325,7 +328,13 @@ fn is_text(wanted: &ParameterType) -> bool {
     use ParameterType::*;
     matches!(
         wanted,
-        Text | Choice(_) | Device { .. } | File | SourcePath | OptionalFolder | Expression(_)
+        Text | Choice(_)
+            | Device { .. }
+            | File
+            | OptionalFile
+            | SourcePath
+            | OptionalFolder
+            | Expression(_)
     )
 }
 

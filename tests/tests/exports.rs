@@ -75,7 +75,11 @@ fn files_that_somebody_has_edited_or_another_export_writes_stay() {
     // The same path, spelt in another way.
     project.replace("pipeline.toml", "out/summary.json", "./out//summary.json");
     project.edit("pipeline.toml", |text| text.replace("export = \"out/words/{id}.txt\"", ""));
-    assert_eq!(removed(&project.run(), "words"), 1);
+    let ran = project.run();
+    assert_eq!(removed(&ran, "words"), 1);
+    let told = "`out/words/a.txt` is no longer exported, and stays: it has changes that throstle did \
+                not make";
+    assert_eq!(notes(&ran), [told]);
     assert_eq!(project.names("out/words"), ["a.txt"]);
     assert_eq!(project.text("out/words/a.txt"), "my own");
     assert!(project.file("out/summary.json").exists());
@@ -238,6 +242,54 @@ fn too_many_items_that_cannot_be_exported_fail_the_stage_before_its_work() {
     assert_eq!((ran.code, ran.all("stage-failed").len()), (Some(1), 1), "{ran:?}");
 }
 
+const NO_SPEAKERS: &str = r#"
+[pipeline]
+name = "fields"
+
+[stage.clips]
+use = "corpus.jsonl"
+file = "list.jsonl"
+audio = "data/wavs"
+
+[stage.spoken]
+use = "text.normalize"
+input = "clips"
+
+[stage.sides]
+use = "dataset.split"
+input = "spoken"
+
+[stage.voice]
+use = "command"
+input = "sides"
+fields = ["audio"]
+command = "cp {audio} {out.copy}"
+outputs = { copy = "copy.wav" }
+export = "out/{speaker}/{id}.wav"
+"#;
+
+#[test]
+fn a_path_with_a_field_that_no_row_has_fails_before_any_work() {
+    let project = Project::new(NO_SPEAKERS);
+    write_clips(&project, &["a", "b"]);
+    let row = |id: &str| {
+        format!("{{\"id\":\"{id}\",\"audio_filepath\":\"{id}.wav\",\"text\":\"Hei\"}}\n")
+    };
+    project.write("list.jsonl", ["a", "b"].map(row).concat());
+    let ran = project.run();
+    assert_eq!((ran.code, ran.executed_in_any_case()), (Some(1), [("clips", 1)].into()));
+    let failed = ran.all("stage-failed");
+    assert_eq!((failed.len(), &failed[0]["stage"]), (1, &"voice".into()));
+    assert_eq!(
+        failed[0]["message"],
+        "2 of 2 items cannot be exported; the first is item `a`: it has no field `speaker` for the \
+         export path"
+    );
+    project.replace("pipeline.toml", "{speaker}/", "");
+    assert_eq!(project.run().code, Some(0));
+    assert_eq!(project.names("out").len(), 2);
+}
+
 /// Outputs that lie in separate files in the cache.
 fn large() -> Project {
     let project = project();
@@ -277,10 +329,125 @@ fn who_writes_into_an_exported_file_damages_no_object() {
     file.unwrap().write_all_at(b"my own", 1 << 20).unwrap();
     let verified = project.output(&["cache", "verify"]);
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
-    let ran = project.run();
+    let is_edited = || project.read("out/words/a.txt").windows(6).any(|bytes| bytes == b"my own");
+    project.run().assert_nothing_done();
+    assert!(is_edited());
+    let ran = overwritten(&project);
     assert_eq!(ran.executed(), [].into());
     assert_eq!(ran.all("exported")[0]["written"], 1);
-    assert!(!project.read("out/words/a.txt").windows(6).any(|bytes| bytes == b"my own"));
+    assert!(!is_edited());
+}
+
+fn overwritten(project: &Project) -> RanProgram {
+    RanProgram::of(project.output(&["run", ".", "--json", "--overwrite"]))
+}
+
+fn kept(path: &str) -> String {
+    format!(
+        "warning: `{path}` has changes that throstle did not make, and is kept: it is not updated any \
+         more; remove the file, or use `--overwrite`, to export again"
+    )
+}
+
+#[test]
+fn a_file_that_somebody_has_changed_is_kept_and_told_until_it_is_removed() {
+    let project = done();
+    let path = "out/words/a.txt";
+    for edit in ["corrected", "Sana", ""] {
+        project.write(path, edit);
+        for _ in 0..2 {
+            let ran = project.run();
+            ran.assert_nothing_done();
+            assert_eq!((notes(&ran), project.text(path).as_str()), (vec![&*kept(path)], edit));
+        }
+    }
+    let exported = project.output(&["export"]);
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+    let told = String::from_utf8(exported.stdout).unwrap();
+    assert_eq!(told, format!("words: {}\nall other exported files are up to date\n", kept(path)));
+    project.remove(path);
+    let ran = project.run();
+    assert_eq!((notes(&ran), project.text(path).as_str()), (vec![], "Sana a."));
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_changed_file_stays_while_the_others_follow_and_goes_only_when_told() {
+    let project = done();
+    project.write("out/words/a.txt", "corrected");
+    project.edit("data/metadata.csv", |text| text.replace("Sana", "Lause"));
+    let ran = project.run();
+    assert_eq!(notes(&ran), [kept("out/words/a.txt")]);
+    let of_words: Vec<_> =
+        ran.all("exported").into_iter().filter(|event| event["stage"] == "words").collect();
+    assert_eq!((&of_words[0]["written"], &of_words[0]["kept"]), (&1.into(), &1.into()));
+    assert_eq!(project.text("out/words/a.txt"), "corrected");
+    assert_eq!(project.text("out/words/b.txt"), "Lause b.");
+    for program in [&["export", "--overwrite"][..], &["run", "--overwrite"]] {
+        project.write("out/words/a.txt", "corrected");
+        let output = project.output(program);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(project.text("out/words/a.txt"), "Lause a.", "{program:?}");
+        project.run().assert_nothing_done();
+    }
+}
+
+#[test]
+fn the_content_of_an_earlier_export_is_no_edit() {
+    let project = done();
+    let first = project.read("out/words/a.txt");
+    project.edit("data/metadata.csv", |text| text.replace("Sana", "Lause"));
+    project.run();
+    project.write("out/words/a.txt", first);
+    let ran = project.run();
+    assert_eq!((notes(&ran).len(), project.text("out/words/a.txt").as_str()), (0, "Lause a."));
+}
+
+#[test]
+fn a_file_that_was_there_before_the_first_export_is_kept() {
+    let project = project();
+    project.write("out/words/a.txt", "my own");
+    let ran = project.run();
+    assert_eq!((ran.code, notes(&ran)), (Some(0), vec![&*kept("out/words/a.txt")]));
+    assert_eq!(project.text("out/words/a.txt"), "my own");
+    assert_eq!(project.text("out/words/b.txt"), "Sana b.");
+}
+
+#[test]
+fn a_changed_file_of_an_item_that_is_gone_stays_and_is_told_once() {
+    let project = done();
+    project.write("out/words/a.txt", "corrected");
+    project.run();
+    project.edit("data/metadata.csv", |text| {
+        text.lines().filter(|line| !line.starts_with('a')).map(|line| format!("{line}\n")).collect()
+    });
+    let told = "`out/words/a.txt` is no longer exported, and stays: it has changes that throstle did \
+                not make";
+    assert_eq!(notes(&project.run()), [told]);
+    assert_eq!(notes(&project.run()), [""; 0]);
+    assert_eq!(project.text("out/words/a.txt"), "corrected");
+}
+
+#[test]
+fn the_stage_that_takes_corrections_is_named() {
+    let corrected = r#"
+[stage.corrected]
+use = "corpus.corrections"
+input = "clips"
+table = "fixes.csv"
+"#;
+    let project = Project::new(
+        &MANIFEST.replace("[stage.words]", &format!("{corrected}\n[stage.words]")).replace(
+            "use = \"command\"\ninput = \"clips\"",
+            "use = \"command\"\ninput = \"corrected\"",
+        ),
+    );
+    write_clips(&project, &["a", "b"]);
+    project.write("fixes.csv", "segment,action,text\n");
+    assert_eq!(project.run().code, Some(0));
+    project.write("out/words/a.txt", "corrected");
+    let told = "; corrections belong in `fixes.csv`, the table of stage `corrected`";
+    assert_eq!(notes(&project.run()), [format!("{}{told}", kept("out/words/a.txt"))]);
 }
 
 #[test]

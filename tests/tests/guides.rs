@@ -19,8 +19,78 @@ fn the_example_of_the_moving_page_runs() {
     }
     project.write("data/metadata.csv", "a.wav|Yksi.\nb.wav|Kaksi.\n");
     project.write("pitch.py", "import sys\nopen(sys.argv[2], 'w').write('pitch')\n");
-    assert_eq!(project.run().executed(), [("clips", 1), ("pitch", 2)].into());
+    project.write("length.py", blocks(&text, "python").join("\n"));
+    assert_eq!(project.run().executed(), [("clips", 1), ("length", 2), ("pitch", 2)].into());
     assert_eq!(project.names("out/pitch"), ["a.npy", "b.npy"]);
+}
+
+const CLIPS: &str = "docs/guides/clips.md";
+
+/// The blocks of a kind, one after the other.
+fn blocks_of(text: &str, kind: &str) -> Vec<String> {
+    let start = format!("```{kind}\n");
+    let behind = text.split(&start).skip(1);
+    behind.filter_map(|rest| Some(rest.split_once("\n```")?.0.to_owned())).collect()
+}
+
+/// The project of the guide, with clips of the demo and the stages of the guide.
+fn project_of_clips(text: &str) -> Project {
+    let project = Project::default();
+    project.printed(&["init", "mine", "--template", "folder"]);
+    for number in 1..=6 {
+        let wav = root().join(format!("pipelines/demo/data/wavs/aino_{number:02}.wav"));
+        let clip = format!("mine/data/anna/{number:03}");
+        project.write(&format!("{clip}.wav"), std::fs::read(wav).unwrap());
+        project.write(&format!("{clip}.txt"), format!("It is {number} o'clock in the morning."));
+    }
+    let stages = &blocks_of(text, "toml")[0];
+    project.edit("mine/pipeline.toml", |manifest| {
+        let (_, rest) = manifest.split_once("[stage.clips]").unwrap();
+        let clips = rest.split("\n\n").next().unwrap();
+        format!("[pipeline]\nname = \"mine\"\n\n[stage.clips]{clips}\n\n{stages}\n")
+    });
+    project
+}
+
+#[test]
+fn every_step_of_the_guide_for_clips_works() {
+    let text = document(CLIPS);
+    let project = project_of_clips(&text);
+    let commands = blocks(&text, "sh");
+    let commands = commands.into_iter().filter(|command| !command.starts_with("throstle init"));
+    let mut reviews = 0;
+    for command in commands {
+        if command.starts_with("throstle review") {
+            // The page writes the table: here one text.
+            reviews += 1;
+            let listed = project.printed(&["items", "clips", "-m", "mine", "--format", "jsonl"]);
+            let first: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+            assert!(first["id"].as_str().unwrap().starts_with("anna/"), "{first}");
+            project.write("mine/corrections.csv", "segment,action,text,at,with\n");
+            continue;
+        }
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        project.printed(&words);
+    }
+    assert_eq!(reviews, 2);
+    let table = project.text("mine/out/corpus/metadata.csv");
+    assert_eq!(table.lines().count(), 1 + 6, "{table}");
+    assert!(table.contains("It is one o'clock"), "{table}");
+}
+
+#[test]
+fn the_stage_for_clips_without_texts_is_valid() {
+    let text = document(CLIPS);
+    let project = project_of_clips(&text);
+    project.write("mine/whisper_texts.py", &blocks_of(&text, "python")[0]);
+    project.write("mine/corrections.csv", "segment,action,text,at,with\n");
+    project.edit("mine/pipeline.toml", |manifest| {
+        let (head, rest) = manifest.split_once("[stage.clips]").unwrap();
+        let (_, rest) = rest.split_once("\n\n").unwrap();
+        let rest = rest.replacen("input = \"clips\"", "input = \"transcribed\"", 1);
+        format!("{head}{}\n\n{rest}", blocks_of(&text, "toml")[1])
+    });
+    assert!(project.printed(&["check", "mine"]).contains("is valid"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! After a change, only the affected work is repeated.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use engine::engine::RunOptions;
 use engine::history;
 use stage_core::event::Status;
 use throstle_tests::{Lab, MANIFEST};
@@ -196,6 +197,8 @@ fn deleted_exports_come_back_without_work() {
     assert_eq!(lab.read("out/ben1.txt").unwrap(), "MOIN! MOIN!");
     lab.write("out/all.txt", "edited by hand");
     lab.run();
+    assert_eq!(lab.read("out/all.txt").unwrap(), "edited by hand");
+    lab.run_with(&RunOptions { overwrite: true, ..RunOptions::default() });
     assert!(lab.read("out/all.txt").unwrap().starts_with("anna1: "));
 }
 

@@ -29,7 +29,13 @@ fn edited() -> Lab {
 }
 
 fn killed_at_every_event(make: fn() -> Lab, arguments: &[&str]) {
+    killed_and_edited(make, arguments, |_| {});
+}
+
+/// The same with changes before the next run.
+fn killed_and_edited(make: fn() -> Lab, arguments: &[&str], edit: fn(&Lab)) {
     let expected = make();
+    edit(&expected);
     expected.run();
     for number in 1.. {
         let lab = make();
@@ -40,6 +46,7 @@ fn killed_at_every_event(make: fn() -> Lab, arguments: &[&str]) {
             assert!(number > 8, "only {number} events were seen");
             return;
         }
+        edit(&lab);
         let before = lab.item_records();
         let ran = lab.run();
         assert_eq!(ran.status, Status::Done, "event {number}: {:?}", ran.events);
@@ -54,6 +61,15 @@ fn killed_at_every_event(make: fn() -> Lab, arguments: &[&str]) {
 #[test]
 fn a_first_run_may_be_killed_at_every_event() {
     killed_at_every_event(fresh, &[]);
+}
+
+#[test]
+fn files_that_a_killed_run_has_exported_are_nobodys_edits() {
+    killed_and_edited(fresh, &[], |lab| {
+        for (name, text) in TEXTS {
+            lab.write(&format!("data/{name}.txt"), &format!("{text}, again"));
+        }
+    });
 }
 
 fn split() -> Lab {

@@ -266,3 +266,24 @@ fn exports_are_not_read_while_their_stat_vouches_for_them() {
     let lab = exported_after_zeros("first");
     assert!(lab.read("out/ben1.txt").unwrap().starts_with('\0'));
 }
+
+#[test]
+fn a_file_without_its_end_is_a_persons_if_it_is_newer_than_its_export() {
+    for (is_edited, expected) in [(true, "MOIN! MO"), (false, "MOIN! MOIN!")] {
+        let memory = fresh();
+        let lab = Lab::in_memory(&memory);
+        start(&memory, "first");
+        assert_eq!(lab.run().status, Status::Done);
+        if is_edited {
+            memory.set_clock(memory.now() + 60_000_000_000);
+            lab.write("out/ben1.txt", "MOIN! MO");
+        } else {
+            memory.overwrite("/lab/out/ben1.txt".into(), b"MOIN! MO").unwrap();
+        }
+        for boot in ["second", "third"] {
+            start(&memory, boot);
+            assert!(lab.run().nothing_executed());
+            assert_eq!(lab.read("out/ben1.txt").as_deref(), Some(expected), "{boot}");
+        }
+    }
+}

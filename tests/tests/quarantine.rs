@@ -49,7 +49,12 @@ fn it_fails_again_although_every_item_is_known() {
         assert_eq!(ran.executed_in_any_case().get("words").copied().unwrap_or(0), executed);
         let failed = ran.all("stage-failed");
         let message = failed[0]["message"].as_str().unwrap();
-        assert!(message.starts_with("1 of 4 items were quarantined, more than 20 %"), "{message}");
+        assert!(
+            message.starts_with("1 of 4 items of `clips` were quarantined, more than 20 %"),
+            "{message}"
+        );
+        let help = failed[0]["help"].as_str().unwrap();
+        assert!(help.contains("allow them with `quarantine = \"25%\"`"), "{help}");
         assert!(!project.file("out/summary.json").exists());
     }
     let why = command("small_world", project.path(), &["why", "words"]).output().unwrap();
@@ -94,18 +99,24 @@ fn few_bad_items_stop_nothing_however_few_there_are() {
 #[test]
 fn more_than_the_share_and_more_than_a_few_fail_and_all_always_do() {
     let run = |count, bad| throstle(&clips(count, bad, ""), &["run", ".", "--json"]);
-    let both = "4 of 19 items were quarantined, more than 5 % and more than 3 items; the first is";
+    let both = "4 of 19 items of `clips` were quarantined, more than 5 % and more than 3 items; the first is";
     let message = failure(&run(19, 4));
     assert!(message.starts_with(both), "{message}");
     let message = failure(&run(2, 2));
-    assert!(message.starts_with("all 2 items were quarantined; the first is"), "{message}");
+    assert!(
+        message.starts_with("all 2 items of `clips` were quarantined; the first is"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_share_that_is_written_is_the_limit_for_one_item_too() {
     let ran = throstle(&clips(19, 1, "quarantine = 0.05"), &["run", ".", "--json"]);
     let message = failure(&ran);
-    assert!(message.starts_with("1 of 19 items were quarantined, more than 5 %;"), "{message}");
+    assert!(
+        message.starts_with("1 of 19 items of `clips` were quarantined, more than 5 %;"),
+        "{message}"
+    );
 }
 
 fn listed(project: &Project, stage: &str) -> Vec<Value> {
@@ -159,4 +170,35 @@ fn a_source_that_fails_by_its_limit_lists_what_it_set_aside() {
     assert!(message.starts_with("all 3 items were quarantined"), "{message}");
     let rows = ["metadata.csv:1", "metadata.csv:2", "metadata.csv:3"];
     assert_eq!(ids(&listed(&project, "clips")), rows.into());
+}
+
+#[test]
+fn a_sound_under_two_names_is_left_out_of_validation_by_name_and_is_no_fault() {
+    let sides = "\n[stage.sides]\nuse = \"dataset.split\"\ninput = \"clips\"\nfraction = 0.5\n";
+    let names: Vec<String> = (0..12).map(|at| format!("c{at:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let project = Project::of_clips(&names, sides);
+    // Each sound under two names.
+    for pair in names.chunks(2) {
+        project.write(
+            &format!("data/wavs/{}.wav", pair[1]),
+            project.read(&format!("data/wavs/{}.wav", pair[0])),
+        );
+    }
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    let left_out = ran.all("item-quarantined");
+    assert!(left_out.len() > 1, "more than the limit of faults: {:?}", ran.events);
+    let listed =
+        |port: &str| project.printed(&["items", port, "--format", "csv", "--fields", "id"]);
+    let (training, validation) = (listed("sides.training"), listed("sides.validation"));
+    for event in left_out {
+        let (item, reason) = (event["item"].as_str().unwrap(), event["reason"].as_str().unwrap());
+        let original = reason.split('`').nth(1).unwrap();
+        assert!(
+            reason.ends_with("which is in training") && training.contains(original),
+            "{reason}"
+        );
+        assert!(!validation.contains(item) && !training.contains(item), "{item}");
+    }
 }

@@ -105,7 +105,7 @@ fn too_many_fail_the_stage_before_its_first_step() {
     let ran = lab.run();
     assert_eq!((ran.status, steps(&ran)), (Status::Failed, vec![]));
     let failures = ran.failures();
-    assert!(failures[0].starts_with("2 of 8 items were quarantined"), "{failures:?}");
+    assert!(failures[0].starts_with("2 of 8 items of `loud` were quarantined"), "{failures:?}");
     assert_eq!(told(&ran.events), BOTH);
     assert_eq!(listed(&lab), ["odd1", "odd2"], "although the stage has given nothing");
     allow(&lab, "0.5");
@@ -124,7 +124,7 @@ fn clips_that_a_person_drops_do_not_count_towards_the_limit() {
     assert!(lab.run().nothing_executed());
     allow(&lab, "0.2");
     let failures = lab.run().failures();
-    assert!(failures[0].starts_with("2 of 8 items were quarantined"), "{failures:?}");
+    assert!(failures[0].starts_with("2 of 8 items of `loud` were quarantined"), "{failures:?}");
 }
 
 #[test]

@@ -33,10 +33,15 @@ pub enum Format {
     Parquet,
 }
 
+/// The fields that a table begins with: what a person tells items apart by.
+const FIRST: [&str; 3] = ["text", "speaker", "seconds"];
+
 /// Rows, and their shown fields in order.
 pub struct Listing {
     pub rows: Vec<Item>,
     pub fields: Vec<Arc<str>>,
+    /// A person has chosen the fields and their order.
+    is_chosen: bool,
 }
 
 /// A field that no row has.
@@ -51,11 +56,13 @@ pub struct UnknownField {
 impl Listing {
     /// All fields of any row, or the chosen ones; an unknown one is an error. The id is always
     /// shown first, and may be chosen alone.
-    pub fn new(rows: Vec<Item>, chosen: &[String]) -> Result<Listing, UnknownField> {
+    pub fn new(mut rows: Vec<Item>, chosen: &[String]) -> Result<Listing, UnknownField> {
+        in_order_of_time(&mut rows);
         let names: BTreeSet<Arc<str>> =
             rows.iter().flat_map(|row| row.fields.iter().map(|(name, _)| name.clone())).collect();
         if chosen.is_empty() {
-            return Ok(Listing { rows, fields: names.into_iter().collect() });
+            let fields = names.into_iter().collect();
+            return Ok(Listing { rows, fields, is_chosen: false });
         }
         // An item may have a field of that name too.
         let is_id = |field: &String| field == ID && !names.contains(ID);
@@ -68,8 +75,32 @@ impl Listing {
             None => Ok(Listing {
                 rows,
                 fields: chosen.iter().map(|name| name.as_str().into()).collect(),
+                is_chosen: true,
             }),
         }
+    }
+
+    /// The columns of a table.
+    fn columns(&self) -> Vec<&Arc<str>> {
+        let mut columns: Vec<&Arc<str>> = self.fields.iter().collect();
+        if !self.is_chosen {
+            let place = |name: &&Arc<str>| FIRST.iter().position(|first| *first == &***name);
+            columns.sort_by_key(|name| place(name).unwrap_or(FIRST.len()));
+        }
+        columns
+    }
+}
+
+/// Parts of recordings come in the order of time, other items by their ids, which they have already.
+fn in_order_of_time(rows: &mut [Item]) {
+    let start = |item: &Item| item.fields.number("start").filter(|start| start.is_finite());
+    let is_part = |item: &Item| item.fields.text("recording").is_some() && start(item).is_some();
+    if rows.iter().all(is_part) {
+        rows.sort_by(|one, other| {
+            let recordings = one.fields.text("recording").cmp(&other.fields.text("recording"));
+            recordings
+                .then_with(|| start(one).unwrap_or(0.0).total_cmp(&start(other).unwrap_or(0.0)))
+        });
     }
 }
 
@@ -88,12 +119,13 @@ pub fn render(
 }
 
 fn table(listing: &Listing, columns: Option<usize>) -> String {
-    let names: Vec<String> = listing.fields.iter().map(|name| clean(name).into_owned()).collect();
+    let columns_shown = listing.columns();
+    let names: Vec<String> = columns_shown.iter().map(|name| clean(name).into_owned()).collect();
     let mut headings = vec!["id"];
     headings.extend(names.iter().map(|name| heading(name)));
     let mut table = Table::new(&headings).spare(headings[1..].iter().rev().copied());
     for row in &listing.rows {
-        let cell = |name: &Arc<str>| match row.fields.get(name) {
+        let cell = |name: &&Arc<str>| match row.fields.get(name) {
             None => String::new(),
             Some(Value::Text(text)) => short(text),
             Some(Value::Number(number)) => brief(*number),
@@ -102,7 +134,7 @@ fn table(listing: &Listing, columns: Option<usize>) -> String {
                 format!("{} {kind} {size}", blob.digest.short())
             }
         };
-        table.row(std::iter::once(short(&row.id)).chain(listing.fields.iter().map(cell)));
+        table.row(std::iter::once(short(&row.id)).chain(columns_shown.iter().map(cell)));
     }
     let (mut text, mut left_out) = table.fitted(columns);
     if !left_out.is_empty() {
@@ -213,10 +245,45 @@ pub(crate) mod tests {
     #[test]
     fn a_table_is_safe_to_print_and_bounded() {
         insta::assert_snapshot!(text(Format::Table), @r#"
-        id     audio                          seconds  text
-        clip1  3ae7d805f678 audio/wav 1.5 kB  1.5      a, "b"\u{1b}[2J
-        clip2                                 NaN      äääääääääääääääääääääääääääääääääääääääääääääää…
+        id     text                                              seconds  audio
+        clip1  a, "b"\u{1b}[2J                                   1.5      3ae7d805f678 audio/wav 1.5 kB
+        clip2  äääääääääääääääääääääääääääääääääääääääääääääää…  NaN
         "#);
+    }
+
+    #[test]
+    fn a_narrow_table_keeps_what_a_person_looks_for() {
+        let fields =
+            ["bandwidth_hz", "clipped_share", "dc_offset", "peak_dbfs", "rolloff_hz", "seconds"];
+        let numbers = fields.map(|name| (name, Value::Number(1.25)));
+        let texts = [("speaker", Value::text("aino")), ("text", Value::text("Hei vaan."))];
+        let row = Item::new("clip1", texts.into_iter().chain(numbers).collect());
+        let shown = |chosen: &[String]| {
+            let listing = Listing::new(vec![row.clone()], chosen).unwrap();
+            String::from_utf8(render(&listing, Format::Table, Some(40)).unwrap()).unwrap()
+        };
+        let narrow = shown(&[]);
+        assert!(narrow.starts_with("id     text       speaker  seconds"), "{narrow}");
+        assert!(narrow.contains("columns that do not fit: "), "{narrow}");
+        let chosen = shown(&["dc_offset".into(), "text".into()]);
+        assert!(chosen.starts_with("id     dc_offset  text"), "{chosen}");
+    }
+
+    #[test]
+    fn parts_of_recordings_come_in_the_order_of_time() {
+        let part = |id: &str, recording: &str, start: f64| {
+            let fields = [("recording", Value::text(recording)), ("start", Value::Number(start))];
+            Item::new(id, fields.into_iter().collect())
+        };
+        let rows = vec![part("a/3f", "a", 7.5), part("a/9c", "a", 0.5), part("b/00", "b", 0.0)];
+        let ids = |rows: Vec<Item>| -> Vec<String> {
+            let listing = Listing::new(rows, &[]).unwrap();
+            listing.rows.iter().map(|row| row.id.to_string()).collect()
+        };
+        assert_eq!(ids(rows.clone()), ["a/9c", "a/3f", "b/00"]);
+        let clip = Item::new("c", [("start", Value::Number(0.0))].into_iter().collect());
+        let mixed: Vec<Item> = rows.into_iter().chain([clip]).collect();
+        assert_eq!(ids(mixed), ["a/3f", "a/9c", "b/00", "c"]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub mod json;
 pub mod lines;
 pub mod live;
 pub mod local;
+pub mod notes;
+pub mod pace;
 pub mod paint;
 pub mod plan;
 pub mod rate;

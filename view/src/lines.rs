@@ -11,6 +11,7 @@ use stage_core::event::{Event, StageCounts};
 use super::Reporter;
 use super::course::course;
 use super::escape::clean;
+use super::pace::Pace;
 use super::paint::Paint;
 use super::summary::Summary;
 
@@ -32,7 +33,7 @@ pub struct Lines<W> {
 }
 
 struct Running {
-    since: Instant,
+    pace: Pace,
     told: Instant,
     /// The time of the last line with training figures.
     metrics: Option<Instant>,
@@ -44,7 +45,7 @@ struct Running {
 impl Running {
     fn new() -> Running {
         let now = Instant::now();
-        Running { since: now, told: now, metrics: None, untold: None, named: 0 }
+        Running { pace: Pace::since(now), told: now, metrics: None, untold: None, named: 0 }
     }
 }
 
@@ -62,22 +63,29 @@ impl<W: Write + Send> Lines<W> {
 
     /// For past events; all of them are printed.
     pub fn replaying(output: W, paint: Paint) -> Lines<W> {
-        Lines { interval: Duration::ZERO, ..Lines::new(output, paint) }
+        let summary = Summary::whole();
+        Lines { interval: Duration::ZERO, summary, ..Lines::new(output, paint) }
     }
 
     pub fn output(&self) -> &W {
         &self.output
     }
 
-    fn progress(&mut self, stage: &str, done: u64, total: u64) -> io::Result<()> {
+    fn progress(
+        &mut self,
+        stage: &str,
+        (done, total): (u64, u64),
+        executed: u64,
+    ) -> io::Result<()> {
         let now = Instant::now();
         let interval = self.interval;
         let Some(running) = self.running.get_mut(stage) else { return Ok(()) };
+        running.pace.observe((done, total), executed, now);
         if now.duration_since(running.told) < interval {
             return Ok(());
         }
         running.told = now;
-        let rate = Rate { done, total, elapsed: running.since.elapsed() };
+        let rate = running.pace.rate(now);
         writeln!(self.output, "{}: {rate}", clean(stage))
     }
 
@@ -166,7 +174,9 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 writeln!(self.output, "{}", started(stage, *total, reasons, trial.as_deref()))
             }
             Event::Waiting { what } => self.waiting(what),
-            Event::Progress { stage, done, total, .. } => self.progress(stage, *done, *total),
+            Event::Progress { stage, done, total, counts } => {
+                self.progress(stage, (*done, *total), counts.executed)
+            }
             Event::Metrics { stage, step, values } => self.metrics(stage, *step, values),
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 self.quarantined(stage, item, reason)
@@ -286,37 +296,6 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
         }
         _ => return None,
     })
-}
-
-/// The progress of a stage, its speed, and the time left at that speed.
-pub struct Rate {
-    pub done: u64,
-    pub total: u64,
-    pub elapsed: Duration,
-}
-
-impl Rate {
-    pub fn per_second(&self) -> f64 {
-        self.done as f64 / self.elapsed.as_secs_f64().max(1e-9)
-    }
-
-    /// `None` before anything is done.
-    pub fn left(&self) -> Option<f64> {
-        let open = self.total.saturating_sub(self.done) as f64;
-        (self.done > 0).then(|| open / self.per_second())
-    }
-}
-
-impl std::fmt::Display for Rate {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} of {}", units::count(self.done), units::count(self.total))?;
-        match self.left() {
-            Some(left) => {
-                write!(formatter, ", {:.1}/s, {} left", self.per_second(), units::seconds(left))
-            }
-            None => write!(formatter, ", {} so far", units::seconds(self.elapsed.as_secs_f64())),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -498,11 +477,5 @@ mod tests {
             Event::Finished { status: Status::Paused, stages: [].into(), seconds: 0.5 },
         ]);
         assert!(text.contains("s: step 2, loss 1.5000\n"), "{text}");
-    }
-
-    #[test]
-    fn the_time_left_follows_from_the_pace() {
-        let rate = Rate { done: 100, total: 400, elapsed: Duration::from_secs(50) };
-        assert_eq!(rate.to_string(), "100 of 400, 2.0/s, 2m30s left");
     }
 }

@@ -9,6 +9,7 @@ use stage_core::event::{Event, StageCounts, Status};
 
 use super::escape::clean;
 use super::estimate::{Shown, band, likely};
+use super::notes::note_texts;
 use super::paint::Paint;
 use super::table::Table;
 
@@ -20,6 +21,8 @@ const NOTES: usize = 4;
 #[derive(Default)]
 pub struct Summary {
     order: Vec<String>,
+    /// Every note is told.
+    is_whole: bool,
     quarantined: Vec<Quarantined>,
     /// The number beyond those that are named.
     more: u64,
@@ -43,6 +46,11 @@ struct Quarantined {
 }
 
 impl Summary {
+    /// With all notes.
+    pub fn whole() -> Summary {
+        Summary { is_whole: true, ..Summary::default() }
+    }
+
     pub fn observe(&mut self, event: &Event) {
         match event {
             Event::Started { run, stages, .. } => {
@@ -188,16 +196,24 @@ impl Summary {
     }
 
     fn write_notes(&self, text: &mut String, paint: Paint) {
+        let mut are_cut = false;
         for (stage, notes) in &self.notes {
-            let mut notes: Vec<(&String, &u64)> = notes.iter().collect();
-            notes.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-            let told = notes.iter().take(NOTES);
-            let told =
-                told.map(|(note, count)| format!("{} {}", clean(note), units::count(**count)));
-            let told: Vec<String> = told.collect();
-            let more = if notes.len() > NOTES { ", …" } else { "" };
-            let line = format!("{} notes: {}{more}", clean(stage), told.join(", "));
+            let mut told = note_texts(notes);
+            let more = told.len().saturating_sub(if self.is_whole { usize::MAX } else { NOTES });
+            if more > 0 {
+                are_cut = true;
+                told.truncate(NOTES);
+                told.push(format!("{more} more"));
+            }
+            let line = format!("{} notes: {}", clean(stage), told.join(", "));
             let _ = writeln!(text, "{}", paint.fold(&line, 2));
+        }
+        if !self.notes.is_empty() {
+            let all = format!("`throstle log {}` has all notes; ", self.run);
+            let all = if are_cut { all } else { String::new() };
+            let line =
+                format!("  {all}`throstle items STAGE --noted` lists the noted items of a stage");
+            let _ = writeln!(text, "{}", paint.fold(&line, 4));
         }
         for (stage, files) in &self.exports {
             let noun = if *files == 1 { "file" } else { "files" };
@@ -297,7 +313,8 @@ pub(crate) mod tests {
         stage  executed  quarantined    time
         clips         1            0  0.10 s
         check     4,000            7  12.0 s
-        clips notes: odd byte 2
+        clips notes: odd byte: 2
+          `throstle items STAGE --noted` lists the noted items of a stage
         quarantined: 7 items (check 7)
           check `clip\u{1b}[30m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[31m`: ends after 1.2 s of 3.4 s

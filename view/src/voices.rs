@@ -18,6 +18,10 @@ pub fn page() -> Page {
                 input #speed type="range" min="0.5" max="2" step="0.05" value="1";
                 output #rate for="speed" { "1" }
             }
+            label.report {
+                input #report type="checkbox";
+                " Leave out letters and digits that the voice does not know"
+            }
             button #speak.more type="submit" { "Speak" }
         }
         p #told.note role="status" {}

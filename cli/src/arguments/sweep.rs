@@ -14,6 +14,9 @@ pub struct Sweep {
     /// Print every event as a JSON object on a line of its own, in place of the table.
     #[arg(long)]
     pub json: bool,
+    /// Also replace exported files that somebody has changed. Without it they are kept.
+    #[arg(long)]
+    pub overwrite: bool,
     /// The number of threads in this process. Default: the number of processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -1,7 +1,7 @@
 //! The arguments of the commands that speak, and of the card of a model.
 
 use camino::Utf8PathBuf;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::common::{ManifestOption, Settings};
 
@@ -23,11 +23,30 @@ pub struct VoiceOptions {
     /// The language of the text, such as `en`, for models with several.
     #[arg(long, value_name = "CODE")]
     pub language: Option<String>,
+    /// The effect of letters and digits that the model does not know. Default: that of the synthesis
+    /// stage. Other signs, such as punctuation, are left out and named.
+    #[arg(long, value_enum, value_name = "EFFECT")]
+    pub on_unknown: Option<OnUnknown>,
     /// The number of threads of the model. Default: the number of processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// The effect of characters that would be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnUnknown {
+    /// Refuse the text.
+    Fail,
+    /// Speak it without them, and name them.
+    Report,
+}
+
+impl OnUnknown {
+    pub fn read(word: &str) -> Option<OnUnknown> {
+        OnUnknown::from_str(word, false).ok()
+    }
 }
 
 #[derive(Args, Debug)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cache::Cache;
-use engine::pipeline::{StageId, StageSpec};
+use engine::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec};
 use engine::plan::Plan;
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
@@ -117,11 +117,33 @@ pub fn corrections<'p>(project: &'p Project, spec: &StageSpec) -> Result<&'p Sta
         [only] => Ok(only),
         _ => Err(CliError::usage(
             format!("no stage upstream of `{}` applies corrections", spec.name),
-            "add one downstream of the segments: `[stage.corrected]` with `use = \
-             \"corpus.corrections\"`, `input = \"segments\"`, `table = \"corrections.csv\"` and \
-             `drops = \"mark\"`",
+            advice(&project.pipeline, spec),
         )),
     }
+}
+
+/// The stage to add: behind that which cuts recordings, or else behind the source of the clips.
+fn advice(pipeline: &Pipeline, spec: &StageSpec) -> String {
+    let above = |spec: &StageSpec| match spec.inputs.get(ITEMS)?.references.first()? {
+        Reference::Stage { stage, .. } => Some(pipeline.stage(*stage)),
+        Reference::Asset(_) => None,
+    };
+    let mut source = spec;
+    while source.kind.expands.is_none()
+        && let Some(next) = above(source)
+    {
+        source = next;
+    }
+    let drops = match source.kind.expands {
+        Some(_) => ", `drops = \"mark\"`",
+        None => "",
+    };
+    format!(
+        "add `[stage.corrected]` with `use = \"corpus.corrections\"`, `input = \"{name}\"`, `table = \
+         \"corrections.csv\"`{drops}, and let the stages that read `{name}` read `corrected`; the review \
+         writes the table",
+        name = source.name
+    )
 }
 
 /// The clips of a stage, the most doubtful first, with those that it quarantined, and the number of

@@ -72,6 +72,11 @@ impl Place {
         }
     }
 
+    /// Tests if it is a folder of files, which has no stages that a person could change.
+    pub fn is_published(&self) -> bool {
+        self.published.is_some()
+    }
+
     pub fn spec(&self) -> Result<&StageSpec, CliError> {
         self.project.stage(&self.stage)
     }

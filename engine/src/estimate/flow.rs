@@ -335,14 +335,19 @@ impl<'a> Flows<'a> {
             let tokens = seconds * TOKENS_PER_SECOND;
             return Flow { items: texts.len() as f64, seconds, tokens, is_guess: false };
         }
-        let expected = self.pipeline.session.expected;
-        let items = expected.clips.unwrap_or(CLIPS);
-        let seconds = expected.sound_seconds.unwrap_or(items * CLIP_SECONDS);
+        let expected = &self.pipeline.session.expected;
+        let lines = expected.lines.get(&spec.id).copied();
+        let clips = expected.clips.unwrap_or(CLIPS);
+        let mean = expected.sound_seconds.map_or(CLIP_SECONDS, |sound| sound / clips.max(1.0));
+        let items = lines.unwrap_or(clips);
+        let seconds = items * mean;
         let name = &spec.name;
-        let is_guess = expected.clips.is_none() || expected.sound_seconds.is_none();
+        let is_known = lines.is_some() || expected.clips.is_some();
+        let is_guess = !is_known || expected.sound_seconds.is_none();
         let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
-            true => "from `[expect]`".to_owned(),
-            false => "a guess until `[expect]` has numbers or the clips exist".to_owned(),
+            _ if lines.is_some() => "as many as its file has lines",
+            true => "from `[expect]`",
+            false => "a guess until `[expect]` has numbers or the clips exist",
         };
         assumed.add_count(format!(
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",

@@ -1,20 +1,23 @@
 //! Removes exported files that are obsolete: of removed items, of removed stages and exports, and
 //! at old paths.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use cache::fs::{Fs, FsResult};
-use cache::stat::{self, Section, StatIndex};
-use cache::{Cache, CacheError, Digest};
+use cache::stat::{self, Section, StatEntry, StatIndex};
+use cache::{Cache, CacheError, Digest, Target};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 
+use super::edits::{Judge, stays_message};
+use super::old::{Old, kept_key};
 use super::paths::Ground;
-use super::{Written, one_for_all, passes, section_key};
+use super::write::passes;
+use super::{Written, one_for_all, section_key};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec};
-use crate::record::{EXPORTS, decode, encode};
+use crate::record::{EXPORT, EXPORTS, ExportRecord, decode, encode};
 use crate::store::Store;
 
 /// The exports of a manifest: their keys and stages.
@@ -41,7 +44,7 @@ pub fn take_back(
     let gone: Vec<(Digest, String)> = gone.collect();
     let left = match gone.is_empty() {
         true => Exports::new(),
-        false => take_back_all(store, gone, &now, total, sink)?,
+        false => take_back_all(store, pipeline, gone, &now, total, sink)?,
     };
     cache.record(EXPORTS, &key, encode(&left.into_iter().chain(now).collect::<Exports>()))
 }
@@ -49,6 +52,7 @@ pub fn take_back(
 /// Returns the exports with files that could not be removed: the next run tries them again.
 fn take_back_all(
     store: &Store,
+    pipeline: &Pipeline,
     gone: Vec<(Digest, String)>,
     now: &Exports,
     total: &mut u64,
@@ -57,14 +61,17 @@ fn take_back_all(
     let mut left = Exports::new();
     let mut index = StatIndex::load(store.cache())?;
     for (section, stage) in gone {
-        let done = take_back_one(store, &index, now, &section)?;
+        let done = take_back_one(store, pipeline, &index, now, &section)?;
         *total += done.removed;
-        let Written { written, unchanged, removed, .. } = done;
-        if removed > 0 {
-            sink(Event::Exported { stage: stage.clone(), written, unchanged, removed });
+        done.tell_counts(stage.clone(), sink);
+        if let Some(message) = stays_message(&done.stays) {
+            sink(Event::Note { stage: None, message });
         }
         match one_for_all(&done.problems) {
-            None => index.remove_section(&section),
+            None => {
+                index.remove_section(&section);
+                index.remove_section(&kept_key(&section));
+            }
             Some(message) => {
                 sink(Event::Note { stage: None, message });
                 left.insert(section, stage);
@@ -79,21 +86,24 @@ fn take_back_all(
 /// left alone.
 fn take_back_one(
     store: &Store,
+    pipeline: &Pipeline,
     index: &StatIndex,
     wanted: &Exports,
     gone: &Digest,
 ) -> Result<Written, CacheError> {
-    let section = index.section(gone);
-    let files: HashMap<Utf8PathBuf, Digest> = section
-        .into_iter()
-        .flat_map(Section::iter)
-        .map(|entry| (Utf8PathBuf::from(&entry.path), entry.digest))
-        .collect();
-    let others: Vec<&Section> = wanted.keys().filter_map(|key| index.section(key)).collect();
+    let cache = store.cache();
+    let before = cache.get(EXPORT, gone)?;
+    let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
+    let boot = cache.fs().boot().unwrap_or_default();
+    let is_same_boot = before.as_ref().is_none_or(|before| before.boot == boot);
+    let old = Old::of(index, gone, is_same_boot);
+    let keys = wanted.keys().flat_map(|key| [*key, kept_key(key)]);
+    let others: Vec<&Section> = keys.filter_map(|key| index.section(&key)).collect();
     let is_wanted =
         |path: &Utf8Path| others.iter().any(|other| other.find(path.as_str()).is_some());
     let mut done = Written::default();
-    remove(store, is_wanted, &files, &mut done)?;
+    let judge = Judge::new(store, pipeline, before.as_ref(), &boot)?;
+    remove(&judge, is_wanted, &old, &mut done)?;
     Ok(done)
 }
 
@@ -136,31 +146,42 @@ fn exports_key(pipeline: &Pipeline) -> Digest {
 }
 
 /// Removes files of an earlier export that no export wants any more, and the folders that become
-/// empty.
+/// empty. Those that somebody has changed stay.
 pub fn remove(
-    store: &Store,
+    judge: &Judge<'_>,
     is_wanted: impl Fn(&Utf8Path) -> bool,
-    files: &HashMap<Utf8PathBuf, Digest>,
+    old: &Old,
     done: &mut Written,
 ) -> Result<(), CacheError> {
-    let unwanted: Vec<(&Utf8PathBuf, &Digest)> =
-        files.iter().filter(|(path, _)| !is_wanted(path)).collect();
+    let store = judge.store();
+    let is_there = |path: &&String| store.cache().fs().exists(&store.base().join(path));
+    let kept = old.kept.keys().filter(|path| !is_wanted(Utf8Path::new(path)));
+    done.stays.extend(kept.filter(|path| is_there(path).unwrap_or(false)).map(Utf8PathBuf::from));
+    let mut unwanted: Vec<&Utf8PathBuf> =
+        old.digests.keys().filter(|path| !is_wanted(path)).collect();
+    unwanted.retain(|path| !old.kept.contains_key(path.as_str()));
     if unwanted.is_empty() {
+        done.stays.sort();
         return Ok(());
     }
     let ground = Ground::of(store)?;
     let inside = &*ground.inside;
     let mut folders = BTreeSet::new();
-    for (path, digest) in unwanted {
+    for path in unwanted {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
         let removed = match ground.place(folder) {
             // An export never wrote behind a link out of the project, or into the cache.
             Ok(Err(_)) => continue,
             Ok(Ok(folder)) => {
                 let file = folder.join(name);
-                match is_ours(store, inside, &file, digest) {
+                let target = Target { fs: inside, path: &file };
+                let known: Vec<Digest> = old.contents(path).collect();
+                match is_ours(judge, target, &known, old.entries.get(path.as_str())) {
                     Ok(true) => inside.remove_file(&file).map(|()| folder),
-                    Ok(false) => continue,
+                    Ok(false) => {
+                        done.stays.push(path.clone());
+                        continue;
+                    }
                     Err(error) => Err(error),
                 }
             }
@@ -188,35 +209,26 @@ pub fn remove(
     for folder in folders {
         inside.sync_dir(remove_empty_folders(inside, store.base(), &folder))?;
     }
+    done.stays.sort();
     Ok(())
 }
 
 /// Tests if a file is the exported one, complete or torn by a power cut, and was not changed by
 /// somebody.
-fn is_ours(store: &Store, fs: &dyn Fs, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
-    match stat::hash_file(fs, file) {
-        Ok((found, entry)) => {
-            let is_ours = found == *digest || entry.size == 0;
-            Ok(is_ours || is_torn(store, &fs.read(file)?, digest)?)
-        }
+fn is_ours(
+    judge: &Judge<'_>,
+    file: Target<'_>,
+    known: &[Digest],
+    entry: Option<&StatEntry>,
+) -> FsResult<bool> {
+    let found = stat::hash_file(file.fs, file.path);
+    let is_ours = found.and_then(|(_, found)| judge.is_ours(file, &found, known, entry));
+    match is_ours {
+        Ok(is_ours) => Ok(is_ours),
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),
         // A folder, or a file that another process is writing.
         Err(_) => Ok(false),
     }
-}
-
-/// A copy without its end, or with zeros in places.
-fn is_torn(store: &Store, found: &[u8], digest: &Digest) -> FsResult<bool> {
-    let whole = match store.cache().read(digest) {
-        Ok(whole) => whole,
-        Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => {
-            return Err(error);
-        }
-        // The exported content is no longer known.
-        Err(_) => return Ok(false),
-    };
-    let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
-    Ok(found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same))
 }
 
 /// Removes folders that an export has emptied, up to the manifest's own. Returns the first that

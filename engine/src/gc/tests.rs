@@ -53,6 +53,7 @@ fn outcome(cache: &Cache, stage: &str, items: &[&str], seconds: f32) -> Digest {
         seconds: 0.0,
         aside: None,
         settled: BTreeMap::new(),
+        failure: None,
     };
     let key = Digest::of(stage.as_bytes());
     cache.record(STAGE, &key, encode(&record)).unwrap();

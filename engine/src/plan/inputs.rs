@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
-use stage_core::{Fields, Item, Parameter, Reject, Role};
+use stage_core::{Fields, Item, Parameter, ParameterType, Reject, Role};
 
 use super::parts;
 use super::stage::Known;
@@ -242,7 +242,10 @@ pub fn base_key(spec: &StageSpec, files: &BTreeMap<String, Digest>) -> StageKey 
             let own = parameter.paths(spec.parameters.get(name));
             own.iter().any(|(name, _)| files.contains_key(name))
         };
-        parameter.is_some_and(|parameter| parameter.role == Role::Content && !has_files(parameter))
+        let is_path = |parameter: &Parameter| {
+            matches!(parameter.parameter_type, ParameterType::OptionalFile) || has_files(parameter)
+        };
+        parameter.is_some_and(|parameter| parameter.role == Role::Content && !is_path(parameter))
     });
     StageKey {
         kind: spec.kind.name.to_owned(),

@@ -303,6 +303,7 @@ impl ItemWork {
             seconds,
             aside: None,
             settled: Default::default(),
+            failure: None,
         })
     }
 }

@@ -505,7 +505,7 @@ impl<'a> Planner<'a> {
             let files = spec.kind.parameters.iter().filter(|parameter| parameter.is_of_files());
             for (name, path) in files.flat_map(|file| file.paths(spec.parameters.get(file.name))) {
                 let path = Utf8PathBuf::from(path);
-                if self.is_absent(&path) {
+                if self.is_absent(&path) || self.is_left_away(spec, &name, &path) {
                     continue;
                 }
                 let fields = self.look_at(&path, sink);

@@ -265,6 +265,7 @@ fn write(
         notes: found.notes.into_iter().collect(),
         aside: None,
         settled: Default::default(),
+        failure: None,
         seconds: 0.0,
     })
 }

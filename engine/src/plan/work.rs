@@ -45,6 +45,13 @@ pub enum Work {
     Unwanted,
 }
 
+impl Work {
+    /// Tests if there is something to do, or may be once more is known.
+    pub fn is_open(&self) -> bool {
+        !matches!(self, Work::Nothing(_) | Work::LeftOut | Work::Unwanted)
+    }
+}
+
 /// The work of an item stage, bucket by bucket.
 #[derive(Default)]
 pub struct ItemWork {

@@ -85,6 +85,30 @@ pub fn before(
     Ok(jobs)
 }
 
+/// The stages that change the texts that arrive at a stage, in their order, whether or not they can be
+/// applied to a single text.
+pub fn text_stages<'a>(pipeline: &'a Pipeline, last: &StageSpec) -> Vec<&'a StageSpec> {
+    let mut stages = Vec::new();
+    let mut next = upstream(pipeline, last, ITEMS);
+    while let Some((spec, port)) = next {
+        if spec.kind.expands.is_some() {
+            break;
+        }
+        if made(spec, port).iter().any(|(name, _)| name == TEXT) {
+            let reads = read_texts(pipeline, spec);
+            let is_of_texts = reads.is_some_and(|reads| reads.iter().any(|name| name == TEXT));
+            if !is_of_texts || spec.work != StageWork::Item {
+                break;
+            }
+            stages.push(spec);
+        }
+        let passes = spec.kind.output(port).and_then(|output| output.passes);
+        next = upstream(pipeline, spec, passes.unwrap_or(ITEMS));
+    }
+    stages.reverse();
+    stages
+}
+
 /// The stages that change what arrives at a stage, in their order.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use super::cost::Cost;
 use super::item_stage::ItemStage;
 use crate::engine::EngineError;
 use crate::pipeline::{Pipeline, StageId};
-use crate::plan::{Known, Plan, StagePlan, Work};
+use crate::plan::{Known, Plan, Planned, StagePlan, Work};
 use crate::reason::Reason;
 use crate::sweep::halving::Part;
 
@@ -99,6 +99,8 @@ pub struct StageRun {
     /// Items that its only task has quarantined, as reported: another attempt reports the same
     /// items again.
     pub aside: BTreeMap<Arc<str>, Reject>,
+    /// The output with which it failed. Stages downstream do not see it.
+    pub judged: BTreeMap<&'static str, Planned>,
 }
 
 impl StageRun {
@@ -210,6 +212,18 @@ impl Board {
 
     pub fn failed(&self) -> Vec<StageId> {
         self.in_state(Failed)
+    }
+
+    /// The stages that failed with an output, which is known from now on. Nothing may be planned after
+    /// this.
+    pub fn judged(&mut self) -> Vec<StageId> {
+        let mut judged = self.failed();
+        judged.retain(|id| !self[*id].judged.is_empty());
+        for id in &judged {
+            let run = &mut self[*id];
+            run.known.outputs = std::mem::take(&mut run.judged);
+        }
+        judged
     }
 
     fn in_state(&self, state: State) -> Vec<StageId> {

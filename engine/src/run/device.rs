@@ -67,7 +67,7 @@ impl Host {
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.inputs = task.inputs;
         context.training = task.training.take();
-        context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
+        context.aside = Some(Asides::new(&task));
         context.device_stop = self.client.device.is_gpu().then(|| self.shared.gpu_stop.clone());
         let started = Instant::now();
         // A model in training needs the memory that earlier stages still hold.

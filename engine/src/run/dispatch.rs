@@ -46,28 +46,18 @@ impl Schedule<'_> {
     /// True if anything was taken off a queue.
     fn hand_out(&mut self) -> Result<bool, EngineError> {
         let mut moved = false;
-        for id in self.pipeline.ids().rev() {
-            let spec = self.pipeline.stage(id);
-            // Without work, no worker is asked for its devices.
-            let is_away = self.is_away(id);
+        if let Some(id) = self.first_turn() {
+            moved |= self.hand_out_next(id)?;
+        }
+        for at in 0..self.precedence.order.len() {
+            let id = self.precedence.order[at];
             if self.board[id].has_pending_work() && !self.may_work(id) {
                 // It may have to wait for another week.
                 self.hands.release(id);
                 continue;
             }
-            while self.may_start()
-                && self.board[id].has_pending_work()
-                && self.may_work(id)
-                && (is_away || self.hands.is_free(spec))
-            {
-                let handed = match self.board[id].state() {
-                    _ if self.leave_rest(id)? => true,
-                    _ if is_away => self.hand_out_away(id)?,
-                    State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id)?,
-                    State::RunsItems => self.hand_out_items(id)?,
-                    _ => false,
-                };
-                if !handed {
+            while self.has_turn(id) {
+                if !self.hand_out_next(id)? {
                     break;
                 }
                 moved = true;
@@ -76,7 +66,19 @@ impl Schedule<'_> {
         Ok(moved)
     }
 
-    fn may_work(&self, id: StageId) -> bool {
+    /// Hands out a task of a stage; false if it has none after all.
+    fn hand_out_next(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let is_away = self.is_away(id);
+        match self.board[id].state() {
+            _ if self.leave_rest(id)? => Ok(true),
+            _ if is_away => self.hand_out_away(id),
+            State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id),
+            State::RunsItems => self.hand_out_items(id),
+            _ => Ok(false),
+        }
+    }
+
+    pub fn may_work(&self, id: StageId) -> bool {
         !self.is_barred(id) && !self.is_probed(id)
     }
 
@@ -120,6 +122,9 @@ impl Schedule<'_> {
     /// Tests if a stage has to wait: for another week, or for all its inputs if it runs on an
     /// executor or if GPU time is counted or paid from a budget.
     pub fn is_barred(&self, id: StageId) -> bool {
+        if self.awaits_check(id) {
+            return true;
+        }
         if self.is_away(id) {
             return !self.upstream_is_done(id);
         }

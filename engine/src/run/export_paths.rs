@@ -11,8 +11,8 @@ use crate::pipeline::{
 };
 use crate::record::LeftOut;
 
-/// The exports that leave out some of the items that arrive at a stage: its own, and those of item
-/// stages downstream.
+/// The exports that leave out some of the items that arrive at a stage: its own, and those of stages
+/// downstream.
 pub fn left_out<'a>(
     pipeline: &Pipeline,
     is_wanted: &dyn Fn(StageId) -> bool,
@@ -20,9 +20,12 @@ pub fn left_out<'a>(
     items: impl Iterator<Item = &'a Item> + Clone,
 ) -> Vec<(StageId, LeftOut)> {
     let mut found = Vec::new();
-    for (exporting, export) in exports_below(pipeline, is_wanted, id) {
-        let refused = |item: &'a Item| Some((item, refusal(&export.template, item)?));
+    for Below { exporting, export, is_whole, is_open } in exports_below(pipeline, is_wanted, id) {
+        let refused = |item: &'a Item| Some((item, refusal(&export.template, item, is_open)?));
         let mut without: Vec<(&Item, String)> = items.clone().filter_map(refused).collect();
+        if is_whole && (without.len() as u64) < total {
+            continue;
+        }
         without.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
         let mut left_out = None;
         for (item, why) in &without {
@@ -33,30 +36,62 @@ pub fn left_out<'a>(
     found
 }
 
+/// An export that is reached from a stage.
+struct Below<'a> {
+    exporting: StageId,
+    export: &'a Export,
+    /// A stage on whole data sets is between the two, which may leave items out: only a fault of all
+    /// items is certain.
+    is_whole: bool,
+    /// A stage on the way may write any field.
+    is_open: bool,
+}
+
 /// The exports with paths that are certain as soon as an item arrives at this stage: no stage on the
 /// way writes a field that they name.
 fn exports_below<'a>(
     pipeline: &'a Pipeline,
     is_wanted: &dyn Fn(StageId) -> bool,
     id: StageId,
-) -> Vec<(StageId, &'a Export)> {
+) -> Vec<Below<'a>> {
     let mut found = Vec::new();
-    let mut waiting = vec![(id, BTreeSet::new())];
-    while let Some((id, mut written)) = waiting.pop() {
+    let mut waiting = vec![(id, BTreeSet::new(), false, false)];
+    while let Some((id, mut written, mut is_whole, mut is_open)) = waiting.pop() {
         let spec = pipeline.stage(id);
         written.extend(writes(spec));
+        is_whole |= spec.work != StageWork::Item;
+        is_open |= may_write_any(spec);
         let is_certain = |export: &&Export| {
             let mut places = places(&export.template).peekable();
-            places.peek().is_some() && places.all(|name| !written.contains(name))
+            export.field.is_some()
+                && places.peek().is_some()
+                && places.all(|name| !written.contains(name))
         };
-        found.extend(spec.exports.iter().filter(is_certain).map(|export| (id, export)));
-        let takes = |below: &&StageSpec| {
-            below.work == StageWork::Item && is_wanted(below.id) && takes_items(below, id)
-        };
+        let exports = spec.exports.iter().filter(is_certain);
+        found.extend(exports.map(|export| Below { exporting: id, export, is_whole, is_open }));
+        let takes =
+            |below: &&StageSpec| is_wanted(below.id) && takes_items(below, id) && passes_on(below);
         let below = pipeline.stages.iter().filter(takes);
-        waiting.extend(below.map(|spec| (spec.id, written.clone())));
+        waiting.extend(below.map(|spec| (spec.id, written.clone(), is_whole, is_open)));
     }
     found
+}
+
+/// Tests if the items of a stage are those that arrive at it.
+fn passes_on(spec: &StageSpec) -> bool {
+    let is_from_one = || spec.inputs.get(ITEMS).is_some_and(|input| input.references.len() == 1);
+    let is_passed = || spec.kind.outputs.iter().all(|output| output.passes == Some(ITEMS));
+    match spec.work {
+        StageWork::Item => true,
+        StageWork::Gather => is_from_one() && is_passed(),
+        StageWork::Source | StageWork::Train => false,
+    }
+}
+
+/// Tests if a stage may write fields that neither its kind nor its parameters name.
+fn may_write_any(spec: &StageSpec) -> bool {
+    let is_open = spec.kind.outputs.iter().any(|output| output.open);
+    is_open && declared(spec.kind, &spec.parameters).is_none()
 }
 
 /// Tests if a stage takes its items from another one.
@@ -84,8 +119,12 @@ fn places(template: &Template) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The reason why no file can be named after an item. Missing fields may still come later.
-fn refusal(template: &Template, item: &Item) -> Option<String> {
+/// The reason why no file can be named after an item. If a stage on the way may write any field, missing
+/// ones may still come.
+fn refusal(template: &Template, item: &Item, is_open: bool) -> Option<String> {
     let is_there = |name: &str| name == "id" || item.fields.get(name).is_some();
-    places(template).all(is_there).then(|| fill(template, item).err())?
+    if is_open && !places(template).all(is_there) {
+        return None;
+    }
+    fill(template, item).err()
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stage_core::event::Event;
-use stage_core::{Batching, Fields, Reject, StageError};
+use stage_core::{Batching, Fields, StageError};
 
 use super::arrived;
-use super::aside::too_many;
 use super::batch::KeptLimit;
 use super::board::State;
 use super::export_paths::left_out;
@@ -17,18 +16,16 @@ use super::item_stage::ItemStage;
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::program_check::ProgramCheck;
 use super::schedule::{InFlight, Schedule};
-use super::settle::TIMED_OUT;
 use crate::engine::EngineError;
-use crate::excess::{self, Excess};
 use crate::history;
-use crate::pipeline::{StageId, StageWork};
+use crate::judged::{self, Judged};
+use crate::pipeline::{StageId, StageSpec, StageWork};
 use crate::plan::inputs::{arriving, arriving_items};
 use crate::plan::items::item_reads;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work, main_output, planned};
 use crate::record::{
-    FAILED_HERE, LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode,
-    last_key,
+    LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
 };
 use crate::settled::settled_key;
 use crate::tables::close_dataset;
@@ -140,7 +137,7 @@ impl Schedule<'_> {
             let spec = self.pipeline.stage(exporting);
             let message = left_out.to_string();
             if spec.policy.quarantine.is_exceeded(left_out.items, left_out.of) {
-                let help = "correct these names, or choose another `export` path";
+                let help = "correct these names or add the field, or choose another `export` path";
                 self.fail(exporting, &StageError::with_help(message, help))?;
             } else {
                 self.tell(Event::Note { stage: Some(spec.name.clone()), message });
@@ -211,6 +208,7 @@ impl Schedule<'_> {
             },
             aside: None,
             settled: Default::default(),
+            failure: None,
         };
         self.end_with(id, record, stage.failures.is_empty())
     }
@@ -235,13 +233,9 @@ impl Schedule<'_> {
         record: StageRecord,
         remember: bool,
     ) -> Result<(), EngineError> {
-        let spec = self.pipeline.stage(id);
-        let outputs = spec.kind.outputs.iter().filter_map(|port| {
-            let value = record.outputs.get(port.name)?;
-            Some((port.name, planned(value)))
-        });
+        let outputs = outputs(self.pipeline.stage(id), &record);
         let run = &mut self.board[id];
-        run.known.outputs = outputs.collect();
+        run.known.outputs = outputs;
         run.known.rejects = record.rejects.clone();
         if let (Some(keyed), true) = (&run.known.keyed, remember) {
             let settled = settled_key(&keyed.key, &record.settled).map(|key| key.digest());
@@ -375,6 +369,10 @@ impl Schedule<'_> {
                 }
                 run.counts.executed += 1;
                 run.notes = record.notes.clone();
+                if let Some(error) = record.failure.take() {
+                    self.gather_failed(id, Failure::Stage(error))?;
+                    return self.keep_judged(id, record);
+                }
                 self.end_with(id, record, true)?;
                 self.committer.note(task.claims);
                 self.committer.start_if_due(&self.store);
@@ -397,6 +395,20 @@ impl Schedule<'_> {
         if self.options.probe.is_none() {
             self.board[id].cost.unwritten.training.end(seconds);
         }
+    }
+
+    /// Keeps the output of a stage that has failed all the same.
+    fn keep_judged(&mut self, id: StageId, record: StageRecord) -> Result<(), EngineError> {
+        if !self.board.is(id, State::Failed) {
+            return Ok(());
+        }
+        let (pipeline, spec) = (&self.pipeline.name, self.pipeline.stage(id));
+        self.board[id].judged = outputs(spec, &record);
+        let judged = Judged { run: self.run, outputs: record.outputs };
+        judged::keep(self.store.cache(), pipeline, &spec.name, &judged)?;
+        self.committer.note(Vec::new());
+        self.committer.start_if_due(&self.store);
+        Ok(())
     }
 
     fn gather_failed(&mut self, id: StageId, failure: Failure) -> Result<(), EngineError> {
@@ -430,79 +442,6 @@ impl Schedule<'_> {
             true => Ok(()),
             false => self.keep_excess(id, own),
         }
-    }
-
-    /// Fails a stage that has quarantined more of its items than it may. True if it has; the items
-    /// are kept to be listed.
-    fn exceeds_limit(
-        &mut self,
-        id: StageId,
-        total: u64,
-        aside: &[&[(Arc<str>, Reject)]],
-    ) -> Result<bool, EngineError> {
-        let bad = aside.iter().map(|list| list.len() as u64).sum();
-        let limit = self.pipeline.stage(id).policy.quarantine;
-        let failures = aside.get(1).copied().unwrap_or_default();
-        // Without these items, the score of a trial could be another one in each run.
-        let is_unscored = self.is_ranked(id) && !failures.is_empty();
-        if !limit.is_exceeded(bad, total) && !is_unscored {
-            return Ok(false);
-        }
-        self.keep_excess(id, aside.concat())?;
-        let late = failures.iter().find(|(_, failure)| failure.code == TIMED_OUT);
-        let error = match late.or(failures.first()).filter(|_| is_unscored) {
-            Some((item, failure)) => {
-                StageError::failed(format!("item `{item}`: {}", failure.reason))
-            }
-            None => too_many(limit, (bad, total), aside.iter().copied().flatten().next()),
-        };
-        // Items that failed without a verdict may succeed the next time; a trial that exceeds its own
-        // time limit is to blame for that.
-        if !failures.is_empty() && late.is_none() {
-            self.fail_for_now(id, &error)?;
-        } else if !self.trial_ranks_last(id, FAILED_HERE, &error.to_string())? {
-            self.fail(id, &error)?;
-        }
-        Ok(true)
-    }
-
-    /// Keeps the items that a stage has quarantined when it ends without a recorded outcome.
-    pub fn keep_excess(
-        &mut self,
-        id: StageId,
-        mut rejects: Vec<(Arc<str>, Reject)>,
-    ) -> Result<(), EngineError> {
-        let (pipeline, stage) = (&self.pipeline.name, &self.pipeline.stage(id).name);
-        rejects.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let excess = Excess { run: self.run, rejects };
-        excess::keep(self.store.cache(), pipeline, stage, &excess)?;
-        self.committer.note(Vec::new());
-        Ok(())
-    }
-
-    /// Fails a stage; its downstream stages do not start.
-    pub fn fail(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
-        self.end_failed(id, error, true)
-    }
-
-    /// The same; the run ends if the failure `ends_run`, unless it is to go on after any.
-    pub fn end_failed(
-        &mut self,
-        id: StageId,
-        error: &StageError,
-        ends_run: bool,
-    ) -> Result<(), EngineError> {
-        if self.board.is(id, State::Failed) {
-            return Ok(());
-        }
-        if let Some(stage) = self.board[id].items() {
-            self.hands.close(stage.job.number);
-        }
-        self.board.advance(id, State::Failed)?;
-        self.halted |= ends_run && !self.options.keep_going;
-        let (message, help) = (error.to_string(), error.help().map(str::to_owned));
-        self.tell(Event::StageFailed { stage: self.name(id), message, help });
-        Ok(())
     }
 
     /// Ends work that exceeds the time limit of its stage.
@@ -552,4 +491,12 @@ impl Schedule<'_> {
         let spec = self.pipeline.stage(id);
         arrived::artifacts(self.pipeline, self.board.runs(), &self.planner.assets, spec)
     }
+}
+
+/// The values of the ports of a stage with an outcome.
+fn outputs(spec: &StageSpec, record: &StageRecord) -> BTreeMap<&'static str, Planned> {
+    let ports = spec.kind.outputs.iter();
+    let values =
+        ports.filter_map(|port| Some((port.name, planned(record.outputs.get(port.name)?))));
+    values.collect()
 }

@@ -162,6 +162,7 @@ pub fn keep(
         seconds: took.as_secs_f64(),
         aside,
         settled: output.settled,
+        failure: output.failure,
     })
 }
 

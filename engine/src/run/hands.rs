@@ -239,6 +239,17 @@ impl Hands {
         self.shared.gpu_stop.request_after_batch();
     }
 
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The stages of the tasks that threads of this process have, or that wait for one.
+    pub fn on_threads(&self) -> impl Iterator<Item = StageId> {
+        let is_here = |task: &&Handed| task.lane == LaneId::Pool;
+        self.handed.values().filter(is_here).map(|task| task.stage)
+    }
+
     /// Tests if a task of a stage can be handed out, or its devices reserved.
     pub fn is_free(&self, spec: &StageSpec) -> bool {
         let place = spec.kind.place;

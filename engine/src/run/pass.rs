@@ -14,6 +14,7 @@ use super::hands::Hands;
 use super::home::Home;
 use super::message::Message;
 use super::meter::Meter;
+use super::precedence::Precedence;
 use super::records::begin_run;
 use super::schedule::{Ending, Schedule};
 use super::scratch::Scratch;
@@ -25,7 +26,7 @@ use super::{away, share, trials};
 use crate::allowance::Allowance;
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::estimate::{Estimate, estimate_here};
-use crate::export::{self, Exported};
+use crate::export::{self, Exported, Exporting};
 use crate::machine::Machine;
 use crate::mirror::Pusher;
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageId};
@@ -92,7 +93,8 @@ impl<'a> Pass<'a> {
             away::require_remote(run.engine, run.pipeline, &plan)?;
         }
         begin_run(run.pipeline, run.cache, run.options, run.number)?;
-        let Worked { ending, board, store } = self.work(plan, planner, is_first, total, sink)?;
+        let Worked { ending, mut board, store } =
+            self.work(plan, planner, is_first, total, sink)?;
         if run.options.probe.is_some() {
             return Ok(Ending::Paused);
         }
@@ -101,9 +103,11 @@ impl<'a> Pass<'a> {
         if ending == Ending::Again {
             return Ok(ending);
         }
-        let (done, failed, exported) = (board.done(), board.failed(), &mut total.exported);
-        let exported =
-            export::export(&store, run.pipeline, board.runs(), &done, &failed, exported, sink)?;
+        let (done, failed) = ([board.done(), board.judged()].concat(), board.failed());
+        let exporting =
+            Exporting { stages: &done, failed: &failed, overwrite: run.options.overwrite };
+        let total = &mut total.exported;
+        let exported = export::export(&store, run.pipeline, board.runs(), &exporting, total, sink)?;
         Ok(self.with_exports(ending, exported))
     }
 
@@ -169,6 +173,7 @@ impl<'a> Pass<'a> {
         if is_first && let Some(event) = allowance.event() {
             sink(event);
         }
+        let precedence = Precedence::of(pipeline, |id| plan.stage(id).work.is_open());
         let (board, works) = Board::new(pipeline, wanted, plan);
         let schedule = Schedule {
             engine,
@@ -177,6 +182,7 @@ impl<'a> Pass<'a> {
             home,
             planner,
             board,
+            precedence,
             takers: takers(pipeline),
             in_flight: HashMap::new(),
             followers: HashMap::new(),
@@ -267,22 +273,17 @@ impl<'a> Pass<'a> {
             None => Ending::Done,
         };
         let store = planner.store.clone();
-        let exported = export::export(
-            &store,
-            self.run.pipeline,
-            &plan.stages,
-            &done,
-            &[],
-            &mut total.exported,
-            sink,
-        )?;
+        let exporting =
+            Exporting { stages: &done, failed: &[], overwrite: self.run.options.overwrite };
+        let (pipeline, total) = (self.run.pipeline, &mut total.exported);
+        let exported = export::export(&store, pipeline, &plan.stages, &exporting, total, sink)?;
         Ok(self.with_exports(ending, exported))
     }
 
     fn with_exports(&self, ending: Ending, exported: Exported) -> Ending {
         match exported {
             Exported { lost: true, .. } if !self.run.options.stop.is_requested() => Ending::Again,
-            Exported { failed: false, lost: false } => ending,
+            Exported { failed: false, lost: false, .. } => ending,
             _ => Ending::Failed,
         }
     }

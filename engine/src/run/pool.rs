@@ -23,7 +23,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
                 let mut context = shared.context(task.ticket, task.job.kind);
                 context.inputs = task.inputs;
                 context.training = task.training.take();
-                context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
+                context.aside = Some(Asides::new(&task));
                 let job = task.job.gather_job(&shared.engine, &mut context);
                 let result = job.and_then(|mut job| {
                     let input = gather::input(&mut context, &task, Some(&*job))?;

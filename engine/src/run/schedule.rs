@@ -1,8 +1,8 @@
 //! The schedule: one thread that owns the state of a run, hands out work and takes results.
 //!
 //! A stage is activated as soon as its inputs are known. An item that leaves a stage goes to the
-//! next one immediately. Stages near the end of the pipeline come first, and within a stage the
-//! longest item. `docs/scheduler.md` shows the states of a stage.
+//! next one immediately. What lies behind a stage decides when its turn is (module `precedence`);
+//! within a stage the longest item comes first. `docs/scheduler.md` shows the states of a stage.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use super::hands::Hands;
 use super::home::Home;
 use super::message::{Message, Report};
 use super::meter::Meter;
+use super::precedence::Precedence;
 use super::queue::Queued;
 use super::training::Saved;
 use super::watchdog::Watchdog;
@@ -67,6 +68,7 @@ pub struct Schedule<'a> {
     pub home: &'a Home,
     pub planner: Planner<'a>,
     pub board: Board,
+    pub precedence: Precedence,
     /// By the position of a stage: the stages that take their items from it.
     pub takers: Vec<Vec<StageId>>,
     pub in_flight: HashMap<u64, InFlight>,

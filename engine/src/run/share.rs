@@ -64,6 +64,7 @@ fn given(spec: &StageSpec, upstream: Option<&Upstream>) -> StagePlan {
         seconds: 0.0,
         aside: None,
         settled: Default::default(),
+        failure: None,
     };
     let (verdict, work) = (Verdict::Fresh, Work::Nothing(record));
     StagePlan { verdict, known, work, ..StagePlan::unwanted() }

@@ -2,9 +2,9 @@
 //! asked for.
 //!
 //! The items go through the same job as in a run, with the parameters and artifacts of the
-//! pipeline; before that, they go through the stages that change their texts (module `before`).
-//! Nothing is recorded and nothing is kept: results are handed to the caller, and the cache is only
-//! read.
+//! pipeline; before that, the caller sends them through the stages that change their texts
+//! ([`Chain`], module `before`). Nothing is recorded and nothing is kept: results are handed to the
+//! caller, and the cache is only read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,15 @@ pub struct Prepared {
     pub kind: &'static Kind,
     pub setup: Setup,
     device: DeviceName,
-    before: Vec<Before>,
+    /// The stages that its items come through.
+    pub chain: Chain,
+    shared: Shared,
+}
+
+/// The stages that items from elsewhere come through, in their order. Clones share their jobs.
+#[derive(Clone)]
+pub struct Chain {
+    before: Arc<[Before]>,
     shared: Shared,
 }
 
@@ -99,13 +107,13 @@ pub fn prepare(
     setup.files = planner.files[spec.id.0].clone();
     let shared = shared(engine, &planner.store, items.folder);
     let parts = (&planner, plan.stages.as_slice());
-    let before = before(engine, pipeline, parts, spec, items.fields, &shared)?;
+    let before = before(engine, pipeline, parts, spec, items.fields, &shared)?.into();
     Ok(Prepared {
         stage: spec.name.clone(),
         kind: spec.kind,
         setup,
         device: spec.policy.device,
-        before,
+        chain: Chain { before, shared: shared.clone() },
         shared,
     })
 }
@@ -124,10 +132,14 @@ fn shared(engine: &Engine, store: &Store, folder: &Utf8Path) -> Shared {
     }
 }
 
-impl Prepared {
-    /// The item as it arrives at the stage.
-    fn arriving(&self, mut item: Item) -> Result<Result<Item, Reject>, StageError> {
-        for before in &self.before {
+impl Chain {
+    /// The item as it arrives at the stage behind the chain.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stages; a reject blames the item.
+    pub fn apply(&self, mut item: Item) -> Result<Result<Item, Reject>, StageError> {
+        for before in &*self.before {
             item = match before.apply(item, &self.shared)? {
                 Ok(item) => item,
                 Err(reject) => return Ok(Err(reject)),
@@ -179,24 +191,10 @@ impl Standing {
         client.open(&stage.job, &mut shelf).map_err(error_of)
     }
 
-    /// The results of items, in their order; the bytes of blobs are in them. Items that do not fit
-    /// into memory together are processed in parts, from then on. So are items with which the worker
-    /// dies: the next part starts another.
+    /// The results of items that have come through the chain of the stage, in their order; the bytes
+    /// of blobs are in them. Items that do not fit into memory together are processed in parts, from
+    /// then on. So are items with which the worker dies: the next part starts another.
     pub fn process(&mut self, number: usize, items: &[Item]) -> Results {
-        let prepared = &self.stages[number].prepared;
-        let arriving = items.iter().map(|item| prepared.arriving(item.clone()));
-        let arriving: Vec<Result<Result<Item, Reject>, StageError>> = arriving.collect();
-        let good: Vec<Item> = arriving.iter().flatten().flatten().cloned().collect();
-        let mut made = self.parts(number, &good).into_iter();
-        let mut result = |arrived| match arrived {
-            Ok(Ok(_)) => made.next().unwrap_or_else(|| Err(too_few())),
-            Ok(Err(reject)) => Ok(Err(reject)),
-            Err(error) => Err(error),
-        };
-        arriving.into_iter().map(&mut result).collect()
-    }
-
-    fn parts(&mut self, number: usize, items: &[Item]) -> Results {
         let most = self.stages[number].most.min(items.len()).max(1);
         let mut results = Results::new();
         for part in items.chunks(most) {

@@ -105,6 +105,7 @@ pub fn model(key: &Digest) -> StageRecord {
         seconds: 1.0,
         aside: None,
         settled: BTreeMap::new(),
+        failure: None,
     }
 }
 

@@ -28,12 +28,12 @@ impl Tolerance {
         self.few.is_none_or(|few| aside > few || aside >= items)
     }
 
-    /// The exceeded limit, with its numbers.
-    pub fn violation(&self, aside: u64, items: u64) -> String {
+    /// The exceeded limit, with its numbers. `of`: the data sets of the items, such as ` of `voice``.
+    pub fn violation(&self, aside: u64, items: u64, of: &str) -> String {
         match self.few {
-            Some(_) if items == 1 => "the only item was quarantined".to_owned(),
-            Some(_) if aside >= items => format!("all {items} items were quarantined"),
-            _ => format!("{aside} of {items} items were quarantined, more than {self}"),
+            Some(_) if items == 1 => format!("the only item{of} was quarantined"),
+            Some(_) if aside >= items => format!("all {items} items{of} were quarantined"),
+            _ => format!("{aside} of {items} items{of} were quarantined, more than {self}"),
         }
     }
 }
@@ -73,10 +73,10 @@ mod tests {
             assert_eq!(usual.is_exceeded(aside, items), fails, "{aside} of {items}");
         }
         assert_eq!(
-            usual.violation(4, 20),
-            "4 of 20 items were quarantined, more than 5 % and more than 3 items"
+            usual.violation(4, 20, " of `voice`"),
+            "4 of 20 items of `voice` were quarantined, more than 5 % and more than 3 items"
         );
-        assert_eq!(usual.violation(2, 2), "all 2 items were quarantined");
+        assert_eq!(usual.violation(2, 2, ""), "all 2 items were quarantined");
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
         let exact = Tolerance::of_share(0.05);
         assert!(exact.is_exceeded(1, 19));
         assert!(!exact.is_exceeded(1, 20));
-        assert_eq!(exact.violation(1, 19), "1 of 19 items were quarantined, more than 5 %");
+        assert_eq!(exact.violation(1, 19, ""), "1 of 19 items were quarantined, more than 5 %");
         assert_eq!(Tolerance::of_share(0.07).to_string(), "7 %");
         assert!(!Tolerance::of_share(1.0).is_exceeded(7, 7));
         assert!(Tolerance::of_share(0.0).is_exceeded(1, 1_000));

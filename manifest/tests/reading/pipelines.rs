@@ -71,7 +71,7 @@ fn everything_of_a_manifest_reaches_the_pipeline() {
         .map(|price| (price.name.as_str(), price.per_hour, price.vram_bytes, price.speed))
         .collect();
     assert_eq!(prices, [("a100", 1.2, 40_000_000_000, 1.0), ("t4", 0.35, 15_000_000_000, 0.15)]);
-    let expected = pipeline.session.expected;
+    let expected = &pipeline.session.expected;
     assert_eq!((expected.clips, expected.sound_seconds), (Some(4000.0), Some(28_800.0)));
     let tokens = pipeline.find("tokens").unwrap();
     assert_eq!(tokens.policy.quarantine, Tolerance::of_share(0.1), "a share in percent");

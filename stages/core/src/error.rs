@@ -26,9 +26,13 @@ impl Reject {
     /// The code of an item that a person has dropped.
     pub const DROPPED: &str = "dropped";
 
-    /// True if it counts towards the limit of a stage: what a person has decided does not.
+    /// The code of an item that a stage leaves out since another one has the same content.
+    pub const REPEATED: &str = "repeated";
+
+    /// True if it counts towards the limit of a stage: what a person has decided does not, nor does
+    /// the repetition of a sound item.
     pub fn is_fault(&self) -> bool {
-        self.code != Reject::DROPPED
+        ![Reject::DROPPED, Reject::REPEATED].contains(&self.code.as_str())
     }
 
     pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Reject {

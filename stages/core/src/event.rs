@@ -201,6 +201,9 @@ pub enum Event {
         written: u64,
         unchanged: u64,
         removed: u64,
+        /// Files that somebody has changed.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        kept: u64,
     },
     Stopping {
         why: String,
@@ -210,6 +213,10 @@ pub enum Event {
         stages: BTreeMap<String, StageCounts>,
         seconds: f64,
     },
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// JSON has no NaN, and a loss may be NaN.

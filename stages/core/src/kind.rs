@@ -264,6 +264,15 @@ impl Expands {
     }
 }
 
+/// The likely cause if most of the items are quarantined for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The code of the reason.
+    pub code: &'static str,
+    /// The cause and what to do, as a sentence without a full stop.
+    pub advice: &'static str,
+}
+
 /// A mistake in a combination of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -294,10 +303,14 @@ pub struct Kind {
     pub place: Place,
     pub batching: Batching,
     pub verdicts: Verdicts,
+    /// Causes that are not those of single items.
+    pub causes: &'static [Cause],
     /// None if each item stays one item.
     pub expands: Option<Expands>,
     /// The stage itself ends work that exceeds `timeout`: part of the time is not that of the items.
     pub watches_time: bool,
+    /// It checks texts or clips for a training: trainings that it does not wait for start after it.
+    pub precedes_training: bool,
     /// The cost model until there are measures.
     pub cost: Cost,
     pub inputs: &'static [InputPort],
@@ -321,8 +334,10 @@ impl Kind {
         place: Place::Here,
         batching: Batching::Single,
         verdicts: Verdicts::Own,
+        causes: &[],
         expands: None,
         watches_time: false,
+        precedes_training: false,
         cost: Cost::Unknown,
         inputs: &[],
         outputs: &[],

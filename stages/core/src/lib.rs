@@ -36,7 +36,7 @@ pub use detached::Detached;
 pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, Derived, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake,
+    Batching, Cause, Derived, Expands, FieldType, Fields as FieldSet, InputPort, Kind, Mistake,
     OutputPort, ParentNeeds, Place, PortType, Share, Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};

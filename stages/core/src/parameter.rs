@@ -63,6 +63,8 @@ pub enum ParameterType {
     },
     /// A file with content that enters the key, and a path that does not.
     File,
+    /// The same for a file that may be missing, such as one that a command writes.
+    OptionalFile,
     /// A file or folder that a source reads.
     SourcePath,
     /// A folder that a source reads, and that may be missing.
@@ -120,7 +122,10 @@ impl Parameter {
     pub fn paths<'a>(&self, value: &'a ParameterValue) -> Vec<(String, &'a str)> {
         match (self.parameter_type, value) {
             (
-                ParameterType::File | ParameterType::SourcePath | ParameterType::OptionalFolder,
+                ParameterType::File
+                | ParameterType::OptionalFile
+                | ParameterType::SourcePath
+                | ParameterType::OptionalFolder,
                 ParameterValue::Text(path),
             ) => vec![(self.name.to_owned(), path)],
             (ParameterType::Map(ParameterType::File), ParameterValue::Map(files)) => {
@@ -137,7 +142,12 @@ impl Parameter {
 
     /// True if the content of files stands for the value, in keys too.
     pub fn is_of_files(&self) -> bool {
-        matches!(self.parameter_type, ParameterType::File | ParameterType::Map(ParameterType::File))
+        matches!(
+            self.parameter_type,
+            ParameterType::File
+                | ParameterType::OptionalFile
+                | ParameterType::Map(ParameterType::File)
+        )
     }
 }
 

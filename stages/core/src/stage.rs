@@ -353,6 +353,9 @@ pub struct GatherOutput {
     /// Content parameters that were left to the machine, with the selected values. The output is
     /// also recorded under the key with these values.
     pub settled: BTreeMap<String, String>,
+    /// The reason why the stage fails all the same: its output is exported and can be listed, but it is no
+    /// result, so nothing downstream starts, and the next run does the work again.
+    pub failure: Option<StageError>,
 }
 
 impl GatherOutput {

@@ -1,6 +1,8 @@
 //! The identity of training clips, and the selection of held-out ones: a plan forecasts with the
 //! functions that the training uses.
 
+use std::collections::HashMap;
+
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
 
@@ -75,6 +77,30 @@ pub fn expected_held_out(clips: f64, fraction: f64) -> f64 {
     }
 }
 
+/// The held-out items with the sound of a training item: their positions, and for each the id of the
+/// training item, the first one by name. Items are their id, their sound, and true if they are held
+/// out.
+pub fn repeats<'a>(
+    items: impl Iterator<Item = (&'a str, Option<Digest>, bool)> + Clone,
+) -> Vec<(usize, &'a str)> {
+    let mut trained: HashMap<Digest, &str> = HashMap::new();
+    for (id, sound, _) in items.clone().filter(|(_, _, is_held)| !is_held) {
+        let Some(sound) = sound else { continue };
+        let first = trained.entry(sound).or_insert(id);
+        *first = (*first).min(id);
+    }
+    let repeated = |(at, (_, sound, is_held)): (usize, (&str, Option<Digest>, bool))| {
+        let original = trained.get(&sound?).filter(|_| is_held)?;
+        Some((at, *original))
+    };
+    items.enumerate().filter_map(repeated).collect()
+}
+
+/// The note on such items that are kept: the first one, and its training item.
+pub fn repeats_note(first: &str, original: &str) -> String {
+    format!("held out with the sound of a training clip (`{first}` is `{original}`)")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +135,20 @@ mod tests {
         assert_eq!(sides(&ids(1), 0.5), [false]);
         assert_eq!(sides(&ids(3), 0.0), [false; 3]);
         assert_eq!((expected_held_out(1.0, 0.5), expected_held_out(3.0, 0.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_held_out_sound_that_is_trained_on_is_found_with_the_first_name() {
+        let (one, other) = (Some(Digest::of(b"one")), Some(Digest::of(b"other")));
+        let items = [
+            ("c", one, false),
+            ("b", one, true),
+            ("a", one, false),
+            ("d", other, true),
+            ("e", None, true),
+            ("f", None, false),
+        ];
+        assert_eq!(repeats(items.into_iter()), [(1, "a")]);
     }
 
     #[test]

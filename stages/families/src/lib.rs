@@ -9,6 +9,7 @@
 pub mod artifact;
 pub mod clips;
 pub mod dac;
+pub mod dropped;
 pub mod dual_ar;
 pub mod export;
 mod family;

@@ -284,3 +284,33 @@ fn a_gain_is_shown_beside_the_base_for_every_model() {
     let error = Bench::default().gather_ports("quality.gain", &[measures], ports).unwrap_err();
     assert!(error.to_string().contains("`step-600` cannot be compared"), "{error}");
 }
+
+/// The report of `quality.gain` that tells missing sentences.
+fn gain_of_what_there_is(measured: Vec<Item>) -> Json {
+    let measures = ("measures", texts_value(&["mean(cer)"]));
+    let missing = ("missing", ParameterValue::Text("tell".into()));
+    let ports = vec![("input", vec![dataset("measured", measured)])];
+    let output = Bench::default().gather_ports("quality.gain", &[measures, missing], ports);
+    serde_json::from_str(&shown(artifact(&output.unwrap(), "output")["report"])).unwrap()
+}
+
+#[test]
+fn a_gain_tells_the_sentences_that_an_untuned_model_lacks() {
+    let measured = course(2).measured;
+    let is_of_base = |item: &Item| item.fields.text("checkpoint") == Some("base");
+    let mut spoken = 0;
+    let part = measured.iter().filter(|item| {
+        spoken += u32::from(is_of_base(item));
+        !is_of_base(item) || spoken > 3
+    });
+    let report = gain_of_what_there_is(part.cloned().collect());
+    let warnings = report["warnings"].to_string();
+    assert!(warnings.contains("`base` lacks 3 of "), "{warnings}");
+    let last = report["models"].as_array().unwrap().last().unwrap();
+    assert!(last["measures"]["mean(cer)"]["difference"]["high"].as_f64().unwrap() < 0.0, "{last}");
+
+    let without = measured.iter().filter(|item| !is_of_base(item)).cloned().collect();
+    let report = gain_of_what_there_is(without);
+    assert_eq!(report["models"][0]["measures"], serde_json::json!({}));
+    assert_eq!(gain_of_what_there_is(measured).get("warnings"), None);
+}

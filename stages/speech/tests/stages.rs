@@ -202,17 +202,15 @@ fn an_audit_stops_on_unknown_characters_or_reports_them() {
     let mut bench = Bench::default();
     let texts = || vec![dataset("clips", vec![item("a", &[("text", Value::text("ab-c"))])])];
     let known = ("characters", text("abc"));
-    let error = bench.gather("text.audit", std::slice::from_ref(&known), texts()).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("1 characters in 1 places are unknown to the tokenizer: `-` U+002D"),
-        "{error}"
-    );
-    let output =
-        bench.gather("text.audit", &[known, ("on_unknown", text("report"))], texts()).unwrap();
+    let mut audit = |written: &[(&str, ParameterValue)]| {
+        bench.judge("text.audit", written, vec![("input", texts())])
+    };
+    let error = audit(std::slice::from_ref(&known)).unwrap_err().to_string();
+    let told = "1 character in 1 place is unknown to the tokenizer: `-` U+002D";
+    assert!(error.starts_with(told), "{error}");
+    let output = audit(&[known, ("on_unknown", text("report"))]).unwrap();
     assert_eq!(artifact(&output, "output")["unknown"], &NewValue::Number(1.0));
-    assert!(bench.gather("text.audit", &[], texts()).is_err());
+    assert!(audit(&[]).is_err());
 }
 
 #[test]
@@ -228,11 +226,7 @@ fn an_audit_reads_as_the_model_reads() {
         ];
         let model =
             PortInput::Artifact { stage: "base".to_owned(), fields: files.into_iter().collect() };
-        bench.gather_ports(
-            "text.audit",
-            written,
-            vec![("input", vec![clips]), ("model", vec![model])],
-        )
+        bench.judge("text.audit", written, vec![("input", vec![clips]), ("model", vec![model])])
     };
     let letters = r#"{"phonemize": false}"#;
     // The ä is two characters here, which the model reads as one.
@@ -279,7 +273,7 @@ fn an_audit_reads_as_an_xtts_model_reads() {
         let fields = model.into_iter().collect();
         let model = PortInput::Artifact { stage: "base".to_owned(), fields };
         let ports = vec![("input", vec![clips]), ("model", vec![model])];
-        bench.gather_ports("text.audit", written, ports)
+        bench.judge("text.audit", written, ports)
     };
     // A number is read as its word, and capitals are small.
     audit(("7 KASA", Some("en-GB")), &[]).unwrap();
@@ -333,6 +327,47 @@ fn a_split_says_when_a_held_out_text_is_trained_on() {
     let half = [("fraction", ParameterValue::Number(0.5))];
     let output = bench.gather("dataset.split", &half, clips).unwrap();
     assert_eq!(output.notes.last(), Some(&("texts on both sides".to_owned(), 1)));
+}
+
+#[test]
+fn a_held_out_clip_with_the_sound_of_a_training_clip_is_left_out_by_name() {
+    let mut bench = Bench::default();
+    let sounds: Vec<Value> =
+        (0..20u8).map(|number| bench.blob("audio/wav", vec![number])).collect();
+    // Each sound under two names.
+    let clips = |sounds: &[Value]| {
+        let pair = |(number, sound): (usize, &Value)| {
+            ["a", "b"].map(|name| item(&format!("{number}{name}"), &[("audio", sound.clone())]))
+        };
+        vec![dataset("clips", sounds.iter().enumerate().flat_map(pair).collect())]
+    };
+    let half = ("fraction", ParameterValue::Number(0.5));
+    let output =
+        bench.gather("dataset.split", std::slice::from_ref(&half), clips(&sounds)).unwrap();
+    let ids = |port: &str| -> Vec<String> {
+        items(&output, port).iter().map(|item| item.id.clone()).collect()
+    };
+    let (training, validation) = (ids("training"), ids("validation"));
+    let twin = |id: &str| match id.strip_suffix('a') {
+        Some(number) => format!("{number}b"),
+        None => format!("{}a", &id[..id.len() - 1]),
+    };
+    assert!(validation.iter().all(|id| !training.contains(&twin(id))), "{validation:?}");
+    assert!(!validation.is_empty(), "pairs on one side stay");
+    let aside = bench.set_aside();
+    assert!(!aside.is_empty() && aside.iter().all(|one| one.ends_with(" repeated")), "{aside:?}");
+    assert_eq!(training.len() + validation.len() + aside.len(), 40);
+    assert_eq!(ids("all").len() + aside.len(), 40);
+    let count = aside.len() as u64;
+    let (_, _, reject) = &bench.aside[0];
+    assert!(reject.reason.starts_with("its sound is that of `") && !reject.is_fault());
+    let keep = [half, ("repeats", text("keep"))];
+    bench.aside.clear();
+    let output = bench.gather("dataset.split", &keep, clips(&sounds)).unwrap();
+    let (note, kept) = output.notes.last().unwrap();
+    assert!(note.starts_with("held out with the sound of a training clip (`"), "{note}");
+    assert_eq!((*kept, bench.set_aside()), (count, vec![]));
+    assert_eq!(items(&output, "all").len(), 40);
 }
 
 #[test]
@@ -409,7 +444,7 @@ fn items_without_what_a_stage_is_about_are_set_aside() {
     let output = bench.gather("speaker.select", &[], clips()).unwrap();
     assert_eq!(items(&output, "output").len(), 1);
     let all = ("characters", text("teksti a"));
-    bench.gather("text.audit", &[all], clips()).unwrap();
+    bench.judge("text.audit", &[all], vec![("input", clips())]).unwrap();
     assert_eq!(bench.set_aside(), ["input 1 no-speaker", "input 1 no-text"]);
 }
 

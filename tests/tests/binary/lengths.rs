@@ -42,8 +42,8 @@ fn all_sound_is_read_and_what_is_odd_is_told_where_the_person_looks() {
     project.write("data/metadata.csv", rows.concat());
     let output = project.output(&["run"]);
     let told = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("joined-files 1"), "{told}");
-    assert!(told.contains("unknown-length 1"), "{told}");
+    assert!(told.contains("joined-files: 1"), "{told}");
+    assert!(told.contains("unknown-length: 1"), "{told}");
     assert!(told.contains("the number of channels changes at 0.10 s, from 1 to 2"), "{told}");
     assert_eq!(sound(&project, "out/crashed.wav"), clip[44..]);
     assert_eq!(sound(&project, "out/joined.wav"), clip[44..].repeat(2));

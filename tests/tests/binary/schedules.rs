@@ -19,9 +19,7 @@ fn bare(recipe: &str) -> Project {
 /// A recipe with empty files.
 fn project(recipe: &str) -> Project {
     let project = bare(recipe);
-    for file in ["data/train/metadata.csv", "data/valid/metadata.csv"] {
-        project.write(file, "");
-    }
+    project.write("data/metadata.csv", "");
     for model in ["openaudio-s1-mini", "mms-tts-guj"] {
         project.write(&format!("models/{model}/config.json"), "{}");
     }
@@ -59,6 +57,9 @@ fn check_and_plan_tell_what_trainings_will_do() {
     }
     let (_, told, _) = said(&project(RECIPE), &["check", "."]);
     assert!(told.contains("\nassumed: `") && told.contains("from `[expect]`\n"), "{told}");
+    let sentences =
+        "assumed: `comparison` gives 100 clips of 7.2 s each, as many as its file has lines";
+    assert!(told.contains(sentences), "{told}");
     let without = RECIPE.split("[expect]").next().unwrap().to_owned();
     let (_, told, errors) = said(&project(&without), &["check", "."]);
     assert!(

@@ -151,3 +151,17 @@ fn speakers_in_folders_of_folders_are_the_first_ones_or_asked_about() {
     project.edit("pipeline.toml", |text| text.replace("\"data\"", "\"data\"\nspeaker = \"first\""));
     project.run();
 }
+
+#[test]
+fn a_table_of_corrections_may_come_later_and_go() {
+    let stage = "\n[stage.corrected]\nuse = \"corpus.corrections\"\ninput = \"clips\"\n\
+                 table = \"corrections.csv\"\n";
+    let project = Project::of_clips(&["a", "b"], stage);
+    project.printed(&["check", "."]);
+    assert_eq!(project.run().executed(), [("clips", 1), ("corrected", 1)].into());
+    project.run().assert_nothing_done();
+    project.write("corrections.csv", "segment,action,text,at,with\n");
+    assert_eq!(project.run().executed(), [("corrected", 1)].into());
+    project.remove("corrections.csv");
+    project.run().assert_nothing_done();
+}

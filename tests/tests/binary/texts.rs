@@ -39,7 +39,18 @@ fn plan_warns_of_digits_that_an_audit_will_stop_on() {
     let warning = "stage `audit` will stop: 1 of 3 texts have digits, which are not among its \
                    characters; set `numbers` in `spoken`";
     assert!(errors.contains(warning), "{errors}");
-    assert_eq!(said(&project, &["run", "."]).0, Some(1));
+    let (code, _, errors) = said(&project, &["run", "."]);
+    assert_eq!(code, Some(1));
+    assert!(
+        errors.contains("`2` U+0032 (once, as in `002`)") && errors.contains("`1` U+0031"),
+        "{errors}"
+    );
+    let (code, listed, errors) = said(&project, &["items", "audit", "--format", "jsonl"]);
+    assert!(code == Some(0) && errors.contains("`audit` failed in run 1"), "{errors}");
+    assert!(listed.contains("\"unknown\"") && listed.contains("\"report\""), "{listed}");
+    let report = said(&project, &["cat", "audit", "report"]).1;
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["unknown"].as_array().unwrap().len(), 2, "{report}");
 
     project.replace("pipeline.toml", "case = \"lower\"", "case = \"lower\"\nnumbers = \"tr\"");
     let (_, _, errors) = said(&project, &["plan", "."]);
@@ -82,4 +93,25 @@ fn plan_says_nothing_of_digits_if_a_program_writes_other_texts() {
     };
     assert!(!warns(&python("text")) && !warns(&command("text")));
     assert!(warns(&python("mark")) && warns(&command("mark")));
+}
+
+#[test]
+fn items_with_notes_are_listed_and_the_log_has_every_note() {
+    let project = Project::new(MANIFEST);
+    project.edit("pipeline.toml", |text| {
+        let (kept, _) = text.split_once("[stage.audit]").unwrap();
+        kept.replace("\"Hepsi bu\"", "\"«Hepsi» “bu” – 3 … ‘5’\", \"Hepsi bu\"")
+    });
+    let (code, _, told) = said(&project, &["run", "."]);
+    assert_eq!(code, Some(0), "{told}");
+    let notes = told.lines().find(|line| line.starts_with("spoken notes: ")).unwrap();
+    assert!(notes.contains("digits left: 4") && notes.ends_with(" more"), "{told}");
+    assert!(told.contains("`throstle log 1` has all notes"), "{told}");
+    let (_, listed, _) = said(&project, &["items", "spoken", "--noted", "--format", "jsonl"]);
+    let rows: Vec<&str> = listed.lines().collect();
+    assert_eq!(rows.len(), 4, "{listed}");
+    assert_eq!(rows[1], r#"{"id":"002","notes":"digits left: 2"}"#);
+    let (_, log, _) = said(&project, &["log", "1"]);
+    assert!(log.contains("U+2026 replaced: 1") && !log.contains("more"), "{log}");
+    assert_eq!(said(&project, &["items", "sentences", "--noted"]).0, Some(2));
 }

@@ -1,6 +1,6 @@
 //! The contents of the page.
 
-use throstle_tests::command;
+use throstle_tests::{command, voice};
 
 use crate::page::{done, report, run};
 
@@ -46,6 +46,22 @@ fn every_part_of_a_run_has_its_place() {
 }
 
 #[test]
+fn sound_that_is_raised_to_a_higher_rate_is_told_by_the_run_and_the_page() {
+    let project = voice::project(3);
+    let raised = "\n[stage.raised]\nuse = \"audio.resample\"\ninput = \"checked\"\nrate = 44100\n";
+    project
+        .edit("pipeline.toml", |text| text.replace("\n[session]", &format!("{raised}\n[session]")));
+    let output = command("small_world", project.path(), &["run"]).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let note = "raised from 16 to 44.1 kHz, with sound up to 1 kHz";
+    assert!(told.contains(&format!("raised notes: {note} 3")), "{told}");
+    let page = report(&project, &[]);
+    for part in [note, "Bandwidth", "Half of the clips have no sound above "] {
+        assert!(page.contains(part), "nothing of `{part}`");
+    }
+}
+
+#[test]
 fn what_a_stage_did_stands_there_and_why() {
     let project = done(3);
     project.replace("data/metadata.csv", "Lause numero 1,", "Lause numero yksi,");
@@ -63,7 +79,9 @@ fn a_run_that_failed_says_where_and_what_it_did_not_come_to() {
     let output = command("small_world", project.path(), &["run"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let page = report(&project, &[]);
-    assert!(page.contains("<strong>checked failed: </strong>1 of 4 items were quarantined"));
+    assert!(
+        page.contains("<strong>checked failed: </strong>1 of 4 items of `clips` were quarantined")
+    );
     assert!(page.contains("not reached by the run"));
     assert!(!page.contains("id=\"samples\"") && !page.contains("id=\"training\""));
 }
@@ -229,4 +247,15 @@ fn lost_recordings_are_left_out_and_the_page_is_written() {
     let page = report(&project, &[]);
     assert!(page.contains("cannot be played"));
     assert_eq!(page.matches("<audio").count(), whole - 1);
+}
+
+#[test]
+fn a_stage_outside_of_the_targets_is_told_as_such() {
+    let project = done(3);
+    project.replace("data/metadata.csv", "Lause numero 1,", "Lause numero yksi,");
+    let output = command("small_world", project.path(), &["run", ".", "clips"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let page = report(&project, &[]);
+    assert!(page.contains("not among the targets of the run; its outcome is of run 1"), "{page}");
+    assert!(!page.contains("not reached by the run"), "{page}");
 }

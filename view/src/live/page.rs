@@ -137,8 +137,8 @@ impl Page<'_> {
         let is_steps = running.training.is_some() && self.columns >= ROOMY;
         let count = if is_steps { format!("step {count}") } else { count };
         let rate = running.rate(self.now);
-        let pace = rate.as_ref().map_or_else(String::new, |rate| pace(rate.per_second()));
-        let left = match rate.and_then(|rate| rate.left()) {
+        let pace = rate.per_second.map_or_else(String::new, pace);
+        let left = match rate.left() {
             Some(left) => Text::of(Style::Plain, format!("{} left", clock(left))),
             None => Text::of(Style::Faint, elapsed(running.elapsed(self.now).as_secs())),
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stage_core::event::Event;
 
-use super::super::lines::Rate;
+use super::super::pace::{Pace, Rate};
 use super::curve::Curve;
 
 /// The names of the shown figures of trainings.
@@ -37,12 +37,9 @@ pub struct Session {
 
 pub struct Running {
     pub stage: String,
-    since: Instant,
+    pace: Pace,
     pub done: u64,
     pub total: u64,
-    executed: u64,
-    /// The first reported progress: a resumed training does not begin at zero.
-    first: Option<(u64, Instant)>,
     pub quarantined: u64,
     pub training: Option<Training>,
 }
@@ -94,8 +91,7 @@ impl State {
             Event::Progress { stage, done, total, counts } => {
                 if let Some(running) = self.find(stage) {
                     (running.done, running.total) = (*done, *total);
-                    running.executed = counts.executed;
-                    running.first.get_or_insert((*done, now));
+                    running.pace.observe((*done, *total), counts.executed, now);
                 }
             }
             Event::Metrics { stage, step, values } => {
@@ -137,11 +133,9 @@ impl State {
         self.running.retain(|running| running.stage != stage);
         self.running.push(Running {
             stage: stage.to_owned(),
-            since: now,
+            pace: Pace::since(now),
             done: 0,
             total,
-            executed: 0,
-            first: None,
             quarantined: 0,
             training: None,
         });
@@ -162,20 +156,12 @@ impl State {
 }
 
 impl Running {
-    /// The pace of work in this run; None before there is any.
-    pub fn rate(&self, now: Instant) -> Option<Rate> {
-        let (worked, since) = match (self.executed, self.first) {
-            (0, Some((first, since))) => (self.done.saturating_sub(first), since),
-            (executed, _) => (executed, self.since),
-        };
-        let elapsed = now.saturating_duration_since(since);
-        let open = self.total.saturating_sub(self.done);
-        let is_known = worked > 0 && elapsed > Duration::ZERO;
-        is_known.then_some(Rate { done: worked, total: worked + open, elapsed })
+    pub fn rate(&self, now: Instant) -> Rate {
+        self.pace.rate(now)
     }
 
     pub fn elapsed(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.since)
+        self.pace.elapsed(now)
     }
 }
 

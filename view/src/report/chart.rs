@@ -120,11 +120,14 @@ impl Bars {
     }
 }
 
-/// From the smallest to the largest value, widened if they are equal.
+/// From the smallest to the largest value. Equal values get a range of their own size around them.
 fn range(values: impl Iterator<Item = f64> + Clone) -> Option<Range<f64>> {
+    /// Values below this have no size.
+    const NOTHING: f64 = 1e-30;
     let least = values.clone().reduce(f64::min)?;
     let most = values.reduce(f64::max)?;
-    let around = if least == most { least.abs().max(1.0) * 0.05 } else { 0.0 };
+    let size = if least.abs() < NOTHING { 1.0 } else { least.abs() };
+    let around = if least == most { size * 0.05 } else { 0.0 };
     let range = least - around..most + around;
     // Beyond this, the axis cannot be divided.
     ((range.end - range.start).is_normal() && range.end.abs() < 1e15).then_some(range)
@@ -187,7 +190,8 @@ fn shown(value: f64, axis: &Range<f64>) -> String {
     let largest = axis.start.abs().max(axis.end.abs());
     let value = if value.abs() < step * 1e-6 { 0.0 } else { value };
     if value != 0.0 && !(2e-4..1e6).contains(&largest) {
-        return format!("{value:.1e}");
+        let digits = (value.abs().log10().floor() - step.log10().floor()).clamp(1.0, 6.0) as usize;
+        return format!("{value:.digits$e}");
     }
     let digits = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
     let text = format!("{value:.digits$}");
@@ -230,6 +234,18 @@ mod tests {
         let labels = [axis.start, axis.end].map(|value| shown(value, &axis));
         assert_ne!(labels[0], labels[1]);
         assert_eq!(padded(&(1.0..2.0)), 0.96..2.04);
+    }
+
+    #[test]
+    fn a_constant_stands_in_the_middle_of_a_range_of_its_size() {
+        for constant in [2e-5, 1.0, -300.0, 0.0] {
+            let axis = padded(&range([constant; 3].into_iter()).unwrap());
+            let size = if constant == 0.0 { 1.0 } else { f64::abs(constant) };
+            assert!((axis.end - axis.start) < size * 0.2, "{constant}: {axis:?}");
+            assert!(((axis.end + axis.start) / 2.0 - constant).abs() < size * 1e-6, "{constant}");
+            let labels = [axis.start, constant, axis.end].map(|value| shown(value, &axis));
+            assert!(labels[0] != labels[1] && labels[1] != labels[2], "{labels:?}");
+        }
     }
 
     #[test]

@@ -36,11 +36,18 @@ pub enum Measure {
     Pace,
     Snr,
     Loudness,
+    Bandwidth,
 }
 
 impl Measure {
-    pub const ALL: [Measure; 5] =
-        [Measure::Seconds, Measure::Characters, Measure::Pace, Measure::Snr, Measure::Loudness];
+    pub const ALL: [Measure; 6] = [
+        Measure::Seconds,
+        Measure::Characters,
+        Measure::Pace,
+        Measure::Snr,
+        Measure::Loudness,
+        Measure::Bandwidth,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +56,7 @@ impl Measure {
             Measure::Pace => "Speaking rate",
             Measure::Snr => "Signal to noise",
             Measure::Loudness => "Loudness (RMS)",
+            Measure::Bandwidth => "Bandwidth",
         }
     }
 
@@ -59,6 +67,7 @@ impl Measure {
             Measure::Pace => "characters/s",
             Measure::Snr => "dB",
             Measure::Loudness => "dBFS",
+            Measure::Bandwidth => "Hz",
         }
     }
 
@@ -66,7 +75,7 @@ impl Measure {
     pub fn ends(self) -> Option<(&'static str, &'static str)> {
         match self {
             Measure::Seconds => Some(("shortest", "longest")),
-            Measure::Characters => None,
+            Measure::Characters | Measure::Bandwidth => None,
             Measure::Pace => Some(("slowest", "fastest")),
             Measure::Snr => Some(("noisiest", "cleanest")),
             Measure::Loudness => Some(("quietest", "loudest")),
@@ -75,7 +84,10 @@ impl Measure {
 }
 
 /// The fields that measures are read from, as written by `audio.check` and similar stages.
-const READ: [&str; 3] = ["seconds", "snr", "rms_dbfs"];
+const READ: [&str; 4] = ["seconds", "snr", "rms_dbfs", "bandwidth_hz"];
+
+/// The sound of a telephone, in hertz, with a margin for the measurement.
+const TELEPHONE: f64 = 4_200.0;
 
 impl Clip {
     pub fn measure(&self, measure: Measure) -> Option<f64> {
@@ -84,6 +96,8 @@ impl Clip {
             Measure::Seconds => field("seconds"),
             Measure::Snr => field("snr"),
             Measure::Loudness => field("rms_dbfs"),
+            // `audio.check` writes 0 for clips that are too short or too silent to measure.
+            Measure::Bandwidth => field("bandwidth_hz").filter(|hertz| *hertz > 0.0),
             Measure::Characters => self.text.as_ref().map(|text| text.chars().count() as f64),
             Measure::Pace => {
                 let seconds = field("seconds").filter(|seconds| *seconds > 0.0)?;
@@ -181,6 +195,12 @@ impl Corpus {
         })
     }
 
+    /// The median bandwidth, if it is that of a telephone.
+    pub fn telephone(&self) -> Option<f64> {
+        let median = self.spread(Measure::Bandwidth)?.median;
+        (median < TELEPHONE).then_some(median)
+    }
+
     /// Clips and seconds of each speaker, the largest first. Clips without a speaker are missing.
     pub fn speakers(&self) -> Vec<(Arc<str>, u64, f64)> {
         let mut speakers: BTreeMap<Arc<str>, (u64, f64)> = BTreeMap::new();
@@ -262,6 +282,20 @@ mod tests {
         assert_eq!(corpus().spread(Measure::Snr), None);
         assert_eq!(clip(1, 2.0, "a").measure(Measure::Pace), Some(2.0));
         assert_eq!(clip(1, 0.0, "a").measure(Measure::Pace), None);
+    }
+
+    #[test]
+    fn clips_from_a_telephone_are_known_by_their_median() {
+        let of = |hertz: [f64; 3]| {
+            let clips = hertz.map(|hertz| Clip {
+                measures: [("bandwidth_hz", hertz)].into(),
+                ..Clip::default()
+            });
+            Corpus { source: "clips".into(), clips: clips.into() }.telephone()
+        };
+        assert_eq!(of([3_906.0, 3_400.0, 11_025.0]), Some(3_906.0));
+        assert_eq!(of([3_906.0, 8_000.0, 11_025.0]), None);
+        assert_eq!(of([0.0, 0.0, 0.0]), None, "nothing was measured");
     }
 
     #[test]

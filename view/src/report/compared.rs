@@ -17,37 +17,36 @@ pub struct Compared {
     pub figures: Vec<(String, Vec<Option<f64>>)>,
 }
 
+/// A column: its name, and its cells by row.
+type Column<T> = (String, Vec<Option<T>>);
+
 impl Compared {
     pub fn of(rows: &[Row]) -> Compared {
+        let parameters = columns(rows, |row| &row.parameters).into_iter();
+        let mut figures = columns(rows, |row| &row.figures);
+        let is_same = |one: &f64, other: &f64| one.to_bits() == other.to_bits();
+        figures.retain(|(_, cells)| !is_one(cells, is_same) || cells.iter().any(Option::is_none));
+        // Figures that only some rows have come last.
+        figures.sort_by_key(|(_, cells)| is_one(cells, is_same));
         Compared {
-            parameters: differing(rows, |row| &row.parameters, |one, other| one == other),
-            figures: differing(
-                rows,
-                |row| &row.figures,
-                |one, other| one.to_bits() == other.to_bits(),
-            ),
+            // A stage that a run did not come to has the same parameters as before.
+            parameters: parameters.filter(|(_, cells)| !is_one(cells, String::eq)).collect(),
+            figures,
         }
     }
 }
 
-fn differing<T: Clone>(
-    rows: &[Row],
-    of: impl Fn(&Row) -> &BTreeMap<String, T>,
-    is_same: impl Fn(&T, &T) -> bool,
-) -> Vec<(String, Vec<Option<T>>)> {
+fn columns<T: Clone>(rows: &[Row], of: impl Fn(&Row) -> &BTreeMap<String, T>) -> Vec<Column<T>> {
     let names: BTreeSet<&String> = rows.iter().flat_map(|row| of(row).keys()).collect();
-    let column = |name: &String| -> Vec<Option<T>> {
-        rows.iter().map(|row| of(row).get(name).cloned()).collect()
-    };
-    let columns = names.into_iter().map(|name| (name.clone(), column(name)));
-    let is_one = |cells: &[Option<T>]| {
-        cells.windows(2).all(|pair| match (&pair[0], &pair[1]) {
-            (Some(one), Some(other)) => is_same(one, other),
-            (None, None) => true,
-            _ => false,
-        })
-    };
-    columns.filter(|(_, cells)| !is_one(cells)).collect()
+    let column = |name: &String| rows.iter().map(|row| of(row).get(name).cloned()).collect();
+    names.into_iter().map(|name| (name.clone(), column(name))).collect()
+}
+
+/// Tests if all rows that have a value have the same.
+fn is_one<T>(cells: &[Option<T>], is_same: impl Fn(&T, &T) -> bool) -> bool {
+    let mut values = cells.iter().flatten();
+    let Some(first) = values.next() else { return true };
+    values.all(|other| is_same(first, other))
 }
 
 #[cfg(test)]
@@ -69,5 +68,25 @@ mod tests {
         assert_eq!(compared.figures, [("loss".to_owned(), vec![Some(2.0), None])]);
         let same = [row("0.1", Some(2.0)), row("0.1", Some(2.0))];
         assert_eq!(Compared::of(&same), Compared::default());
+    }
+
+    #[test]
+    fn a_row_without_a_parameter_does_not_differ_in_it() {
+        let rows = [row("0.1", Some(2.0)), Row::default(), row("0.1", Some(2.0))];
+        let compared = Compared::of(&rows);
+        assert_eq!(compared.parameters, []);
+        assert_eq!(compared.figures.len(), 1, "it may be what a run was made for");
+    }
+
+    #[test]
+    fn figures_that_only_some_rows_have_come_last() {
+        let row = |figures: &[(&str, f64)]| Row {
+            figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            ..Row::default()
+        };
+        let rows = [row(&[("a", 1.0), ("b", 1.0)]), row(&[("b", 2.0)])];
+        let names: Vec<String> =
+            Compared::of(&rows).figures.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["b", "a"]);
     }
 }

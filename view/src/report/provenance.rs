@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cache::Digest;
 use engine::pipeline::Reference;
 use engine::record::PortValue;
-use stage_core::Work;
+use stage_core::key::{HashSink, write_value};
+use stage_core::{Value, Work};
 
 use super::seen::{Seen, SeenStage};
 
@@ -34,7 +35,7 @@ pub struct StageOrigin {
     pub kind: String,
     pub version: u32,
     pub key: Option<Digest>,
-    /// The data set or artifact on its first output, by content; for an artifact, its first object.
+    /// The content of its first output.
     pub content: Option<Digest>,
     pub is_source: bool,
     /// The parameters that determine the output, without secrets.
@@ -93,14 +94,76 @@ fn origin(seen: &Seen, stage: &SeenStage) -> StageOrigin {
         kind: spec.kind.name.to_owned(),
         version: known.map_or(spec.kind.version, |last| last.key.version),
         key: run_key.or_else(|| last.map(|last| last.key.digest())),
-        content: match value {
-            Some(PortValue::Dataset { root, .. }) => Some(*root),
-            Some(PortValue::Artifact(fields)) => fields.blobs().next().map(|blob| blob.digest),
-            None => None,
-        },
+        content: value.map(content),
         is_source: spec.kind.work == Work::Source,
         parameters: known.map_or_else(Vec::new, |last| shown(&last.key.parameters)),
         files: known.map_or_else(Vec::new, |last| last.key.files.clone().into_iter().collect()),
         licenses: spec.licenses.clone(),
+    }
+}
+
+/// The content of an output: the data set, the only file of an artifact, or all of its files by name.
+/// An artifact without files has the content of its values.
+fn content(value: &PortValue) -> Digest {
+    let fields = match value {
+        PortValue::Dataset { root, .. } => return *root,
+        PortValue::Artifact(fields) => fields,
+    };
+    let mut blobs = fields.blobs();
+    let (first, second) = (blobs.next(), blobs.next());
+    match (first, second) {
+        (Some(only), None) => only.digest,
+        _ => {
+            let mut sink = HashSink::default();
+            let is_content = |value: &Value| first.is_none() || value.as_blob().is_some();
+            for (name, value) in fields.iter().filter(|(_, value)| is_content(value)) {
+                write_value(name, value, &mut sink);
+            }
+            sink.finish()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stage_core::{Blob, Fields};
+
+    use super::*;
+
+    fn blob(bytes: &[u8]) -> Value {
+        let (digest, size) = (Digest::of(bytes), bytes.len() as u64);
+        Value::Blob(Arc::new(Blob { digest, size, kind: "bytes".into() }))
+    }
+
+    fn model(weights: &[u8], trained_as: &str) -> PortValue {
+        let fields = [
+            ("config", blob(b"{}")),
+            ("lineage", Value::text(trained_as)),
+            ("weight", blob(weights)),
+        ];
+        PortValue::Artifact(fields.into_iter().collect())
+    }
+
+    #[test]
+    fn models_of_one_configuration_differ_by_their_weights() {
+        let (untrained, trained) = (model(b"0", "a"), model(b"1", "a"));
+        assert_ne!(content(&untrained), content(&trained));
+        assert_eq!(content(&trained), content(&model(b"1", "b")), "the files are the same");
+    }
+
+    #[test]
+    fn a_single_file_has_its_own_digest_and_values_have_one_too() {
+        let of = |fields: [(&str, Value); 2]| {
+            content(&PortValue::Artifact(fields.into_iter().collect()))
+        };
+        let report = of([("report", blob(b"{}")), ("score", Value::Number(1.0))]);
+        assert_eq!(report, Digest::of(b"{}"));
+        let score = |number| of([("score", Value::Number(number)), ("unit", Value::text("dB"))]);
+        assert_ne!(score(1.0), score(2.0));
+        let root = Digest::of(b"root");
+        assert_eq!(content(&PortValue::Dataset { root, items: 1 }), root);
+        assert_ne!(content(&PortValue::Artifact(Fields::new())), root);
     }
 }

@@ -32,6 +32,8 @@ pub struct Seen<'a> {
 pub struct SeenStage<'a> {
     pub spec: &'a StageSpec,
     pub end: End,
+    /// It was among the targets of the run.
+    pub was_wanted: bool,
     pub counts: StageCounts,
     /// The reasons for its work.
     pub reasons: Vec<String>,
@@ -164,7 +166,18 @@ impl<'a> SeenStage<'a> {
         {
             reasons = last.reasons.iter().map(ToString::to_string).collect();
         }
-        Ok(SeenStage { spec, end, counts, reasons, failure, outcome, failed_with, last })
+        let was_wanted = run.stages.contains_key(&spec.name);
+        Ok(SeenStage {
+            spec,
+            end,
+            was_wanted,
+            counts,
+            reasons,
+            failure,
+            outcome,
+            failed_with,
+            last,
+        })
     }
 
     /// The number of items on its first output, or 1 for an artifact.

@@ -1,6 +1,6 @@
 //! Values of the wrong type, unit or range.
 
-use crate::support::{errors, errors_of};
+use crate::support::{errors, errors_of, warnings};
 
 #[test]
 fn a_wrong_type_says_what_is_wanted_and_what_is_there() {
@@ -467,6 +467,9 @@ fn a_missing_file_is_found_before_the_run() {
     let shown = errors(
         r#"[assets.codec]
 path = "models/kodec"
+[stage.codec]
+use = "model.import"
+asset = "assets.codec"
 [stage.more]
 use = "corpus.table"
 table = "~/metadata.csv"
@@ -489,44 +492,55 @@ Error: throstle::missing_file
  10 | path = "models/kodec"
     :        ^^^^^^^|^^^^^^
     :               `-- not found
- 11 | [stage.more]
+ 11 | [stage.codec]
     `----
   help: paths are relative to the folder of the manifest, `home`
 
 Error: throstle::missing_file
 
   x there is no file or folder `~/metadata.csv`
-    ,-[home/voice.toml:13:9]
- 12 | use = "corpus.table"
- 13 | table = "~/metadata.csv"
+    ,-[home/voice.toml:16:9]
+ 15 | use = "corpus.table"
+ 16 | table = "~/metadata.csv"
     :         ^^^^^^^^|^^^^^^^
     :                 `-- not found
- 14 | audio = "data/wav"
+ 17 | audio = "data/wav"
     `----
   help: `~` is not expanded: write the full path
 
 Error: throstle::missing_file
 
   x there is no file or folder `data/wav`
-    ,-[home/voice.toml:14:9]
- 13 | table = "~/metadata.csv"
- 14 | audio = "data/wav"
+    ,-[home/voice.toml:17:9]
+ 16 | table = "~/metadata.csv"
+ 17 | audio = "data/wav"
     :         ^^^^^|^^^^
     :              `-- not found
- 15 | [stage.folder]
+ 18 | [stage.folder]
     `----
   help: paths are relative to the folder of the manifest, `home`
 
 Error: throstle::missing_file
 
   x `data/wavs` should be a file but is a folder
-    ,-[home/voice.toml:17:9]
- 16 | use = "corpus.table"
- 17 | table = "data/wavs"
+    ,-[home/voice.toml:20:9]
+ 19 | use = "corpus.table"
+ 20 | table = "data/wavs"
     :         ^^^^^|^^^^^
     :              `-- a folder
     `----
 "#);
+}
+
+#[test]
+fn a_missing_file_of_an_asset_that_nothing_uses_is_a_warning() {
+    let shown = warnings(
+        r#"[assets.codec]
+path = "models/kodec"
+"#,
+    );
+    assert!(shown.contains("! no stage uses the asset `codec`"), "{shown}");
+    assert!(shown.contains("! there is no file or folder `models/kodec`"), "{shown}");
 }
 
 #[test]

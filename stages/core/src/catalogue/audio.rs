@@ -82,10 +82,11 @@ pub static DECODE: Kind = Kind {
 
 pub static RESAMPLE: Kind = Kind {
     name: "audio.resample",
-    version: 4,
+    version: 5,
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that \
-          already has this rate is passed on unchanged, bit for bit.",
+          already has this rate is passed on unchanged, bit for bit. A higher rate adds no sound: \
+          a note has the rate of such recordings and the highest frequency in them.",
     cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
@@ -278,7 +279,7 @@ pub static CHECK: Kind = Kind {
             default: Default::Absent,
             unit: Unit::Hertz,
             doc: "The highest frequency within 60 dB of the strongest one: finds telephone speech \
-                  at a high rate. Not checked unless given.",
+                  at a high rate, with 4200. Not checked unless given.",
             ..Parameter::BASE
         },
         Parameter {

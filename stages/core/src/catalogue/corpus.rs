@@ -72,8 +72,9 @@ pub static TABLE: Kind = Kind {
     summary: "Reads clips from a table with bars, commas, semicolons or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text) if \
         the two texts are alike; else file, text and speaker, with the speaker on either side: it \
-        repeats or has fewer words than the text. A table with another third column, or with too \
-        few rows to decide, needs a header or `columns`; so does one with more columns.\n\nThe id \
+        repeats or has fewer words than the text. Up to eight rows that do not show it are read as \
+        file, text and speaker, with a note, if nothing speaks against it. Any other table needs a \
+        header or `columns`; so does one with more columns.\n\nThe id \
         of a clip is its `id` column, or its path without the extension of audio. A path without \
         extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. A name that differs from that of a \
         file in letter case or Unicode form only is found, with a note. Unusable rows are quarantined \
@@ -320,9 +321,9 @@ source. A part of such a clip is left out until it has a text of its own in the 
     parameters: &[
         Parameter {
             name: "table",
-            parameter_type: ParameterType::File,
+            parameter_type: ParameterType::OptionalFile,
             default: Default::Absent,
-            doc: "The table, a CSV file in UTF-8.",
+            doc: "The table, a CSV file in UTF-8. Until there is one, nothing is corrected.",
             ..Parameter::BASE
         },
         Parameter {

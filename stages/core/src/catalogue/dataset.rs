@@ -14,14 +14,21 @@ const WHOLE: InputPort =
 
 const FRACTION: &str = "fraction";
 
+/// The value of `repeats` for which held-out clips with the sound of a training clip stay.
+pub const KEEP_REPEATS: &str = "keep";
+
 pub static SPLIT: Kind = Kind {
     name: "dataset.split",
+    version: 2,
     summary: "Holds out clips for validation, by a hash of their ids.",
     doc: "A clip is held out if the hash of its id (or group) and the salt is below the fraction, \
         so added and removed clips move no others. The fraction is met on average. A speaker with \
         fewer held-out clips than `minimum_per_speaker` gets more, in the order of the hash; only \
         these can return to training, when a new clip of the speaker sorts before them. The notes \
-        count texts that are on both sides; `group = \"text\"` keeps equal texts together.",
+        count texts that are on both sides; `group = \"text\"` keeps equal texts together. A \
+        held-out clip with the sound of a training clip, under whatever name, is left out and \
+        named: a model has learned it. Sounds are compared by the content of `audio`, so decode or \
+        resample recordings of several formats first.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[
@@ -69,7 +76,16 @@ pub static SPLIT: Kind = Kind {
             name: "minimum_per_speaker",
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
             default: Default::Integer(0),
-            doc: "The smallest number of held-out clips of each speaker.",
+            doc: "The smallest number of held-out clips of each speaker, those that are left out \
+                included.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "repeats",
+            parameter_type: ParameterType::Choice(&["drop", KEEP_REPEATS]),
+            default: Default::Text("drop"),
+            doc: "Held-out clips with the sound of a training clip: `drop` quarantines them without \
+                counting them as faults, `keep` leaves them on their side and notes them.",
             ..Parameter::BASE
         },
     ],

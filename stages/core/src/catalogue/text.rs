@@ -3,7 +3,7 @@
 use super::command::{ENVIRONMENT, VERSION, VERSION_COMMAND, mistakes_of_line};
 use crate::cost::{Cost, Rates};
 use crate::kind::{
-    Expands, FieldType, Fields, InputPort, Kind, Mistake, OutputPort, PortType, Work,
+    Cause, Expands, FieldType, Fields, InputPort, Kind, Mistake, OutputPort, PortType, Work,
 };
 use crate::parameter::{Default, Parameter, ParameterType, Parameters};
 
@@ -227,6 +227,12 @@ without Latin letters; in the alignment these match any sound.",
 pub static ALIGN: Kind = Kind {
     name: "text.align",
     version: 2,
+    causes: &[Cause {
+        code: "no-text",
+        advice: "the recogniser hears almost none of the words, so it is probably for another language, or \
+                 the texts belong to other recordings: read what it hears with a stage `asr.transcribe` \
+                 that has the same `model`",
+    }],
     summary: "Finds the words of each segment in the script or subtitles of its recording.",
     doc: "\
 All segments of a recording are aligned with its text at once, by the symbol probabilities of a

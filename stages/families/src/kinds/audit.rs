@@ -15,13 +15,15 @@ pub static AUDIT: Kind = Kind {
     name: "text.audit",
     summary: "Stops on characters that the target tokenizer does not know.",
     doc: "Tokenizers silently drop unknown characters. The report lists each with its count, code \
-        point and first clips. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
+        point and first clips; it is written even if the stage fails, and `throstle items` shows it. \
+        Trainings start after the check, so check the sentences to speak too. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
         then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
         was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \
         for an XTTS model are cleaned as for training first, and a language without a tag ends the \
         run. An item without a text is quarantined.",
     work: Work::Gather,
+    precedes_training: true,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort { reads_id: true, may_read: &[("language", FieldType::Text)], ..TEXTS },

@@ -136,6 +136,7 @@ read if they exist; copies of tensors, filters and the optimizer's state are lef
 
 pub static EXPORT: Kind = Kind {
     name: "model.export",
+    version: 2,
     summary: "Writes a model as files of the original project.",
     doc: "\
 With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text model

@@ -2,6 +2,7 @@
 
 use super::tune::FINETUNE;
 use crate::artifact;
+use crate::dropped::ON_UNKNOWN;
 use crate::kinds::training::{CHARACTERS_PER_SECOND, figure};
 use stage_core::artifact::WEIGHTS;
 use stage_core::catalogue::train::{SEED, absent, choice, duration, number};
@@ -171,14 +172,17 @@ Without this stage every training computes the spectrograms again.",
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "vits.synthesize",
+    version: 2,
     summary: "Speaks sentences with a VITS model.",
     doc: "\
 The audio depends only on the model, the text, the speaker, the seed and the parameters, not on the
 other sentences. Texts are read as the model's tokenizer reads them, after letters and their marks
-have become one character (NFC). It drops characters that it does not know: each is counted in the
-notes, `unknown` lists those of a sentence, and a sentence with no known character is quarantined.
-So are texts that are not romanised if the model was trained on romanised ones: put a `command`
-stage with uroman before this one.
+have become one character (NFC). Signs that the model does not know, such as punctuation, are dropped:
+each is counted in the notes, and `unknown` lists those of a sentence. A sentence with letters or digits
+that it does not know is quarantined, unless `on_unknown = \"report\"`: put the text stages of the training
+before this one, such as `text.normalize` with `numbers`. A sentence with no known character is
+quarantined too, and so are texts that are not romanised if the model was trained on romanised ones: put
+a `command` stage with uroman before this one.
 
 `duration_ratio` is the length relative to the text's length at `characters_per_second`, and
 `loudness_slope` the change of loudness in dB per second: below 0 the voice fades. The notes give
@@ -248,6 +252,7 @@ Sentences of `model.audition` carry their checkpoint; then `model` is not needed
                 of each sentence.",
             ..Parameter::BASE
         },
+        ON_UNKNOWN,
         duration("max_duration", 60.0, "A sentence that would be longer is quarantined."),
         CHARACTERS_PER_SECOND,
         SEED,

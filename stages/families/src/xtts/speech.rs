@@ -11,6 +11,7 @@ use stage_core::{
 use super::kinds::MODEL;
 use super::mistakes;
 use crate::artifact;
+use crate::dropped::ON_UNKNOWN;
 use crate::kinds::training::{BATCH, CHARACTERS_PER_SECOND, PRECISION};
 
 pub const KINDS: &[&Kind] = &[&VOICE, &SYNTHESIZE];
@@ -135,8 +136,10 @@ each is the same to the bit in any batch. On a GPU and in half precision a batch
 rounds differently, so that another code may be drawn now and then.
 
 A text that is longer than the language allows, or than the model has tokens for, is cut at the ends
-of sentences, then at commas, then between words; its pieces are spoken at once and joined. Texts
-with characters that the vocabulary lacks, or in a language without a tag, are quarantined.
+of sentences, then at commas, then between words; its pieces are spoken at once and joined. Texts in
+a language without a tag are quarantined. So are texts with characters that the vocabulary lacks, signs
+such as `«` included, unless `on_unknown = \"report\"`: put the text stages of the training before this
+one, such as `text.normalize`.
 
 A piece ends with the end token of the model, or at the number of codes that it has positions for:
 602, which are 28 s, in the published sizes; then `stop` is `limit`. `max_codes` cuts earlier.
@@ -242,6 +245,11 @@ Adapters, of checkpoints or on `adapters`, need their base on `model`. The voice
                 "The largest number of codes of a piece. Default: all positions of the model.",
             )
         }),
+        Parameter {
+            doc: "The effect of characters that the vocabulary lacks: fail the sentence, which is then \
+                  quarantined, or speak it without them and count each in the notes.",
+            ..ON_UNKNOWN
+        },
         CHARACTERS_PER_SECOND,
         Parameter { doc: "The compute type of the GPT; `auto`: the type of the stored model, and f32 on the CPU.", ..PRECISION },
         choice(

@@ -10,6 +10,7 @@ use super::cleaners::{self, Uncleanable};
 use super::language::Language;
 use super::published::TextTokens;
 use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, id};
+use crate::dropped::is_spoken;
 
 pub struct Tokenizer {
     bpe: tokenizers::Tokenizer,
@@ -49,8 +50,15 @@ impl TextError {
     pub fn help(&self) -> &'static str {
         match self {
             TextError::Uncleanable(_) => Uncleanable::HELP,
-            TextError::NoTag(_) | TextError::Unknown(_) => {
-                "extend the vocabulary with `xtts.extend`, or rewrite texts in a `command` stage"
+            TextError::NoTag(_) => "add the language to the vocabulary with `xtts.extend`",
+            TextError::Unknown(lacking) if lacking.iter().any(|own| is_spoken(*own)) => {
+                "spell numbers out and write texts in one way with `text.normalize`, before the \
+                 training and before the synthesis; other letters join the vocabulary with \
+                 `xtts.extend` if a clip has them"
+            }
+            TextError::Unknown(_) => {
+                "write such signs in one way with `text.normalize`, before the training and before \
+                 the synthesis"
             }
             TextError::Empty => {
                 "add a text to the clip, or filter the clip out with `dataset.filter`"
@@ -107,16 +115,36 @@ impl Tokenizer {
     /// If the language has no cleaner or no tag, or if the text would reach the model with an
     /// unknown token or a stop.
     pub fn encode(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
-        if !self.has_language(language) {
-            return Err(TextError::NoTag(language.tag()));
+        self.encode_clean(&self.cleaned(text, language)?, language)
+    }
+
+    /// The same without characters that the vocabulary lacks.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is left, or for another reason than such characters.
+    pub fn encode_known(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
+        let text = self.cleaned(text, language)?;
+        let lacking = self.lacking(&text);
+        let known = text.replace(|character| lacking.contains(&character), "");
+        self.encode_clean(&known, language)
+    }
+
+    /// The text after cleaning, in a language with a tag.
+    fn cleaned(&self, text: &str, language: &Language) -> Result<String, TextError> {
+        match self.has_language(language) {
+            true => Ok(cleaners::clean(text, language)?),
+            false => Err(TextError::NoTag(language.tag())),
         }
-        let text = cleaners::clean(text, language)?;
+    }
+
+    fn encode_clean(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
         if text.trim().is_empty() {
             return Err(TextError::Empty);
         }
-        let ids = self.ids_of(&text, language)?;
+        let ids = self.ids_of(text, language)?;
         if ids.contains(&self.unknown) {
-            let lacking = self.lacking(&text);
+            let lacking = self.lacking(text);
             return Err(match lacking.is_empty() {
                 true => TextError::UnknownToken,
                 false => TextError::Unknown(lacking),
@@ -146,10 +174,7 @@ impl Tokenizer {
         text: &str,
         language: &Language,
     ) -> Result<BTreeMap<char, u64>, TextError> {
-        if !self.has_language(language) {
-            return Err(TextError::NoTag(language.tag()));
-        }
-        let text = cleaners::clean(text, language)?;
+        let text = self.cleaned(text, language)?;
         let count = |character: char| (character, text.matches(character).count() as u64);
         Ok(self.lacking(&text).into_iter().map(count).collect())
     }
@@ -183,6 +208,27 @@ mod tests {
     fn refusal(file: &Value, text: &str) -> TextError {
         let tokenizer = Tokenizer::read(file.to_string().as_bytes()).unwrap();
         tokenizer.encode(text, &Language::of("fi")).unwrap_err()
+    }
+
+    #[test]
+    fn without_lacking_characters_a_text_is_that_of_the_others() {
+        let tokenizer = Tokenizer::read(fresh().to_string().as_bytes()).unwrap();
+        let fi = Language::of("fi");
+        let known = tokenizer.encode_known("«ab»3 a", &fi);
+        assert_eq!(known, tokenizer.encode("ab a", &fi));
+        assert!(known.is_ok());
+        assert_eq!(tokenizer.encode_known("«»", &fi), Err(TextError::Empty));
+    }
+
+    #[test]
+    fn the_advice_names_the_stage_that_mends_signs_and_letters() {
+        for (text, advice) in
+            [("«ab»", "such signs"), ("a3", "spell numbers out"), ("az", "`xtts.extend`")]
+        {
+            let help = refusal(&fresh(), text).help();
+            assert!(help.contains(advice) && help.contains("`text.normalize`"), "{text}: {help}");
+            assert!(!help.contains("`command`"), "{help}");
+        }
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct Rule {
     pub limit: &'static str,
     pub what: &'static str,
     pub unit: &'static str,
+    /// The likely cause, if the figure does not show it.
+    advice: Option<&'static str>,
     side: Side,
     of: fn(&Measures) -> Option<f64>,
     bound: fn(&Limits) -> Option<f64>,
@@ -85,6 +87,7 @@ static RULES: [Rule; 9] = [
         limit: "min_duration",
         what: "duration",
         unit: " s",
+        advice: None,
         side: Side::Least,
         of: |measures| Some(measures.seconds),
         bound: |limits| limits.min_duration,
@@ -94,6 +97,7 @@ static RULES: [Rule; 9] = [
         limit: "max_duration",
         what: "duration",
         unit: " s",
+        advice: None,
         side: Side::Most,
         of: |measures| Some(measures.seconds),
         bound: |limits| limits.max_duration,
@@ -103,6 +107,7 @@ static RULES: [Rule; 9] = [
         limit: "min_peak",
         what: "peak",
         unit: " dBFS",
+        advice: None,
         side: Side::Least,
         of: |measures| Some(measures.peak_dbfs),
         bound: |limits| limits.min_peak,
@@ -112,6 +117,7 @@ static RULES: [Rule; 9] = [
         limit: "max_clipped",
         what: "clipped share",
         unit: "",
+        advice: None,
         side: Side::Most,
         of: |measures| Some(measures.clipped_share),
         bound: |limits| limits.max_clipped,
@@ -121,6 +127,7 @@ static RULES: [Rule; 9] = [
         limit: "max_dc_offset",
         what: "DC offset",
         unit: "",
+        advice: None,
         side: Side::Most,
         of: |measures| Some(measures.dc_offset.abs()),
         bound: |limits| limits.max_dc_offset,
@@ -130,6 +137,7 @@ static RULES: [Rule; 9] = [
         limit: "max_silence",
         what: "silent share",
         unit: "",
+        advice: None,
         side: Side::Most,
         of: |measures| Some(measures.silence_share),
         bound: |limits| limits.max_silence,
@@ -139,6 +147,7 @@ static RULES: [Rule; 9] = [
         limit: "min_snr",
         what: "signal to noise ratio",
         unit: " dB",
+        advice: None,
         side: Side::Least,
         of: |measures| measures.snr_db,
         bound: |limits| limits.min_snr,
@@ -148,6 +157,7 @@ static RULES: [Rule; 9] = [
         limit: "min_bandwidth",
         what: "bandwidth",
         unit: " Hz",
+        advice: Some("as from a telephone; a lower limit accepts it"),
         side: Side::Least,
         of: |measures| measures.bandwidth_hz,
         bound: |limits| limits.min_bandwidth,
@@ -157,6 +167,7 @@ static RULES: [Rule; 9] = [
         limit: "min_correlation",
         what: "correlation of the channels",
         unit: "",
+        advice: None,
         side: Side::Least,
         of: |measures| measures.correlation,
         bound: |limits| limits.min_correlation,
@@ -182,7 +193,11 @@ impl fmt::Display for Failure {
             Side::Most => "above",
         };
         let value = Rounded(self.value);
-        write!(out, "{what} of {value}{unit} is {relation} `{name}` = {}", self.limit)
+        write!(out, "{what} of {value}{unit} is {relation} `{name}` = {}", self.limit)?;
+        match self.rule.advice {
+            Some(advice) => write!(out, " ({advice})"),
+            None => Ok(()),
+        }
     }
 }
 

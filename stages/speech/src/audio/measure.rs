@@ -70,6 +70,12 @@ pub fn measure(clip: &Clip, correlation: Option<f64>) -> Measures {
     }
 }
 
+/// The highest frequency above the noise floor: see `spectrum`.
+pub fn bandwidth_hz(clip: &Clip) -> Option<f64> {
+    let shape = spectrum::shape(&pcm(clip), usize::from(clip.channels.max(1)), clip.rate);
+    shape.map(|shape| shape.bandwidth_hz)
+}
+
 fn pcm(clip: &Clip) -> Cow<'_, [i16]> {
     match &clip.samples {
         Samples::Pcm(samples) => Cow::Borrowed(samples),

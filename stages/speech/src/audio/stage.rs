@@ -6,7 +6,7 @@ use super::clip::Clip;
 use super::decode::{Decoded, Options};
 use super::long;
 use super::loudness;
-use super::measure::Measures;
+use super::measure::{self, Measures};
 use super::mix::Mix;
 use super::note::Note;
 use super::resample::resample;
@@ -147,11 +147,25 @@ fn resampling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 
 impl Work for Resample {
     fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let raised = (decoded.clip.rate < self.rate).then(|| raised(&decoded.clip, self.rate));
         let resampled = resample(decoded.clip, self.rate)?;
         let mut output = store(resampled.clip, source)?;
         note_clipping(&mut output, resampled.clipped);
+        if let Some(note) = raised {
+            output.note(note, 1);
+        }
         Ok(output)
     }
+}
+
+/// The note on a recording with a lower rate: a higher one adds no sound. The bandwidth is in whole
+/// kilohertz, so that clips from one source have one note.
+fn raised(clip: &Clip, rate: u32) -> String {
+    let kilohertz = |rate: u32| f64::from(rate) / 1_000.0;
+    let sound = measure::bandwidth_hz(clip).map_or(String::new(), |hertz| {
+        format!(", with sound up to {} kHz", (hertz / 1_000.0).ceil())
+    });
+    format!("raised from {} to {} kHz{sound}", kilohertz(clip.rate), kilohertz(rate))
 }
 
 struct Level(loudness::Options);

@@ -53,6 +53,8 @@ pub struct RowReject {
 pub struct Rows {
     pub records: Vec<RowRecord>,
     pub rejects: Vec<RowReject>,
+    /// The columns of the table have no names, and no evidence for their order.
+    pub are_columns_assumed: bool,
 }
 
 impl RowRecord {

@@ -18,6 +18,9 @@ pub type ReadRows = Box<dyn Fn(&[u8]) -> Result<Rows, CorpusError> + Send>;
 /// The note on files whose names differ from the paths of the rows.
 const OTHER_NAME: &str = "files whose names differ in letter case or Unicode form";
 
+/// The note on rows of a short table without the names of its columns.
+const ASSUMED: &str = "rows read as file, text and speaker (set `columns` if they are others)";
+
 /// A file of rows that point at audio files.
 pub struct RowFile {
     file: Utf8PathBuf,
@@ -62,6 +65,9 @@ impl SourceJob for RowFile {
             rejects: rows.rejects.iter().map(|reject| rejected(&self.file, reject)).collect(),
             ..SourceOutput::default()
         };
+        if rows.are_columns_assumed {
+            output.notes.push((ASSUMED.to_owned(), rows.records.len() as u64));
+        }
         let rows = self.find_files(rows.records, world, &mut output)?;
         let mut clips = self.cut_parts(&rows, world)?;
         let mut words = Words::default();

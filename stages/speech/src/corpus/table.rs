@@ -74,7 +74,7 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
     let mut lines = Lines::new(bytes, start, separator, quoted);
     let sample = lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<Line>, CorpusError>>()?;
     let layout = Layout::decide(&sample, options)?;
-    let mut rows = Rows::default();
+    let mut rows = Rows { are_columns_assumed: layout.is_assumed, ..Rows::default() };
     let mut take = |line: &Line| {
         let record = record(bytes, line, &layout.columns, options.folder.as_deref());
         rows.push(line.row, line.offset as u64, record);
@@ -102,6 +102,8 @@ struct Line {
 struct Layout {
     columns: Vec<Column>,
     header_rows: usize,
+    /// The columns are in the documented order, without evidence for it.
+    is_assumed: bool,
 }
 
 /// An error if the file is no table of lines.
@@ -241,9 +243,10 @@ impl Layout {
         } else if has_header {
             columns::map(&cells, options.parts)?
         } else {
-            guessed(lines, cells.len())?
+            let guess = guessed(lines, cells.len())?;
+            return Ok(Layout { columns: guess.0, header_rows: 0, is_assumed: guess.1 });
         };
-        Ok(Layout { columns, header_rows: usize::from(has_header) })
+        Ok(Layout { columns, header_rows: usize::from(has_header), is_assumed: false })
     }
 }
 
@@ -255,17 +258,20 @@ fn declared(names: &[String], width: usize, parts: PartRule) -> Result<Vec<Colum
     columns::map(&names, parts)
 }
 
-/// The columns of a table without names.
-fn guessed(lines: &[Line], width: usize) -> Result<Vec<Column>, CorpusError> {
-    let names = match width {
-        2 => vec!["file", "text"],
-        3 => three::names(lines)?.to_vec(),
+/// The columns of a table without names; true if there is no evidence for them.
+fn guessed(lines: &[Line], width: usize) -> Result<(Vec<Column>, bool), CorpusError> {
+    let (names, is_assumed) = match width {
+        2 => (vec!["file", "text"], false),
+        3 => {
+            let (names, is_assumed) = three::names(lines)?;
+            (names.to_vec(), is_assumed)
+        }
         found => {
             let proposal = proposal::columns(lines, width);
             return Err(CorpusError::UnknownColumns { found, proposal });
         }
     };
-    columns::map(&names, PartRule::Off)
+    Ok((columns::map(&names, PartRule::Off)?, is_assumed))
 }
 
 impl Line {

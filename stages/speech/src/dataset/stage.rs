@@ -1,13 +1,15 @@
 //! The stages of the family `dataset` except packing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stage_core::catalogue::dataset as kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, ParameterValue,
-    Parameters, PortInput, PortOutput, Setup, Stage, StageError,
+    Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError,
 };
+
+use stage_families::clips::{repeats, repeats_note};
 
 use super::corpus;
 use super::filter::{Condition, Failure, Test};
@@ -27,9 +29,13 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     ]
 }
 
+/// A note, and the number of items that have it.
+type Note = (String, u64);
+
 struct Split {
     options: split::Options,
     group: Option<String>,
+    keeps_repeats: bool,
 }
 
 fn open_split(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -44,23 +50,30 @@ fn open_split(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         salt: parameters.text("split_salt")?.to_owned(),
         minimum_per_speaker: usize::try_from(minimum).unwrap_or_default(),
     };
-    Ok(Job::Gather(Box::new(Split { options, group })))
+    let keeps_repeats = parameters.text("repeats")? == kinds::KEEP_REPEATS;
+    Ok(Job::Gather(Box::new(Split { options, group, keeps_repeats })))
 }
 
 impl GatherJob for Split {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
         let members: Result<Vec<Member<'_>>, StageError> =
             items.iter().map(|item| self.member(item)).collect();
         let sides = split::split(&members?, &self.options);
-        let of = |wanted: Side| -> Vec<NewItem> {
-            let pairs = items.iter().zip(&sides);
-            pairs
-                .filter(|(_, side)| **side == wanted)
-                .map(|(item, _)| NewItem::kept(item))
-                .collect()
+        let (left_out, repeated) = self.repeats(items, &sides, context)?;
+        let pairs = || {
+            let all = items.iter().zip(&sides).enumerate();
+            all.filter(|(at, _)| !left_out.contains(at)).map(|(_, pair)| pair)
         };
-        let all = items.iter().zip(&sides).map(|(item, side)| {
+        let of = |wanted: Side| -> Vec<NewItem> {
+            let pairs = pairs().filter(|(_, side)| **side == wanted);
+            pairs.map(|(item, _)| NewItem::kept(item)).collect()
+        };
+        let all = pairs().map(|(item, side)| {
             NewItem::kept(item).with("side", NewValue::Text(side_name(*side).to_owned()))
         });
         let (training, validation) = (of(Side::Training), of(Side::Validation));
@@ -72,12 +85,13 @@ impl GatherJob for Split {
             let none = "items, none held out (raise `fraction`)".to_owned();
             notes.push((none, training.len() as u64));
         }
-        let texts = items.iter().zip(&sides);
-        let leaks =
-            split::leaks(texts.filter_map(|(item, side)| Some((item.fields.text("text")?, *side))));
+        let leaks = split::leaks(
+            pairs().filter_map(|(item, side)| Some((item.fields.text("text")?, *side))),
+        );
         if !leaks.is_empty() {
             notes.push(("texts on both sides".to_owned(), leaks.len() as u64));
         }
+        notes.extend(repeated);
         let output = GatherOutput::default()
             .with("all", PortOutput::Dataset(all.collect()))
             .with("training", PortOutput::Dataset(training))
@@ -87,6 +101,31 @@ impl GatherJob for Split {
 }
 
 impl Split {
+    /// Reports the held-out clips with the sound of a training clip: those that are left out by
+    /// name, and otherwise a note.
+    fn repeats(
+        &self,
+        items: &[Item],
+        sides: &[Side],
+        context: &mut dyn Context,
+    ) -> Result<(BTreeSet<usize>, Option<Note>), StageError> {
+        let sound = |item: &Item| item.fields.blob("audio").map(|audio| audio.digest);
+        let pairs = items.iter().zip(sides);
+        let found =
+            repeats(pairs.map(|(item, side)| (&*item.id, sound(item), *side == Side::Validation)));
+        let Some((first, original)) = found.first() else { return Ok(Default::default()) };
+        if self.keeps_repeats {
+            let note = repeats_note(&items[*first].id, original);
+            return Ok((BTreeSet::new(), Some((note, found.len() as u64))));
+        }
+        let reject = |(at, original): &(usize, &str)| {
+            let reason = format!("its sound is that of `{original}`, which is in training");
+            (*at, Reject::new(Reject::REPEATED, reason))
+        };
+        context.set_aside("input", found.iter().map(reject).collect())?;
+        Ok((found.into_iter().map(|(at, _)| at).collect(), None))
+    }
+
     fn member<'a>(&self, item: &'a Item) -> Result<Member<'a>, StageError> {
         let group = match &self.group {
             None => None,

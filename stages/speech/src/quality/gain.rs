@@ -18,6 +18,8 @@ struct Gain {
     confidence: f64,
     draws: usize,
     seed: u64,
+    /// Sentences that a model lacks are left out and told; otherwise they fail the stage.
+    tells_missing: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -27,6 +29,8 @@ struct Report {
     draws: usize,
     sentences: usize,
     models: Vec<Model>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,6 +50,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         confidence: parameters.number("confidence")?,
         draws: parameters.integer("bootstrap")?.max(1) as usize,
         seed: parameters.integer("seed")? as u64,
+        tells_missing: parameters.text("missing")? == "tell",
     })))
 }
 
@@ -54,19 +59,18 @@ impl GatherJob for Gain {
         let items = input.items("input")?;
         let table = Table::of(items, place);
         let table = table.map_err(|twice| StageError::failed(twice.to_string()))?;
-        if !table.has(&self.base) {
+        if !table.has(&self.base) && !self.tells_missing {
             return Err(StageError::with_help(
                 format!("the base `{}` has no sentences", self.base),
                 "name the untuned model on the port `base` of `model.audition`",
             ));
         }
-        let draws = Draws::new(table.sentences.len(), self.draws, self.seed);
         let mut models = Vec::new();
         for id in table.candidates() {
-            let names = (id, self.base.as_str());
-            let measures =
-                compare_with_base(&self.measures, names, &table, &draws, self.confidence)
-                    .map_err(|missing| incomplete(id, &missing))?;
+            let measures = match self.tells_missing {
+                true => self.compare(id, &table.shared(&[id, &self.base])),
+                false => self.compare(id, &table),
+            }?;
             let own = items.iter().find(|item| place(item).0 == id);
             let step = own.and_then(|item| item.fields.number(STEP)).unwrap_or(0.0);
             models.push(Model { id: id.to_owned(), step, measures });
@@ -84,9 +88,44 @@ impl GatherJob for Gain {
             draws: self.draws,
             sentences: table.sentences.len(),
             models,
+            warnings: self.warnings(&table),
         };
         let json = ("report".to_owned(), NewValue::bytes(JSON, to_json(&report)?));
         Ok(GatherOutput::default().with("output", PortOutput::Artifact(vec![json])))
+    }
+}
+
+impl Gain {
+    /// The measures of a model on the sentences of a table; none without any.
+    fn compare(&self, id: &str, table: &Table<'_>) -> Result<Measures, StageError> {
+        if table.sentences.is_empty() {
+            return Ok(Measures::new());
+        }
+        let draws = Draws::new(table.sentences.len(), self.draws, self.seed);
+        let names = (id, self.base.as_str());
+        compare_with_base(&self.measures, names, table, &draws, self.confidence)
+            .map_err(|missing| incomplete(id, &missing))
+    }
+
+    /// The models that lack sentences, the base among them.
+    fn warnings(&self, table: &Table<'_>) -> Vec<String> {
+        let all = table.sentences.len();
+        let mut names: Vec<&str> = table.candidates().collect();
+        if !names.contains(&self.base.as_str()) {
+            names.insert(0, &self.base);
+        }
+        let lacking = names.into_iter().filter_map(|name| {
+            let own = table.shared(&[name]).sentences.len();
+            (own < all).then(|| {
+                format!(
+                    "`{name}` lacks {} of {all} sentences: models are compared on those that they and \
+                     `{}` have",
+                    all - own,
+                    self.base
+                )
+            })
+        });
+        lacking.collect()
     }
 }
 
@@ -94,7 +133,8 @@ fn incomplete(model: &str, missing: &impl std::fmt::Display) -> StageError {
     StageError::with_help(
         format!("`{model}` cannot be compared: {missing}"),
         "models are compared on sentences that each of them has, with all measures: use only measures \
-         that every model has in each sentence (an untuned one may lack some), or leave a sentence \
-         out of all models by `dataset.filter` with `none_of` on its field `sentence`",
+         that every model has in each sentence (an untuned one may lack some), set `missing = \"tell\"` to \
+         compare on the sentences that there are, or leave a sentence out of all models by \
+         `dataset.filter` with `none_of` on its field `sentence`",
     )
 }

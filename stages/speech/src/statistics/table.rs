@@ -6,7 +6,7 @@ use stage_core::expression::{Each, Lacks, Test};
 use stage_core::{Fields, Item};
 
 /// The items by candidate and sentence.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Table<'a> {
     pub sentences: Vec<&'a str>,
     items: BTreeMap<&'a str, BTreeMap<&'a str, &'a Fields>>,
@@ -65,6 +65,16 @@ impl<'a> Table<'a> {
     /// Only these sentences.
     pub fn keep(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.sentences.retain(|sentence| is_kept(sentence));
+    }
+
+    /// With only the sentences that all these candidates have.
+    pub fn shared(&self, candidates: &[&str]) -> Table<'a> {
+        let mut table = self.clone();
+        let has = |candidate: &&str, sentence: &str| {
+            self.items.get(*candidate).is_some_and(|own| own.contains_key(sentence))
+        };
+        table.keep(|sentence| candidates.iter().all(|candidate| has(candidate, sentence)));
+        table
     }
 
     fn each<T>(

@@ -63,18 +63,40 @@ fn is_nought(count: &u64) -> bool {
 
 /// The gate: problems to solve before a model is trained on the texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{characters} characters in {occurrences} places are unknown to the tokenizer: {worst}; \
-     replace them with `text.normalize`, or list those that may be dropped in `allow`"
-)]
+#[error("{}: {named}{}", counted(.characters, .occurrences), more(.unnamed))]
 pub struct Gate {
     pub characters: usize,
     pub occurrences: u64,
-    pub worst: String,
+    /// The characters by name, the most frequent first.
+    pub named: String,
+    /// The number of characters that the message does not name.
+    pub unnamed: usize,
 }
 
-/// The number of characters named in the message of the gate.
-const NAMED: usize = 5;
+/// The advice of the gate.
+pub const ADVICE: &str = "spell out numbers and write texts in one way with `text.normalize`, correct \
+                          the texts, or list characters that may be dropped in `allow`";
+
+/// The number of characters named in the message of the gate: more than the alphabet of a language
+/// are another vocabulary.
+const NAMED: usize = 60;
+
+fn counted(characters: &usize, occurrences: &u64) -> String {
+    let one = |count: u64, word: &str| match count {
+        1 => format!("1 {word}"),
+        count => format!("{count} {word}s"),
+    };
+    let is = if *characters == 1 { "is" } else { "are" };
+    let (characters, places) = (one(*characters as u64, "character"), one(*occurrences, "place"));
+    format!("{characters} in {places} {is} unknown to the tokenizer")
+}
+
+fn more(unnamed: &usize) -> String {
+    match unnamed {
+        0 => String::new(),
+        count => format!(", and {count} more in the report"),
+    }
+}
 
 #[derive(Default)]
 struct Count {
@@ -145,11 +167,12 @@ impl Audit {
         if forbidden.is_empty() {
             return Ok(());
         }
-        let worst = forbidden.iter().take(NAMED).map(|unknown| unknown.to_string());
+        let named = forbidden.iter().take(NAMED).map(|unknown| unknown.to_string());
         Err(Gate {
             characters: forbidden.len(),
             occurrences: forbidden.iter().map(|unknown| unknown.occurrences).sum(),
-            worst: worst.collect::<Vec<_>>().join(", "),
+            named: named.collect::<Vec<_>>().join(", "),
+            unnamed: forbidden.len().saturating_sub(NAMED),
         })
     }
 }
@@ -161,9 +184,13 @@ impl std::fmt::Display for Unknown {
         let example = self.examples.first().map_or("", String::as_str);
         match self.kind {
             "control" | "space" | "mark" => {
-                write!(formatter, "{code} ({} times", self.occurrences)?
+                write!(formatter, "{code} (")?;
             }
-            _ => write!(formatter, "`{}` {code} ({} times", self.character, self.occurrences)?,
+            _ => write!(formatter, "`{}` {code} (", self.character)?,
+        }
+        match self.occurrences {
+            1 => formatter.write_str("once")?,
+            times => write!(formatter, "{times} times")?,
         }
         write!(formatter, ", as in `{}`)", example.escape_default())
     }
@@ -227,12 +254,25 @@ mod tests {
         let closed = audit(&clips, &reader(true), &Options::default()).gate().unwrap_err();
         assert_eq!(
             closed.to_string(),
-            "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in \
-             `c1`); replace them with `text.normalize`, or list those that may be dropped in \
-             `allow`"
+            "1 character in 1 place is unknown to the tokenizer: `-` U+002D (once, as in `c1`)"
         );
         let allowed = Options { allow: vec!['-'], ..Options::default() };
         assert_eq!(audit(&clips, &reader(true), &allowed).gate(), Ok(()));
+    }
+
+    #[test]
+    fn the_message_names_every_character_of_a_text_and_counts_those_of_another_script() {
+        let gate = |text: String| {
+            let closed = audit(&[("c1", &text)], &reader(true), &Options::default()).gate();
+            closed.unwrap_err().to_string()
+        };
+        let few: String = "cdefghijklmnopq".to_owned();
+        let told = gate(few.clone());
+        assert!(told.starts_with("15 characters in 15 places are"), "{told}");
+        assert!(few.chars().all(|own| told.contains(&format!("`{own}`"))), "{told}");
+        assert!(!told.contains("more"), "{told}");
+        let many: String = ('\u{4E00}'..='\u{4E63}').collect();
+        assert!(gate(many).ends_with(", and 40 more in the report"));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::StageError;
+use bytes::Bytes;
+use stage_core::{Blob, Fields, StageError};
+use stage_families::artifact::{FAMILY, TOKENIZER_CONFIG, VOCABULARY, XTTS};
 use stage_families::vits::Tokenizer;
 use stage_families::xtts::{self, Language};
 
@@ -20,6 +22,38 @@ pub enum Reader {
 }
 
 impl Reader {
+    /// The tokenizer of a VITS or XTTS model; `language` is that of texts that do not name theirs.
+    ///
+    /// # Errors
+    ///
+    /// If it is another model, or its files cannot be read.
+    pub fn of_model(
+        model: &Fields,
+        language: Option<String>,
+        read: &mut dyn FnMut(&Blob) -> Result<Bytes, StageError>,
+    ) -> Result<Reader, StageError> {
+        let mut file = |name: &str| match model.blob(name) {
+            Some(blob) => read(blob),
+            None => Err(StageError::with_help(
+                format!("the model on `model` has no `{name}`"),
+                "read a VITS or XTTS model, for example from `model.import`",
+            )),
+        };
+        let symbols = file(VOCABULARY)?;
+        if model.text(FAMILY) == Some(XTTS) {
+            let tokenizer = Box::new(xtts::Tokenizer::read(&symbols)?);
+            return Ok(Reader::Pieces { tokenizer, language });
+        }
+        let reading = file(TOKENIZER_CONFIG)?;
+        Ok(Reader::Model(Box::new(Tokenizer::read(&symbols, &reading)?)))
+    }
+
+    /// Tests if it leaves signs out without harm. Other readers refuse texts with any unknown
+    /// character.
+    pub fn drops_signs(&self) -> bool {
+        matches!(self, Reader::Listed { .. } | Reader::Model(_))
+    }
+
     /// The characters of a text that it drops, with their counts.
     ///
     /// # Errors

@@ -8,10 +8,8 @@ use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
     Parameters, PortOutput, Reject, Setup, Stage, StageError,
 };
-use stage_families::artifact::{FAMILY, TOKENIZER_CONFIG, VOCABULARY, XTTS};
 use stage_families::kinds::audit::AUDIT;
-use stage_families::vits::{ROMANISE, Tokenizer};
-use stage_families::xtts;
+use stage_families::vits::ROMANISE;
 
 use super::audit::{self, Audit, Clip};
 use super::characters::Kind;
@@ -158,7 +156,9 @@ impl AuditJob {
     ) -> Result<Reader, StageError> {
         match (self.reader.take(), model) {
             (Some(reader), None) => Ok(reader),
-            (None, Some(model)) => tokenizer(model, self.language.take(), context),
+            (None, Some(model)) => {
+                Reader::of_model(model, self.language.take(), &mut |blob| context.read(blob))
+            }
             (None, None) => Err(StageError::with_help(
                 "there is no vocabulary to check against",
                 "set `model`, `vocabulary` or `characters`",
@@ -169,27 +169,6 @@ impl AuditJob {
             )),
         }
     }
-}
-
-fn tokenizer(
-    model: &Fields,
-    language: Option<String>,
-    context: &mut dyn Context,
-) -> Result<Reader, StageError> {
-    let mut file = |name: &str| match model.blob(name) {
-        Some(blob) => context.read(blob),
-        None => Err(StageError::with_help(
-            format!("the model on `model` has no `{name}`"),
-            "read a VITS or XTTS model, for example from `model.import`",
-        )),
-    };
-    let symbols = file(VOCABULARY)?;
-    if model.text(FAMILY) == Some(XTTS) {
-        let tokenizer = Box::new(xtts::Tokenizer::read(&symbols)?);
-        return Ok(Reader::Pieces { tokenizer, language });
-    }
-    let reading = file(TOKENIZER_CONFIG)?;
-    Ok(Reader::Model(Box::new(Tokenizer::read(&symbols, &reading)?)))
 }
 
 impl GatherJob for AuditJob {
@@ -207,23 +186,26 @@ impl GatherJob for AuditJob {
             language: item.fields.text("language"),
         });
         let audit = audit::audit(clips, &reader, &self.options)?;
-        if self.fails && audit.not_romanised > 0 {
-            let (texts, all) = (audit.not_romanised, audit.clips);
-            return Err(StageError::with_help(
-                format!(
-                    "{texts} of {all} texts are not romanised, but the model reads only romanised \
-                     texts"
-                ),
-                ROMANISE,
-            ));
-        }
-        if let (true, Err(gate)) = (self.fails, audit.gate()) {
-            return Err(StageError::failed(gate.to_string()));
-        }
         let mut output = GatherOutput::default().with("output", report(&audit)?);
         output.notes = audit_notes(&audit);
+        output.failure = failure(&audit).filter(|_| self.fails);
         Ok(output)
     }
+}
+
+/// The reason why no model is to be trained on the texts.
+fn failure(audit: &Audit) -> Option<StageError> {
+    if audit.not_romanised > 0 {
+        let (texts, all) = (audit.not_romanised, audit.clips);
+        return Some(StageError::with_help(
+            format!(
+                "{texts} of {all} texts are not romanised, but the model reads only romanised texts"
+            ),
+            ROMANISE,
+        ));
+    }
+    let gate = audit.gate().err()?;
+    Some(StageError::with_help(gate.to_string(), audit::ADVICE))
 }
 
 /// Items without a text.

@@ -89,6 +89,37 @@ fn each_stage_writes_the_fields_that_its_kind_declares() {
 }
 
 #[test]
+fn a_recording_that_is_raised_to_a_higher_rate_is_noted_with_the_end_of_its_sound() {
+    let noted = |wav: Wav, rate: i64| {
+        let rate = [("rate", ParameterValue::Integer(rate))];
+        run_with("audio.resample", "audio/wav", wav.bytes(), &rate).unwrap().notes
+    };
+    let speech = |rate| Wav { rate, ..Wav::pcm(&to_pcm(&sine(rate, 3_300.0, 1.0, 0.4))) };
+    let told = |note: &str| vec![(note.to_owned(), 1)];
+    assert_eq!(
+        noted(speech(8_000), 44_100),
+        told("raised from 8 to 44.1 kHz, with sound up to 4 kHz")
+    );
+    // Too short to measure.
+    assert_eq!(
+        noted(Wav { rate: 8_000, ..Wav::pcm(&[900; 800]) }, 22_050),
+        told("raised from 8 to 22.05 kHz")
+    );
+    assert_eq!(noted(speech(16_000), 16_000), []);
+    assert_eq!(noted(speech(48_000), 16_000), []);
+}
+
+#[test]
+fn a_recording_from_a_telephone_says_so() {
+    let limit = [("min_bandwidth", ParameterValue::Number(4_200.0))];
+    let reject = run_with("audio.check", "audio/wav", tone(8_000).bytes(), &limit).unwrap_err();
+    assert_eq!(reject.code, "narrow-band");
+    assert!(reject.reason.contains("`min_bandwidth` = 4200 (as from a telephone;"), "{reject}");
+    let accepted = [("min_bandwidth", ParameterValue::Number(0.0))];
+    run_with("audio.check", "audio/wav", tone(8_000).bytes(), &accepted).unwrap();
+}
+
+#[test]
 fn resampled_audio_is_stored_as_plain_wav() {
     let output = run("audio.resample", tone(48_000).bytes()).unwrap();
     let NewValue::Bytes { kind, bytes } = value(&output, "audio") else {

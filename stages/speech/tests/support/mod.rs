@@ -172,6 +172,20 @@ impl Bench {
         self.gather_ports(name, written, vec![("input", inputs)])
     }
 
+    /// The output of a check that passed, or its failure.
+    pub fn judge(
+        &mut self,
+        name: &str,
+        written: &[(&str, ParameterValue)],
+        ports: Vec<(&str, Vec<PortInput>)>,
+    ) -> Result<GatherOutput, StageError> {
+        let output = self.gather_ports(name, written, ports)?;
+        match output.failure {
+            Some(failure) => Err(failure),
+            None => Ok(output),
+        }
+    }
+
     pub fn gather_ports(
         &mut self,
         name: &str,

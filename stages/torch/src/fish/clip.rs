@@ -167,6 +167,21 @@ mod tests {
     }
 
     #[test]
+    fn a_held_out_clip_with_the_sound_of_a_training_clip_is_noted_by_name() {
+        let mut bench = Bench::default();
+        let named = |item: Item, id: &str| Item { id: id.into(), ..item };
+        let trained = named(item(&mut bench, "a", 1), "one");
+        let repeated = named(item(&mut bench, "b", 1), "again");
+        let other = named(item(&mut bench, "c", 7), "other");
+        let note = "held out with the sound of a training clip (`again` is `one`)";
+        let clips =
+            read(&mut bench, std::slice::from_ref(&trained), Some(&[repeated, other.clone()]), 0.0);
+        assert_eq!(clips.unwrap().notes.of(note), 1);
+        let clips = read(&mut bench, &[trained], Some(&[other]), 0.0).unwrap();
+        assert!(!clips.notes.0.iter().any(|(what, _)| what.starts_with("held out with")));
+    }
+
+    #[test]
     fn clips_that_are_too_long_are_set_aside_by_their_place() {
         let mut bench = Bench::default();
         let long = "sana ".repeat(9);

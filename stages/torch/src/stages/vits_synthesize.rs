@@ -6,6 +6,7 @@ use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
+use stage_families::dropped::{self, Dropped};
 use stage_families::vits::Tokens;
 use stage_families::vits::kinds as vits;
 use tch::Device;
@@ -41,6 +42,8 @@ struct SynthesizeJob {
     device: Device,
     settings: ManifestSettings,
     speaker: Option<String>,
+    /// Letters and digits that the model does not know are left out.
+    leaves_out: bool,
     pace: SpeakingRate,
     seed: u64,
 }
@@ -73,6 +76,7 @@ impl VitsSynthesize {
             device: self.machine.open(setup.device)?,
             settings: ManifestSettings::of(parameters)?,
             speaker: parameters.if_set("speaker", Parameters::text)?.map(str::to_owned),
+            leaves_out: parameters.text("on_unknown")? == "report",
             pace: SpeakingRate::read(parameters)?,
             seed: parameters.integer("seed")? as u64,
         })
@@ -134,6 +138,11 @@ impl SynthesizeJob {
             Ok(tokens) => tokens,
             Err(reject) => return Ok(Err(reject)),
         };
+        let unknown = counted(&tokens);
+        let lost = dropped::spoken(&unknown);
+        if !lost.is_empty() && !self.leaves_out {
+            return Ok(Err(dropped::reject(&lost)));
+        }
         let speed = match own_speed(item) {
             Ok(speed) => speed,
             Err(reject) => return Ok(Err(reject)),
@@ -154,11 +163,11 @@ impl SynthesizeJob {
             pace: self.pace,
             work: begin.elapsed(),
         };
-        let dropped: String = tokens.unknown.keys().collect();
+        let listed: String = unknown.keys().collect();
         Ok(utterance.output()?.map(|output| {
-            let mut output = output.with("unknown", NewValue::Text(dropped));
-            for (character, count) in &tokens.unknown {
-                output.note(format!("U+{:04X} dropped", *character as u32), *count as u64);
+            let mut output = output.with("unknown", NewValue::Text(listed));
+            for (character, count) in &unknown {
+                output.note(dropped::note(*character), *count);
             }
             output
         }))
@@ -180,4 +189,8 @@ impl SynthesizeJob {
         let samples = speech.waves.first().map(to_vec).transpose()?.unwrap_or_default();
         Ok((samples, speech.frames.iter().sum()))
     }
+}
+
+fn counted(tokens: &Tokens) -> Dropped {
+    tokens.unknown.iter().map(|(character, count)| (*character, *count as u64)).collect()
 }

@@ -6,6 +6,7 @@ use stage_core::{
     Blob, Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
+use stage_families::dropped::{self, Dropped};
 use stage_families::xtts::{DECODER_PREFIX, Language, SamplingConfig, Tokenizer, pieces, speech};
 use tch::Device;
 
@@ -58,6 +59,8 @@ struct ManifestSettings {
     most_codes: Option<i64>,
     speed: f64,
     parity: Parity,
+    /// Characters that the vocabulary lacks are left out.
+    leaves_out: bool,
 }
 
 /// A model ready to synthesise in the voice.
@@ -89,6 +92,7 @@ struct Spoken {
     codes: usize,
     pieces: usize,
     is_cut: bool,
+    dropped: Dropped,
     work: Duration,
 }
 
@@ -128,6 +132,7 @@ impl ManifestSettings {
             most_codes: count("max_codes")?,
             speed: parameters.number("speed")?,
             parity: Parity::read(parameters)?,
+            leaves_out: parameters.text("on_unknown")? == "report",
         })
     }
 
@@ -195,9 +200,9 @@ impl SynthesizeJob {
         let mut results: Vec<Result<Spoken, Reject>> = Vec::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
             let pieces = self.pieces(speaker, place, item);
-            results.push(pieces.map(|pieces| {
+            results.push(pieces.map(|(pieces, dropped)| {
                 all.extend(pieces);
-                Spoken::default()
+                Spoken { dropped, ..Spoken::default() }
             }));
         }
         for pieces in all.chunks_mut(self.batch) {
@@ -219,8 +224,13 @@ impl SynthesizeJob {
         items.iter().zip(results).map(said).collect()
     }
 
-    /// The pieces of a text, each with its own noise.
-    fn pieces(&self, speaker: &Speaker, place: usize, item: &Item) -> Result<Vec<Piece>, Reject> {
+    /// The pieces of a text, each with its own noise, and the characters that are left out.
+    fn pieces(
+        &self,
+        speaker: &Speaker,
+        place: usize,
+        item: &Item,
+    ) -> Result<(Vec<Piece>, Dropped), Reject> {
         let text = item.fields.text("text").unwrap_or_default();
         let code = self.settings.language.as_deref().or_else(|| item.fields.text("language"));
         let Some(code) = code else {
@@ -228,10 +238,15 @@ impl SynthesizeJob {
             return Err(Reject::new("no-language", format!("its language is unknown; {advice}")));
         };
         let language = Language::of(code);
+        let encode = |piece: &str| match self.settings.leaves_out {
+            true => speaker.tokenizer.encode_known(piece, &language),
+            false => speaker.tokenizer.encode(piece, &language),
+        };
         // Unknown characters are reported for the whole text.
-        speaker.tokenizer.encode(text, &language)?;
+        encode(text)?;
+        let dropped = speaker.tokenizer.unknown(text, &language)?;
         let fits = |piece: &str| {
-            let tokens = speaker.tokenizer.encode(piece, &language).map(|piece| piece.len());
+            let tokens = encode(piece).map(|piece| piece.len());
             piece.chars().count() <= language.character_limit()
                 && tokens.is_ok_and(|tokens| tokens <= speaker.most_text_tokens)
         };
@@ -239,11 +254,11 @@ impl SynthesizeJob {
         let mut all = Vec::new();
         for (at, piece) in pieces(text, &fits).iter().enumerate() {
             // A text of signs only may be empty after cleaning.
-            let Ok(tokens) = speaker.tokenizer.encode(piece, &language) else { continue };
+            let Ok(tokens) = encode(piece) else { continue };
             let noise = Seeded::new(sentence_seed(seed, &at.to_string()));
             all.push(Piece { item: place, tokens, noise, speed });
         }
-        Ok(all)
+        Ok((all, dropped))
     }
 
     fn said(&self, item: &Item, spoken: Spoken, rate: u32) -> Result<SentenceResult, StageError> {
@@ -265,6 +280,9 @@ impl SynthesizeJob {
                 .with("stop", NewValue::Text(stop.to_owned()))
                 .with("pieces", NewValue::Number(spoken.pieces as f64));
             output.note(format!("ended by {stop}"), 1);
+            for (character, count) in &spoken.dropped {
+                output.note(dropped::note(*character), *count);
+            }
             if spoken.pieces > 1 {
                 output.note("cut into pieces", 1);
             }
@@ -302,6 +320,7 @@ impl Speaker {
                 codes: drawn.codes.len() - usize::from(!is_cut),
                 pieces: 1,
                 is_cut,
+                dropped: Dropped::new(),
                 work: Duration::ZERO,
             });
         }

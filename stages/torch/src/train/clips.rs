@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use stage_core::{Context, GatherInput, Item, PortInput, Reject, StageError};
-use stage_families::clips::held_out;
+use stage_families::clips::{held_out, repeats, repeats_note};
 
 use super::notes::Notes;
 use super::order;
@@ -91,7 +91,7 @@ impl<'a> Sides<'a> {
         mut read: impl FnMut(&Item, &mut Notes) -> Result<Result<C, Reject>, StageError>,
     ) -> Result<Clips<C>, StageError> {
         let mut clips = Clips::none();
-        let mut known = BTreeSet::new();
+        let (mut known, mut sources) = (BTreeSet::new(), Vec::new());
         // Held-out clips first, so that one that is on both sides stays held out.
         let validation = self.validation.unwrap_or_default().iter().enumerate();
         let training = self.training.iter().enumerate().map(|(at, item)| (at, item, false));
@@ -112,15 +112,29 @@ impl<'a> Sides<'a> {
             }
             clips.clips.push(clip);
             clips.held_out.push(is_held);
+            sources.push(item);
         }
         if self.validation.is_none() {
             let ids: Vec<&str> = clips.clips.iter().map(C::id).collect();
             clips.held_out = held_out(&ids, self.fraction, self.salt);
         }
         let held = clips.held_out.iter().filter(|held| **held).count() as u64;
+        note_repeats(&sources, &clips.held_out, &mut clips.notes);
         clips.notes.add("clips held out", held);
         clips.notes.add("clips trained on", clips.clips.len() as u64 - held);
         Ok(clips)
+    }
+}
+
+/// Notes held-out clips with the sound of a training clip, which have another text or speaker: their
+/// loss is too low.
+fn note_repeats(items: &[&Item], held_out: &[bool], notes: &mut Notes) {
+    let blob = |item: &Item, field| item.fields.blob(field).map(|blob| blob.digest);
+    let sound = |item: &Item| blob(item, "audio").or_else(|| blob(item, "tokens"));
+    let clips = items.iter().zip(held_out);
+    let found = repeats(clips.map(|(item, is_held)| (&*item.id, sound(item), *is_held)));
+    if let Some((first, original)) = found.first() {
+        notes.add(&repeats_note(&items[*first].id, original), found.len() as u64);
     }
 }
 

@@ -143,7 +143,13 @@ fn another_sentence_is_one_item_and_the_model_stays() {
     let demo = done();
     demo.replace(SENTENCES, "Hyvää päivää, mummo.", "Hyvää iltaa, mummo.");
     let ran = demo.run();
-    assert_executed(&ran, &[("sentences", 1), ("spoken_sentences", 1)]);
+    let expected = [
+        ("sentences", 1),
+        ("sentences_audited", 1),
+        ("sentences_spoken", 1),
+        ("spoken_sentences", 1),
+    ];
+    assert_executed(&ran, &expected);
     let why = demo.why(&["spoken_sentences", "003"]);
     let change = "from \"Hyvää päivää, mummo.\" to \"Hyvää iltaa, mummo.\"";
     assert!(why.contains("field `text` of `003` changed") && why.contains(change), "{why}");

@@ -31,6 +31,7 @@ input = "sentences"
 model = "model"
 noise_scale = 0.0
 noise_scale_duration = 0.0
+on_unknown = "report"
 {speaker}
 export = "out/spoken/{id}.wav"
 "#;

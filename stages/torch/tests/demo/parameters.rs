@@ -11,7 +11,8 @@ const MANIFEST: &str = "pipeline.toml";
 #[test]
 fn another_case_of_the_texts_leaves_audio_and_tokens_alone() {
     let demo = done();
-    demo.replace(MANIFEST, "numbers = \"fi\"", "numbers = \"fi\"\ncase = \"lower\"");
+    let of_clips = "input = \"voice\"\nnumbers = \"$numbers\"";
+    demo.replace(MANIFEST, of_clips, &format!("{of_clips}\ncase = \"lower\""));
     let why = demo.why(&["spoken"]);
     assert!(why.contains("parameter `case` changed from \"keep\" to \"lower\""), "{why}");
     let ran = demo.run();

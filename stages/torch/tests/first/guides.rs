@@ -85,7 +85,7 @@ fn every_command_of_the_finnish_guide_works() {
 fn every_command_of_the_gujarati_guide_works() {
     follow("docs/guides/gujarati-mms.md", |project, folder| {
         models::write_vits(&project.file(&format!("{folder}/models/mms-tts-guj")));
-        recordings::write_tables(project, folder, "આજે હવામાન ખૂબ સરસ છે.");
+        recordings::write_table_of_one(project, folder, "આજે હવામાન ખૂબ સરસ છે.");
         project.write(&format!("{folder}/sentences.txt"), "આજે હવામાન સરસ છે.\n");
         let manifest = format!("{folder}/pipeline.toml");
         for (epochs, patience) in [("150.0", "20"), ("50.0", "10")] {
@@ -123,7 +123,7 @@ fn every_command_of_the_amharic_guide_works() {
 fn every_command_of_the_kaggle_guide_works() {
     follow("docs/guides/kaggle-vits.md", |project, folder| {
         models::write_vits(&project.file(&format!("{folder}/models/mms-tts-fin")));
-        recordings::write_tables(project, folder, "Kello löi 8.");
+        recordings::write_table_of_one(project, folder, "Kello löi 8.");
         let manifest = format!("{folder}/pipeline.toml");
         project.replace(&manifest, "devices = [\"cuda:0\", \"cuda:1\"]", "devices = []");
         project.replace(&manifest, "steps = 100_000", "steps = 1");

@@ -43,7 +43,7 @@ export = "out/fish"
 
 [stage.vits]
 use = "vits.init"
-characters = " abcdefghijklmnopqrstuvwxyzåäöઅઆએકખગચછજતથદનપબમયરલવશસહળીાુૂેોંિ્'-"
+characters = " abcdefghijklmnopqrstuvwxyzåäöઅઆઊએકખગચછજતથદનપબમયરલવશસહળીાુૂેોંિ્'-"
 hidden = 16
 layers = 1
 channels = 16

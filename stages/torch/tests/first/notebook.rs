@@ -101,7 +101,7 @@ fn statuses(root: &Project) -> Vec<String> {
 fn sessions_on_machines_that_forget_are_one_training() {
     let root = Project::default();
     models::write_vits(&root.file("kaggle/input/voice/models/mms-tts-fin"));
-    recordings::write_tables(&root, "kaggle/input/voice", "Kello löi 8.");
+    recordings::write_table_of_one(&root, "kaggle/input/voice", "Kello löi 8.");
     let (mut ended, mut steps) = (Vec::new(), Vec::new());
     for number in 1..=MOST_SESSIONS {
         std::fs::create_dir_all(root.file("tmp")).unwrap();

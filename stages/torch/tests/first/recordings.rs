@@ -17,25 +17,27 @@ pub fn write_folders(project: &Project, folder: &str) {
 
 /// `data` with a table in which every clip has this text.
 pub fn write_table(project: &Project, folder: &str, text: &str) {
-    let line = |clip: &str| format!("wavs/{clip}.wav|{text}|{}\n", &clip[..clip.len() - 3]);
+    write_rows(project, folder, text, &|clip| &clip[..clip.len() - 3]);
+}
+
+/// The same with one speaker.
+pub fn write_table_of_one(project: &Project, folder: &str, text: &str) {
+    write_rows(project, folder, text, &|_| "meera");
+}
+
+fn write_rows<'a>(
+    project: &Project,
+    folder: &str,
+    text: &str,
+    speaker: &dyn Fn(&'a str) -> &'a str,
+) {
+    let line = |clip: &'a str| format!("wavs/{clip}.wav|{text}|{}\n", speaker(clip));
     for clip in CLIPS {
         project.write(&format!("{folder}/data/wavs/{clip}.wav"), recording(clip));
     }
     let rows: String = CLIPS.iter().map(|clip| line(clip)).collect();
     // Without names, one text that many read could be the speaker.
     project.write(&format!("{folder}/data/metadata.csv"), format!("file|text|speaker\n{rows}"));
-}
-
-/// `data/train` and `data/valid`, each with a table in which every clip has this text.
-pub fn write_tables(project: &Project, folder: &str, text: &str) {
-    for (side, clips) in [("train", &CLIPS[..4]), ("valid", &CLIPS[4..])] {
-        let side = format!("{folder}/data/{side}");
-        for clip in clips {
-            project.write(&format!("{side}/wavs/{clip}.wav"), recording(clip));
-        }
-        let rows = clips.iter().map(|clip| format!("wavs/{clip}.wav|{text}|meera\n"));
-        project.write(&format!("{side}/metadata.csv"), rows.collect::<String>());
-    }
 }
 
 fn recording(clip: &str) -> Vec<u8> {

@@ -42,12 +42,7 @@ fn state(begun: Instant) -> State {
     let voice = || "voi\u{7}ce".to_owned();
     let items = [
         Event::StageStarted { stage: voice(), total: 4_000, reasons: vec![], trial: None },
-        Event::Progress {
-            stage: voice(),
-            done: 2_731,
-            total: 4_000,
-            counts: counts(2_400, 331, 1, 0.0),
-        },
+        Event::Progress { stage: voice(), done: 332, total: 4_000, counts: counts(1, 331, 1, 0.0) },
         Event::ItemQuarantined {
             stage: voice(),
             item: "a".into(),
@@ -70,6 +65,12 @@ fn state(begun: Instant) -> State {
         state.observe(&Event::Metrics { stage: "model".into(), step: step as u64, values }, begun);
     }
     let later = [
+        Event::Progress {
+            stage: voice(),
+            done: 2_731,
+            total: 4_000,
+            counts: counts(2_400, 331, 1, 0.0),
+        },
         Event::Progress {
             stage: "model".into(),
             done: 1_240,

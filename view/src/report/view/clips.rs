@@ -27,6 +27,11 @@ fn of(corpus: &Corpus, named: bool, list: &List, page_audio: &mut PageAudio) -> 
     html! {
         @if named { h3 { "From " (text(&corpus.source)) } }
         p.lead { (lead(corpus)) }
+        @if let Some(hertz) = corpus.telephone() {
+            p.note {
+                "Half of the clips have no sound above " (number(hertz)) " Hz, as from a telephone: a voice that is trained on them sounds like one at any sample rate."
+            }
+        }
         div.charts { @for measure in Measure::ALL { (spread(corpus, measure)) } }
         (table(corpus))
         (speakers(corpus))
@@ -34,19 +39,23 @@ fn of(corpus: &Corpus, named: bool, list: &List, page_audio: &mut PageAudio) -> 
     }
 }
 
-fn lead(corpus: &Corpus) -> String {
+fn lead(corpus: &Corpus) -> Markup {
     let mut lead = units::counted(corpus.clips.len() as u64, "clip");
-    match corpus.spread(Measure::Seconds) {
-        Some(seconds) => lead.push_str(&format!(", {}", units::seconds(seconds.total))),
-        None => lead.push_str("; durations are unknown: add an `audio.check` stage"),
+    let seconds = corpus.spread(Measure::Seconds);
+    if let Some(seconds) = seconds {
+        lead.push_str(&format!(", {}", units::seconds(seconds.total)));
     }
     match corpus.speakers().len() {
         0 => {}
         1 => lead.push_str(", one speaker"),
         many => lead.push_str(&format!(", {} speakers", units::count(many as u64))),
     }
-    lead.push('.');
-    lead
+    html! {
+        (lead) "."
+        @if seconds.is_none() {
+            " No stage has measured them: " code { "audio.check" } " gives their total duration, levels and noise."
+        }
+    }
 }
 
 fn spread(corpus: &Corpus, measure: Measure) -> Markup {
@@ -109,5 +118,21 @@ fn speakers(corpus: &Corpus) -> Markup {
     html! {
         @if !table.is_empty() { (table.render()) }
         @if all.len() > SPEAKERS { p.note { (units::count((all.len() - SPEAKERS) as u64)) " more speakers with less time are not listed." } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::clips::Clip;
+
+    #[test]
+    fn clips_that_no_stage_has_measured_are_told_without_a_contradiction() {
+        let corpus = Corpus { source: "clips".into(), clips: vec![Clip::default(); 2] };
+        assert_eq!(
+            lead(&corpus).into_string(),
+            "2 clips. No stage has measured them: <code>audio.check</code> gives their total \
+             duration, levels and noise."
+        );
     }
 }

@@ -29,7 +29,7 @@ pub fn section(runs: &Runs) -> Option<Section> {
         };
         let mut cells = vec![
             Cell::number(run.number, run.number as f64),
-            Cell::text(units::date(run.started)),
+            Cell::text(html! { span.when { (units::date(run.started)) } }),
             Cell::text(html! { span class={ "dot " (class) } {} (ended) }),
             Cell::number(units::seconds(run.seconds), run.seconds),
             Cell::number(units::count(run.executed), run.executed as f64),
@@ -37,9 +37,10 @@ pub fn section(runs: &Runs) -> Option<Section> {
         cells.extend(cells_of(&runs.compared, at));
         table.row(cells);
     }
+    let names: Vec<String> = runs.runs.iter().map(|run| format!("Run {}", run.number)).collect();
     let body = html! {
         (table.render())
-        (left_out(&runs.compared))
+        (rest(&runs.compared, &names))
     };
     Some(Section { id: "runs", title: "Runs", body })
 }
@@ -68,13 +69,54 @@ pub fn cells_of(compared: &Compared, row: usize) -> Vec<Cell> {
     parameters.chain(figures).collect()
 }
 
-/// Says how much is not shown.
-pub fn left_out(compared: &Compared) -> maud::Markup {
-    let beyond = |count: usize| count.saturating_sub(COLUMNS);
-    let count = beyond(compared.parameters.len()) + beyond(compared.figures.len());
+/// The columns that have no room beside each other, on demand, as rows; `names` are those of the rows
+/// of the table.
+pub fn rest(compared: &Compared, names: &[String]) -> maud::Markup {
+    let parameters = compared.parameters.iter().skip(COLUMNS);
+    let figures = compared.figures.iter().skip(COLUMNS);
+    let count = parameters.len() + figures.len();
+    let headings: Vec<String> =
+        std::iter::once("Difference".to_owned()).chain(names.iter().cloned()).collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = Table::new("Further differences", &headings);
+    for (name, cells) in parameters {
+        let shown = cells.iter().map(|value| match value {
+            Some(value) => Cell::text(html! { code { (text(value)) } }),
+            None => Cell::empty(),
+        });
+        table.row(std::iter::once(Cell::prose(text(name))).chain(shown));
+    }
+    for (name, cells) in figures {
+        let shown = cells.iter().map(|value| Cell::number_or_empty(*value, number));
+        table.row(std::iter::once(Cell::prose(text(name))).chain(shown));
+    }
     html! {
         @if count > 0 {
-            p.note { (count) " more columns are not shown: " code { "throstle diff" } " lists all differences between two runs." }
+            details {
+                summary { (count) " more differences" }
+                (table.render())
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_without_room_in_the_table_are_shown_on_demand() {
+        let parameter = |at: usize| {
+            (format!("stage.p{at:02}"), vec![Some(format!("old{at}")), Some(format!("new{at}"))])
+        };
+        let compared = Compared {
+            parameters: (0..COLUMNS + 3).map(parameter).collect(),
+            figures: vec![("voice: loss".to_owned(), vec![Some(2.0), None])],
+        };
+        let html = rest(&compared, &["Run 1".to_owned(), "Run 2".to_owned()]).into_string();
+        assert!(html.contains("3 more differences") && html.contains("stage.p14"), "{html}");
+        assert!(html.contains("new12") && !html.contains("new11"), "{html}");
+        let few = Compared { figures: compared.figures, ..Compared::default() };
+        assert_eq!(rest(&few, &[]).into_string(), "");
     }
 }

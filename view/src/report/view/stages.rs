@@ -33,6 +33,7 @@ pub fn section(seen: &Seen) -> Section {
             div.scroll tabindex="0" role="img" aria-label=(in_words(seen)) { (PreEscaped(graph.svg())) }
         }
         (table(seen))
+        (notes(seen))
     };
     Section { id: "run", title: "Stages and reasons", body }
 }
@@ -103,12 +104,39 @@ fn table(seen: &Seen) -> Markup {
     table.render()
 }
 
+/// The reason why the run did nothing for a stage.
+fn missed(stage: &SeenStage) -> String {
+    let why = match stage.was_wanted {
+        true => "not reached by the run",
+        false => "not among the targets of the run",
+    };
+    match &stage.last {
+        Some(last) => format!("{why}; its outcome is of run {}", last.run),
+        None => why.to_owned(),
+    }
+}
+
+/// The notes of the stages on their inputs.
+fn notes(seen: &Seen) -> Markup {
+    let mut table = Table::new("Notes", &["Stage", "Note", ">Count"]);
+    for stage in &seen.stages {
+        for (note, count) in stage.outcome.iter().flat_map(|outcome| &outcome.notes) {
+            table.row([
+                Cell::text(text(&stage.spec.name)),
+                Cell::prose(text(note)),
+                Cell::number(units::count(*count), *count as f64),
+            ]);
+        }
+    }
+    html! { @if !table.is_empty() { (table.render()) } }
+}
+
 /// The first reasons; the rest on demand.
 fn why(stage: &SeenStage) -> Markup {
     let reasons = &stage.reasons;
     html! {
         @if let Some(failure) = &stage.failure { span.failed { (text(failure)) } }
-        @else if !stage.was_reached() { span.none { "not reached by the run" } }
+        @else if !stage.was_reached() { span.none { (missed(stage)) } }
         @else if reasons.is_empty() { span.none { "nothing changed" } }
         @else if let [one] = reasons.as_slice() && width(one) <= SHORT { (text(one)) }
         @else {

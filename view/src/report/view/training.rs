@@ -3,7 +3,7 @@
 use engine::units;
 use maud::{Markup, html};
 
-use super::runs::{cells_of, headings_of, left_out};
+use super::runs::{cells_of, headings_of, rest};
 use super::table::{Cell, Table};
 use super::{Section, chart, number, text};
 use crate::report::chart::{Curve, lines};
@@ -73,9 +73,10 @@ fn members(group: &Group) -> Markup {
         cells.extend(cells_of(&group.compared, at));
         table.row(cells);
     }
+    let names: Vec<String> = group.members.iter().map(|member| member.label.clone()).collect();
     html! {
         (table.render())
-        (left_out(&group.compared))
+        (rest(&group.compared, &names))
     }
 }
 

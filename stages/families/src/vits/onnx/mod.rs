@@ -5,6 +5,7 @@
 
 mod durations;
 mod graph_builder;
+mod language;
 mod model;
 mod symbols;
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use stage_core::StageError;
 use unicode_normalization::UnicodeNormalization;
 
+use super::language::{espeak_voice, piper_code};
 use crate::vits::{Config, Tokenizer};
 
 /// Tokens of Piper that are no symbols: padding, the begin and the end of a text.
@@ -190,8 +191,9 @@ pub fn piper_config(
         numbered.map(|(number, name)| (name.clone(), json!(number))).collect();
     json!({
         "audio": {"sample_rate": config.sampling_rate, "quality": "medium"},
-        "espeak": {"voice": tokenizer.language().unwrap_or("en")},
-        "language": {"code": tokenizer.language().unwrap_or("")},
+        // Texts are read letter by letter: the voice only names the language.
+        "espeak": {"voice": tokenizer.language().map_or("en-us", espeak_voice)},
+        "language": {"code": tokenizer.language().map(piper_code).unwrap_or_default()},
         "phoneme_type": "text",
         "inference": {
             "noise_scale": config.noise_scale,
@@ -266,6 +268,16 @@ mod tests {
             (&json!([3]), &json!([5]), &json!([6]))
         );
         assert_eq!((&ids["_"], &config["num_symbols"]), (&json!([0]), &json!(7)));
+    }
+
+    #[test]
+    fn the_file_of_piper_names_the_language_as_piper_and_espeak_do() {
+        let settings = json!({"phonemize": false, "language": "fin"});
+        let tokenizer = tokenizer(json!({"k": 0, "a": 1}), settings);
+        let decomposed = Decomposed::of(&tokenizer).unwrap();
+        let config = piper_config(&Config::default(), &tokenizer, &decomposed, None);
+        let named = (&config["language"]["code"], &config["espeak"]["voice"]);
+        assert_eq!(named, (&json!("fi_FI"), &json!("fi")));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A normalised text is like the raw text beside it. A speaker is not; it repeats, or has fewer
 //! words than the text. Evidence that is missing or that disagrees is an error: a wrong guess would
-//! train a voice on the names of its speakers.
+//! train a voice on the names of its speakers. A few rows train no voice, and rarely have evidence:
+//! they are taken in the documented order, and a note says so.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,16 +22,18 @@ const SAME_TEXT: f64 = 0.3;
 /// Up to this number of rows, each clip may have its own speaker.
 const FEW_ROWS: usize = 8;
 
-pub(super) fn names(lines: &[Line]) -> Result<Names, CorpusError> {
+/// The names of the columns; true if they are the documented order, without evidence.
+pub(super) fn names(lines: &[Line]) -> Result<(Names, bool), CorpusError> {
     let rows: Vec<[String; 2]> = lines.iter().filter_map(cells).collect();
     let [second, third] = [0, 1].map(|column| Evidence::of(rows.iter().map(|row| &row[column])));
     if third.filled == 0 {
-        return Ok(SPEAKER_LAST);
+        return Ok((SPEAKER_LAST, false));
     }
     if second.filled == 0 {
-        return Ok(SPEAKER_FIRST);
+        return Ok((SPEAKER_FIRST, false));
     }
-    let reading = match similarity(&rows) >= SAME_TEXT {
+    let are_alike = similarity(&rows) >= SAME_TEXT;
+    let reading = match are_alike {
         true => third.is_normalised(&second).then_some(LJSPEECH),
         false => match (third.is_speaker_of(&second), second.is_speaker_of(&third)) {
             (true, false) => Some(SPEAKER_LAST),
@@ -38,8 +41,11 @@ pub(super) fn names(lines: &[Line]) -> Result<Names, CorpusError> {
             _ => None,
         },
     };
-    let unclear = || CorpusError::UnclearColumns { proposal: super::proposal::columns(lines, 3) };
-    reading.ok_or_else(unclear)
+    match reading {
+        Some(names) => Ok((names, false)),
+        None if !are_alike && third.may_name_speakers_of_few(&second) => Ok((SPEAKER_LAST, true)),
+        None => Err(CorpusError::UnclearColumns { proposal: super::proposal::columns(lines, 3) }),
+    }
 }
 
 /// The second and the third cell of a row with three.
@@ -89,6 +95,12 @@ impl Evidence {
     fn may_be_speaker(&self) -> bool {
         let comes_again = self.distinct * 4 <= self.filled * 3;
         (comes_again || self.filled <= FEW_ROWS) && self.fractions * 2 <= self.filled
+    }
+
+    /// True if nothing speaks against it in a table of a few rows.
+    fn may_name_speakers_of_few(&self, text: &Evidence) -> bool {
+        let is_shorter = self.words * text.filled <= text.words * self.filled;
+        self.filled <= FEW_ROWS && is_shorter && self.may_be_speaker() && text.fractions == 0
     }
 
     /// A column of single words can be either.

@@ -36,15 +36,32 @@ fn a_sentence_sounds_the_same_whatever_else_is_spoken() {
 fn what_the_model_cannot_read_is_told() {
     let mut bench = Bench::default();
     let fields = model(&[], &mut bench);
-    let items = ["Hei, 12!", "12!", " "].map(sentence);
-    let job = job(&vits::SYNTHESIZE, &[], &[(MODEL, &fields)], &mut bench).unwrap();
-    let results = job.process(&items, &mut bench).unwrap();
-    let spoken = results[0].as_ref().unwrap();
-    let dropped = |name: &str| spoken.notes.contains(&(name.to_owned(), 1));
-    assert!(dropped("U+0031 dropped") && dropped("U+002C dropped"), "{:?}", spoken.notes);
-    assert!(spoken.values.contains(&("unknown".to_owned(), NewValue::Text("!,12".to_owned()))));
-    assert_eq!(results[1].as_ref().unwrap_err().code, "unknown");
+    let items = ["Hei, sinä!", "Hei, 12!", "12!", " "].map(sentence);
+    let mut process = |written: Written| {
+        let job = job(&vits::SYNTHESIZE, written, &[(MODEL, &fields)], &mut bench).unwrap();
+        job.process(&items, &mut bench).unwrap()
+    };
+    let results = process(&[]);
+    let told = |output: &Output, notes: &[&str], listed: &str| {
+        let dropped = output.notes.iter().filter(|(name, _)| name.ends_with("dropped"));
+        let dropped: Vec<(&str, u64)> = dropped.map(|(name, count)| (&**name, *count)).collect();
+        let notes: Vec<_> = notes.iter().map(|code| (format!("{code} dropped"), 1)).collect();
+        assert_eq!(dropped, notes.iter().map(|(name, one)| (&**name, *one)).collect::<Vec<_>>());
+        assert!(output.values.contains(&("unknown".to_owned(), NewValue::Text(listed.to_owned()))));
+    };
+    told(results[0].as_ref().unwrap(), &["U+0021", "U+002C"], "!,");
+    let lost = results[1].as_ref().unwrap_err();
+    assert_eq!(lost.code, "unknown-letters");
+    for part in ["`1` (1 time), `2` (1 time)", "`text.normalize`", "`on_unknown = \"report\"`"] {
+        assert!(lost.reason.contains(part), "{part}: {}", lost.reason);
+    }
     assert_eq!(results[2].as_ref().unwrap_err().code, "unknown");
+    assert_eq!(results[3].as_ref().unwrap_err().code, "unknown");
+    let reported = process(&[("on_unknown", text("report"))]);
+    let values = |results: &[Result<Output, Reject>]| results[0].as_ref().unwrap().values.clone();
+    assert_eq!(values(&reported), values(&results), "a sentence that loses no letter is the same");
+    let codes = ["U+0021", "U+002C", "U+0031", "U+0032"];
+    told(reported[1].as_ref().unwrap(), &codes, "!,12");
 }
 
 #[test]

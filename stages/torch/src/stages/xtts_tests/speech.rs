@@ -98,6 +98,28 @@ fn texts_that_cannot_be_spoken_are_set_aside_with_the_reason() {
 }
 
 #[test]
+fn characters_that_the_vocabulary_lacks_are_left_out_only_if_the_stage_says_so() {
+    let mut bench = Bench::default();
+    let speaker = speaker(&mut bench);
+    let items = [sentence("«hello»", "en"), sentence("hello", "en")];
+    let strict = speak(&[], &speaker, &items, &mut bench).unwrap();
+    let reject = strict[0].as_ref().unwrap_err();
+    assert!(reject.reason.contains("`«` (U+00AB)") && reject.reason.contains("`text.normalize`"));
+    let report = [("max_codes", whole(6)), ("on_unknown", text("report"))];
+    let ports = [("model", &speaker.0), ("voice", &speaker.1)];
+    let job = job(&spoken::SYNTHESIZE, &report, &ports, &mut bench).unwrap();
+    let results = job.process(&items, &mut bench).unwrap();
+    let dropped = |at: usize| {
+        let notes = results[at].as_ref().unwrap().notes.iter();
+        notes.filter(|(name, _)| name.ends_with("dropped")).cloned().collect::<Vec<_>>()
+    };
+    let both = ["U+00AB dropped", "U+00BB dropped"].map(|name| (name.to_owned(), 1));
+    assert_eq!((dropped(0), dropped(1)), (both.to_vec(), Vec::new()));
+    let kept = kept(results, &mut bench);
+    assert_eq!(kept[1], strict[1], "a text that lacks nothing is the same");
+}
+
+#[test]
 fn a_checkpoint_that_a_sentence_brings_speaks_it() {
     let mut bench = Bench::default();
     let (own, voice) = speaker(&mut bench);

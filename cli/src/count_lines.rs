@@ -1,0 +1,33 @@
+//! The number of items of sources that read a text file, before anything is read: its lines.
+
+use std::collections::BTreeMap;
+
+use cache::fs::{Fs, RealFs};
+use engine::pipeline::{Pipeline, StageId, StageSpec, StageWork};
+
+/// Larger files are not read for this.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// The parameter of `corpus.sentences` that limits the number of items.
+const FIRST: &str = "first";
+
+/// The lines of the text files of sources. Empty lines and comments do not count.
+pub fn count_lines(pipeline: &Pipeline) -> BTreeMap<StageId, f64> {
+    let sources = pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source);
+    sources.filter_map(|spec| Some((spec.id, lines_of(pipeline, spec)?))).collect()
+}
+
+fn lines_of(pipeline: &Pipeline, spec: &StageSpec) -> Option<f64> {
+    let text = spec.paths().find_map(|(_, path)| {
+        let path = pipeline.base.join(path);
+        let metadata = RealFs.metadata(&path).ok()?;
+        let is_small = metadata.is_file() && metadata.size <= MAX_FILE_BYTES;
+        let bytes = is_small.then(|| RealFs.read(&path).ok())??;
+        // Other files, such as those of Parquet, have no lines.
+        String::from_utf8(bytes).ok()
+    })?;
+    let is_item = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    let lines = text.lines().filter(is_item).count() as f64;
+    let first = spec.parameters.integer(FIRST).ok();
+    // An empty file is still to be filled.
+    (lines > 0.0).then(|| first.map_or(lines, |first| lines.min(first as f64)))
+}

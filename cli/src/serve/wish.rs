@@ -1,0 +1,295 @@
+//! A request for speech as OpenAI's clients send it.
+
+use serde_json::Value;
+use server::Refusal;
+
+use super::parts::Sending;
+use crate::arguments::OnUnknown;
+use crate::voice::{Compressed, Manner, ON_UNKNOWN, Voice};
+
+/// The longest text in characters, as OpenAI has it.
+const LONGEST: usize = 4096;
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.25..=4.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Wav,
+    Flac,
+    Pcm,
+    Compressed(Compressed),
+}
+
+impl Format {
+    const NAMES: &str = "wav, flac, pcm, mp3, opus or aac";
+
+    pub fn of(name: &str) -> Option<Format> {
+        match name {
+            "wav" => Some(Format::Wav),
+            "flac" => Some(Format::Flac),
+            "pcm" => Some(Format::Pcm),
+            "mp3" => Some(Format::Compressed(Compressed::Mp3)),
+            "opus" => Some(Format::Compressed(Compressed::Opus)),
+            "aac" => Some(Format::Compressed(Compressed::Aac)),
+            _ => None,
+        }
+    }
+
+    fn is_streamed(self) -> bool {
+        matches!(self, Format::Wav | Format::Pcm)
+    }
+
+    pub fn media_type(self, rate: u32) -> String {
+        match self {
+            Format::Wav => "audio/wav".to_owned(),
+            Format::Flac => "audio/flac".to_owned(),
+            Format::Pcm => format!("audio/pcm;rate={rate};channels=1;bits=16"),
+            Format::Compressed(format) => format.media_type().to_owned(),
+        }
+    }
+}
+
+/// A valid request for speech.
+#[derive(Debug)]
+pub struct Wish {
+    pub voice: usize,
+    pub manner: Manner,
+    pub text: String,
+    pub format: Format,
+    pub sending: Sending,
+    /// The name that no voice has, if the first one speaks in its place.
+    pub stands_for: Option<String>,
+}
+
+/// The voice of a request.
+struct Chosen {
+    voice: usize,
+    speaker: Option<String>,
+    stands_for: Option<String>,
+}
+
+impl Chosen {
+    fn of(voice: usize) -> Chosen {
+        Chosen { voice, speaker: None, stands_for: None }
+    }
+}
+
+/// Every voice, and every speaker of it with a name.
+pub fn listed(voices: &[Voice]) -> Vec<String> {
+    let names = voices.iter().flat_map(|voice| {
+        let speakers = voice.speakers.iter().map(|name| format!("{}:{name}", voice.name));
+        std::iter::once(voice.name.clone()).chain(speakers)
+    });
+    names.collect()
+}
+
+/// A request with the voices that it may name.
+pub fn read(voices: &[Voice], body: &[u8]) -> Result<Wish, Refusal> {
+    let body: Value = serde_json::from_slice(body)
+        .map_err(|error| bad(format!("the body is not JSON: {error}")))?;
+    let Value::Object(body) = body else { return Err(bad("the body is not a JSON object")) };
+    let text = match body.get("input") {
+        Some(Value::String(text)) => text.clone(),
+        _ => return Err(bad("`input` must be a string")),
+    };
+    let length = text.chars().count();
+    if length > LONGEST {
+        return Err(bad(format!("`input` has {length} characters, expected {LONGEST} at most")));
+    }
+    if text.trim().is_empty() {
+        return Err(bad("`input` is empty"));
+    }
+    let format = match body.get("response_format") {
+        None | Some(Value::Null) => Format::Wav,
+        Some(other) => other.as_str().and_then(Format::of).ok_or_else(|| {
+            bad(format!("`response_format` is {other}, expected {}", Format::NAMES))
+        })?,
+    };
+    let speed = match body.get("speed") {
+        None | Some(Value::Null) => 1.0,
+        Some(value) => value.as_f64().filter(|speed| SPEEDS.contains(speed)).ok_or_else(|| {
+            bad(format!("`speed` is {value}, expected {} to {}", SPEEDS.start(), SPEEDS.end()))
+        })?,
+    };
+    let sending = sending(&body)?;
+    if sending != Sending::Whole && !format.is_streamed() {
+        return Err(bad("only wav and pcm can be streamed"));
+    }
+    let on_unknown = match body.get(ON_UNKNOWN) {
+        None | Some(Value::Null) => None,
+        Some(other) => {
+            let read = other.as_str().and_then(OnUnknown::read).ok_or_else(|| {
+                bad(format!("`{ON_UNKNOWN}` is {other}, expected fail or report"))
+            })?;
+            Some(read)
+        }
+    };
+    let Chosen { voice, speaker, stands_for } = chosen(voices, &body)?;
+    let manner = Manner { speaker, speed, on_unknown };
+    Ok(Wish { voice, manner, text, format, sending, stands_for })
+}
+
+/// The voice and its speaker: `voice` is a voice, `VOICE:SPEAKER`, or a speaker of `model`. Any other
+/// name, such as those of OpenAI that clients send, stands for the voice of `model`, or else the
+/// first one.
+fn chosen(voices: &[Voice], body: &serde_json::Map<String, Value>) -> Result<Chosen, Refusal> {
+    let voice = match body.get("voice") {
+        Some(Value::Object(voice)) => voice.get("id"),
+        other => other,
+    };
+    let name = |value: Option<&Value>, field: &str| match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(name)) => Ok(Some(name.clone())),
+        Some(other) => Err(bad(format!("`{field}` is {other}, expected a name"))),
+    };
+    let (model, voice) = (name(body.get("model"), "model")?, name(voice, "voice")?);
+    let find = |name: &str| voices.iter().position(|known| known.name == name);
+    let of_model = model.as_deref().and_then(find);
+    let speaks = |at: usize, speaker: &str| {
+        voices[at].speakers.iter().any(|own| own == speaker).then(|| speaker.to_owned())
+    };
+    let Some(voice) = voice else {
+        let only = (voices.len() == 1).then_some(0);
+        return of_model.or(only).map(Chosen::of).ok_or_else(|| unknown(voices, "model", model));
+    };
+    if let Some(at) = find(&voice) {
+        return Ok(Chosen::of(at));
+    }
+    if let Some((name, speaker)) = voice.rsplit_once(':')
+        && let Some(at) = find(name)
+    {
+        let speaker = speaks(at, speaker);
+        return match speaker {
+            Some(_) => Ok(Chosen { speaker, ..Chosen::of(at) }),
+            None => Err(unknown(voices, "voice", Some(voice))),
+        };
+    }
+    let speaker = of_model.and_then(|at| speaks(at, &voice));
+    let stands_for = speaker.is_none().then_some(voice);
+    Ok(Chosen { speaker, stands_for, ..Chosen::of(of_model.unwrap_or_default()) })
+}
+
+fn unknown(voices: &[Voice], field: &str, given: Option<String>) -> Refusal {
+    let listed = listed(voices).join(", ");
+    match given {
+        Some(given) => bad(format!("unknown `{field}` {given:?}; {listed}")),
+        None => bad(format!("give a `voice`: {listed}")),
+    }
+}
+
+/// Events are always sent in parts, as OpenAI does.
+fn sending(body: &serde_json::Map<String, Value>) -> Result<Sending, Refusal> {
+    let is_streamed = match body.get("stream") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(is_streamed)) => *is_streamed,
+        Some(other) => return Err(bad(format!("`stream` is {other}, expected true or false"))),
+    };
+    match body.get("stream_format") {
+        Some(Value::String(name)) if name == "sse" => Ok(Sending::Events),
+        Some(Value::String(name)) if name != "audio" => {
+            Err(bad(format!("`stream_format` is {name:?}, expected audio or sse")))
+        }
+        None | Some(Value::Null | Value::String(_)) if is_streamed => Ok(Sending::Parts),
+        None | Some(Value::Null | Value::String(_)) => Ok(Sending::Whole),
+        Some(other) => Err(bad(format!("`stream_format` is {other}, expected audio or sse"))),
+    }
+}
+
+pub fn bad(reason: impl Into<String>) -> Refusal {
+    Refusal::new(400, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn voices() -> Vec<Voice> {
+        vec![Voice::for_tests("one", &[]), Voice::for_tests("many", &["aino", "eero"])]
+    }
+
+    fn wish(body: Value) -> Result<Wish, String> {
+        let read = read(&voices(), body.to_string().as_bytes());
+        read.map_err(|refusal| refusal.reason)
+    }
+
+    #[test]
+    fn a_voice_is_named_in_several_ways() {
+        let chosen = |model: &str, voice: &str| {
+            let wish = wish(json!({"model": model, "voice": voice, "input": "a"})).unwrap();
+            (wish.voice, wish.manner.speaker)
+        };
+        assert_eq!(chosen("tts-1", "one"), (0, None));
+        assert_eq!(chosen("many", "eero"), (1, Some("eero".into())));
+        assert_eq!(chosen("tts-1", "many:aino"), (1, Some("aino".into())));
+        let object = wish(json!({"model": "x", "voice": {"id": "many"}, "input": "a"})).unwrap();
+        assert_eq!(object.voice, 1);
+        let error = wish(json!({"model": "one", "voice": "many:olli", "input": "a"})).unwrap_err();
+        let expected = "unknown `voice` \"many:olli\"; one, many, many:aino, many:eero";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn every_format_of_the_clients_is_known_and_only_plain_ones_are_streamed() {
+        for name in ["wav", "flac", "pcm", "mp3", "opus", "aac"] {
+            let body = json!({"model": "one", "input": "a", "response_format": name});
+            let mut streamed = body.clone();
+            streamed["stream"] = true.into();
+            assert!(wish(body).is_ok(), "{name}");
+            assert_eq!(wish(streamed).is_ok(), ["wav", "pcm"].contains(&name), "{name}");
+        }
+        let body = json!({"model": "one", "input": "a", "on_unknown": "report"});
+        assert_eq!(wish(body).unwrap().manner.on_unknown, Some(OnUnknown::Report));
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_in_the_first_example_of_a_client() {
+        let wish = wish(json!({"model": "one", "input": "Hei."})).unwrap();
+        let chosen = (wish.format, wish.manner.speed, wish.sending);
+        assert_eq!(chosen, (Format::Wav, 1.0, Sending::Whole));
+    }
+
+    #[test]
+    fn a_stream_is_asked_for_in_two_ways() {
+        let sending = |more: Value| {
+            let mut body = json!({"model": "one", "input": "Hei."});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            wish(body).unwrap().sending
+        };
+        assert_eq!(sending(json!({"stream_format": "audio"})), Sending::Whole);
+        assert_eq!(sending(json!({"stream_format": "audio", "stream": true})), Sending::Parts);
+        assert_eq!(sending(json!({"stream_format": "sse"})), Sending::Events);
+    }
+
+    #[test]
+    fn wrong_wishes_are_refused_with_what_was_expected() {
+        let with = |field: &str, value: Value| {
+            let mut body = json!({"model": "one", "input": "Hei."});
+            body[field] = value;
+            wish(body).unwrap_err()
+        };
+        for (field, value, told) in [
+            ("input", json!(5), "`input` must be a string"),
+            ("input", json!(" "), "`input` is empty"),
+            ("input", json!("a".repeat(4097)), "has 4097 characters, expected 4096 at most"),
+            (
+                "response_format",
+                json!("mp4"),
+                "is \"mp4\", expected wav, flac, pcm, mp3, opus or aac",
+            ),
+            ("on_unknown", json!("drop"), "is \"drop\", expected fail or report"),
+            ("speed", json!(5), "`speed` is 5, expected 0.25 to 4"),
+            ("speed", json!("fast"), "`speed` is \"fast\""),
+            ("stream", json!("yes"), "`stream` is \"yes\""),
+            ("stream_format", json!("mp4"), "is \"mp4\", expected audio or sse"),
+            ("stream_format", json!(1), "is 1, expected audio or sse"),
+            ("voice", json!(["one"]), "expected a name"),
+        ] {
+            let error = with(field, value);
+            assert!(error.contains(told), "{field}: {error}");
+        }
+        assert!(read(&voices(), b"{").unwrap_err().reason.contains("not JSON"));
+        assert!(read(&voices(), b"[]").unwrap_err().reason.contains("not a JSON object"));
+    }
+}

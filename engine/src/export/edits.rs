@@ -1,0 +1,199 @@
+//! Tells files that an export has written from files that somebody has changed.
+//!
+//! A file is ours if its content is that of an export, known by its digest. Exported files are not
+//! synced, so a power cut may leave them without their end, or with zeros in places. Such a file is
+//! ours too, but only if the machine was started anew since the last export, and nobody can have
+//! written it since: it is not newer than that export, or a run was cut off.
+
+use cache::stat::{StatEntry, What};
+use cache::{CacheError, Digest, Target};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::catalogue::corpus::CORRECTIONS;
+
+use crate::history;
+use crate::pipeline::{Pipeline, StageSpec};
+use crate::record::ExportRecord;
+use crate::store::{ReadError, Store};
+
+/// The number of files that a message names.
+const NAMED: usize = 3;
+
+/// The traces that a power cut may have left since the last export.
+#[derive(Clone, Copy)]
+enum Cut {
+    Impossible,
+    Possible {
+        /// The last run of the pipeline did not reach its end.
+        in_a_run: bool,
+        /// The ledger has an export before it.
+        is_recorded: bool,
+    },
+}
+
+pub struct Judge<'a> {
+    store: &'a Store,
+    cut: Cut,
+}
+
+impl<'a> Judge<'a> {
+    /// For the files of an export with this record, on a machine with this boot id.
+    pub fn new(
+        store: &'a Store,
+        pipeline: &Pipeline,
+        before: Option<&ExportRecord>,
+        boot: &str,
+    ) -> Result<Judge<'a>, CacheError> {
+        let is_same = |before: &ExportRecord| !boot.is_empty() && before.boot == boot;
+        let cut = match before.is_some_and(is_same) {
+            true => Cut::Impossible,
+            false => Cut::Possible {
+                in_a_run: history::was_cut_off(store.cache(), &pipeline.name)?,
+                is_recorded: before.is_some(),
+            },
+        };
+        Ok(Judge { store, cut })
+    }
+
+    pub fn store(&self) -> &'a Store {
+        self.store
+    }
+
+    /// Tests if an export has left this file, and nobody has changed it. `known` are contents that
+    /// it had or gets, `entry` is its state after the last export.
+    pub fn is_ours(
+        &self,
+        file: Target<'_>,
+        found: &StatEntry,
+        known: &[Digest],
+        entry: Option<&StatEntry>,
+    ) -> Result<bool, CacheError> {
+        if known.contains(&found.digest) || self.store.is_output(&found.digest)? {
+            return Ok(true);
+        }
+        if !self.may_be_torn(found, entry) {
+            return Ok(false);
+        }
+        let bytes = file.fs.read(file.path)?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(true);
+        }
+        for digest in known {
+            if self.whole(digest)?.is_some_and(|whole| is_torn(&bytes, &whole)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn may_be_torn(&self, found: &StatEntry, entry: Option<&StatEntry>) -> bool {
+        match (self.cut, entry.filter(|entry| entry.what == What::File)) {
+            (Cut::Impossible, _) => false,
+            (Cut::Possible { in_a_run: true, .. }, _) => true,
+            (Cut::Possible { .. }, Some(entry)) => found.mtime_ns <= entry.mtime_ns,
+            // The stat index is lost.
+            (Cut::Possible { is_recorded, .. }, None) => is_recorded,
+        }
+    }
+
+    /// The exported content, if it is still known.
+    fn whole(&self, digest: &Digest) -> Result<Option<bytes::Bytes>, CacheError> {
+        match self.store.read(digest) {
+            Ok(whole) => Ok(Some(whole)),
+            Err(ReadError::Cache(error)) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// A copy without its end, or with zeros in places.
+fn is_torn(found: &[u8], whole: &[u8]) -> bool {
+    let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
+    found.len() <= whole.len() && found.iter().zip(whole).all(same)
+}
+
+/// The message about files that an export did not replace.
+pub fn kept_message(
+    files: &[Utf8PathBuf],
+    pipeline: &Pipeline,
+    spec: &StageSpec,
+) -> Option<String> {
+    let (it_is, no_longer, the_file) = match files.len() {
+        0 => return None,
+        1 => ("has changes that throstle did not make, and is kept", "it is", "the file"),
+        _ => ("have changes that throstle did not make, and are kept", "they are", "the files"),
+    };
+    let corrections = corrections(pipeline, spec).map_or(String::new(), |(stage, table)| {
+        format!("; corrections belong in `{table}`, the table of stage `{stage}`")
+    });
+    Some(format!(
+        "warning: {} {it_is}: {no_longer} not updated any more; remove {the_file}, or use \
+         `--overwrite`, to export again{corrections}",
+        names(files)
+    ))
+}
+
+/// The message about edited files of exports or items that are gone.
+pub fn stays_message(files: &[Utf8PathBuf]) -> Option<String> {
+    let what = match files.len() {
+        0 => return None,
+        1 => "is no longer exported, and stays: it has changes that throstle did not make",
+        _ => "are no longer exported, and stay: they have changes that throstle did not make",
+    };
+    Some(format!("{} {what}", names(files)))
+}
+
+fn names(files: &[Utf8PathBuf]) -> String {
+    let name = |file: &Utf8PathBuf| format!("`{}`", file.as_str().escape_debug());
+    let named: Vec<String> = files.iter().take(NAMED).map(name).collect();
+    match files.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more exported files", named.join(", ")),
+    }
+}
+
+/// The stage above that takes corrections of a person, and its table.
+fn corrections<'p>(pipeline: &'p Pipeline, spec: &StageSpec) -> Option<(&'p str, &'p Utf8Path)> {
+    let above = pipeline.with_upstream(&[spec.id]);
+    let mut stages = above.iter().map(|id| pipeline.stage(*id));
+    let stage = stages.rfind(|stage| stage.kind.name == CORRECTIONS.name)?;
+    let (_, table) = stage.paths().next()?;
+    Some((stage.written(), Utf8Path::new(table)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_file_lacks_its_end_or_has_zeros() {
+        let whole = b"one two three";
+        for (torn, expected) in [
+            (&b""[..], true),
+            (b"one two", true),
+            (b"one\0\0\0\0 three", true),
+            (b"one two three", true),
+            (b"one two three four", false),
+            (b"one too", false),
+        ] {
+            assert_eq!(is_torn(torn, whole), expected, "{torn:?}");
+        }
+    }
+
+    #[test]
+    fn messages_name_the_first_files_and_count_the_others() {
+        let files: Vec<Utf8PathBuf> = (0..5).map(|at| format!("out/{at}").into()).collect();
+        assert_eq!(stays_message(&[]), None);
+        let one = stays_message(&files[..1]);
+        assert_eq!(
+            one.as_deref(),
+            Some(
+                "`out/0` is no longer exported, and stays: it has changes that throstle did not make"
+            )
+        );
+        let all = stays_message(&files).unwrap_or_default();
+        assert!(
+            all.starts_with("`out/0`, `out/1`, `out/2` and 2 more exported files are"),
+            "{all}"
+        );
+    }
+}
