@@ -30,7 +30,7 @@ use crate::leftovers;
 use crate::options::Sink;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
 use crate::plan::{Known, Planned};
-use crate::record::{EXPORT, ExportRecord, LeftOut, decode, encode};
+use crate::record::{AfterExport, EXPORT, ExportRecord, LeftOut, decode, encode};
 use crate::store::Store;
 use crate::world;
 
@@ -147,7 +147,7 @@ impl One<'_> {
         let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
         let licenses = self.spec.licenses.clone();
         let boot = cache.fs().boot().unwrap_or_default();
-        let mut now = ExportRecord { value, licenses, boot, left_out: None };
+        let mut now = ExportRecord { value, licenses, boot, left_out: None, after: None };
         let same = before.as_ref().filter(|before| before.is_of_the_same(&now));
         if let Some(same) = same
             && let Some(intact) = self.intact(self.store.index(), &section, same)
@@ -165,6 +165,7 @@ impl One<'_> {
         let Some(wanted) = self.wanted(&mut now, &mut done)? else { return Ok(done) };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
         let mut old = Old::of(&index, &section, same_boot);
+        before.iter().for_each(|before| old.record_kept(before));
         if let Some(before) = before.as_ref().filter(|before| !before.is_of_the_same(&now)) {
             self.add_recorded(before, &mut old);
         }
@@ -243,7 +244,7 @@ impl One<'_> {
     fn remember(
         &self,
         section: Digest,
-        now: ExportRecord,
+        mut now: ExportRecord,
         entries: Entries,
         done: &mut Written,
     ) -> Result<(), CacheError> {
@@ -251,6 +252,9 @@ impl One<'_> {
         if cache.is_read_only() {
             return Ok(());
         }
+        let digests = |entry: &StatEntry| (entry.path.clone(), entry.digest);
+        let kept_digests = entries.kept.iter().map(digests).collect();
+        now.after = Some(AfterExport { ended_ns: cache.fs().now(), kept: kept_digests });
         let mut index = StatIndex::load(cache)?;
         index.put_section(section, entries.exported);
         let kept = kept_key(&section);
@@ -265,7 +269,11 @@ impl One<'_> {
         }
         let known = cache.get(EXPORT, &section)?;
         let known = known.and_then(|bytes| decode::<ExportRecord>(&bytes));
-        if done.problems.is_empty() && known.as_ref() != Some(&now) {
+        let is_known = |known: &ExportRecord| {
+            let same_files = known.is_of_the_same(&now) && known.kept() == now.kept();
+            same_files && known.left_out == now.left_out && done.written == 0
+        };
+        if done.problems.is_empty() && !known.as_ref().is_some_and(is_known) {
             cache.record(EXPORT, &section, encode(&now))?;
         }
         Ok(())

@@ -203,17 +203,33 @@ pub struct ExportRecord {
     pub licenses: BTreeSet<String>,
     /// The boot id of the machine; empty if unknown.
     pub boot: String,
-    /// The last field, so that older records without it can still be read.
+    /// From here on, older records may end.
     #[serde(deserialize_with = "or_none")]
     pub left_out: Option<LeftOut>,
+    #[serde(deserialize_with = "or_none")]
+    pub after: Option<AfterExport>,
 }
 
 impl ExportRecord {
     /// Tests if another export would write the same files.
     pub fn is_of_the_same(&self, other: &ExportRecord) -> bool {
-        let ExportRecord { value, licenses, boot, left_out: _ } = self;
+        let ExportRecord { value, licenses, boot, left_out: _, after: _ } = self;
         (value, licenses, boot) == (&other.value, &other.licenses, &other.boot)
     }
+
+    /// The contents of the files that somebody has changed, by path.
+    pub fn kept(&self) -> Option<&BTreeMap<String, Digest>> {
+        self.after.as_ref().map(|after| &after.kept)
+    }
+}
+
+/// The state of the files after an export, as far as it has to outlive the stat index.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AfterExport {
+    /// Nanoseconds since 1970.
+    pub ended_ns: i64,
+    /// The contents of the files that somebody has changed, by path.
+    pub kept: BTreeMap<String, Digest>,
 }
 
 /// Items that cannot be exported under their names.

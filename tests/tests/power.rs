@@ -287,3 +287,19 @@ fn a_file_without_its_end_is_a_persons_if_it_is_newer_than_its_export() {
         }
     }
 }
+
+#[test]
+fn a_kept_file_stays_without_the_stat_index() {
+    let memory = fresh();
+    let lab = Lab::in_memory(&memory);
+    start(&memory, "first");
+    assert_eq!(lab.run().status, Status::Done);
+    memory.set_clock(memory.now() + 60_000_000_000);
+    lab.write("out/ben1.txt", "mine");
+    memory.set_clock(memory.now() + 60_000_000_000);
+    lab.run();
+    memory.overwrite(STAT_INDEX.into(), b"").unwrap();
+    start(&memory, "second");
+    assert!(lab.run().nothing_executed());
+    assert_eq!(lab.read("out/ben1.txt").as_deref(), Some("mine"));
+}

@@ -1,11 +1,11 @@
 //! Tells files that an export has written from files that somebody has changed.
 //!
 //! A file is ours if its content is that of an export, known by its digest. Exported files are not
-//! synced, so a power cut may leave them without their end, or with zeros in places. Such a file is
-//! ours too, but only if the machine was started anew since the last export, and nobody can have
-//! written it since: it is not newer than that export, or a run was cut off.
+//! synced, so a power cut may leave them without their end, with zeros in places, or as an earlier
+//! export. So if the machine was started anew since the last export, a file that is not newer than
+//! it is ours too; and after a run that was cut off, a newer one that is a torn copy of an export.
 
-use cache::stat::{StatEntry, What};
+use cache::stat::StatEntry;
 use cache::{CacheError, Digest, Target};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::corpus::CORRECTIONS;
@@ -25,8 +25,8 @@ enum Cut {
     Possible {
         /// The last run of the pipeline did not reach its end.
         in_a_run: bool,
-        /// The ledger has an export before it.
-        is_recorded: bool,
+        /// The end of the last export, in nanoseconds since 1970.
+        exported: Option<i64>,
     },
 }
 
@@ -48,7 +48,7 @@ impl<'a> Judge<'a> {
             true => Cut::Impossible,
             false => Cut::Possible {
                 in_a_run: history::was_cut_off(store.cache(), &pipeline.name)?,
-                is_recorded: before.is_some(),
+                exported: before.and_then(|before| Some(before.after.as_ref()?.ended_ns)),
             },
         };
         Ok(Judge { store, cut })
@@ -59,20 +59,24 @@ impl<'a> Judge<'a> {
     }
 
     /// Tests if an export has left this file, and nobody has changed it. `known` are contents that
-    /// it had or gets, `entry` is its state after the last export.
+    /// it had or gets.
     pub fn is_ours(
         &self,
         file: Target<'_>,
         found: &StatEntry,
         known: &[Digest],
-        entry: Option<&StatEntry>,
     ) -> Result<bool, CacheError> {
         if known.contains(&found.digest) || self.store.is_output(&found.digest)? {
             return Ok(true);
         }
-        if !self.may_be_torn(found, entry) {
-            return Ok(false);
+        match self.cut {
+            Cut::Impossible => Ok(false),
+            Cut::Possible { exported: Some(end), .. } if found.mtime_ns <= end => Ok(true),
+            Cut::Possible { in_a_run, .. } => Ok(in_a_run && self.is_torn_copy(file, known)?),
         }
+    }
+
+    fn is_torn_copy(&self, file: Target<'_>, known: &[Digest]) -> Result<bool, CacheError> {
         let bytes = file.fs.read(file.path)?;
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(true);
@@ -83,16 +87,6 @@ impl<'a> Judge<'a> {
             }
         }
         Ok(false)
-    }
-
-    fn may_be_torn(&self, found: &StatEntry, entry: Option<&StatEntry>) -> bool {
-        match (self.cut, entry.filter(|entry| entry.what == What::File)) {
-            (Cut::Impossible, _) => false,
-            (Cut::Possible { in_a_run: true, .. }, _) => true,
-            (Cut::Possible { .. }, Some(entry)) => found.mtime_ns <= entry.mtime_ns,
-            // The stat index is lost.
-            (Cut::Possible { is_recorded, .. }, None) => is_recorded,
-        }
     }
 
     /// The exported content, if it is still known.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cache::fs::{Fs, FsResult};
-use cache::stat::{self, Section, StatEntry, StatIndex};
+use cache::stat::{self, Section, StatIndex};
 use cache::{Cache, CacheError, Digest, Target};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
@@ -96,7 +96,8 @@ fn take_back_one(
     let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
     let boot = cache.fs().boot().unwrap_or_default();
     let is_same_boot = before.as_ref().is_none_or(|before| before.boot == boot);
-    let old = Old::of(index, gone, is_same_boot);
+    let mut old = Old::of(index, gone, is_same_boot);
+    before.iter().for_each(|before| old.record_kept(before));
     let keys = wanted.keys().flat_map(|key| [*key, kept_key(key)]);
     let others: Vec<&Section> = keys.filter_map(|key| index.section(&key)).collect();
     let is_wanted =
@@ -176,7 +177,7 @@ pub fn remove(
                 let file = folder.join(name);
                 let target = Target { fs: inside, path: &file };
                 let known: Vec<Digest> = old.contents(path).collect();
-                match is_ours(judge, target, &known, old.entries.get(path.as_str())) {
+                match is_ours(judge, target, &known) {
                     Ok(true) => inside.remove_file(&file).map(|()| folder),
                     Ok(false) => {
                         done.stays.push(path.clone());
@@ -215,14 +216,9 @@ pub fn remove(
 
 /// Tests if a file is the exported one, complete or torn by a power cut, and was not changed by
 /// somebody.
-fn is_ours(
-    judge: &Judge<'_>,
-    file: Target<'_>,
-    known: &[Digest],
-    entry: Option<&StatEntry>,
-) -> FsResult<bool> {
+fn is_ours(judge: &Judge<'_>, file: Target<'_>, known: &[Digest]) -> FsResult<bool> {
     let found = stat::hash_file(file.fs, file.path);
-    let is_ours = found.and_then(|(_, found)| judge.is_ours(file, &found, known, entry));
+    let is_ours = found.and_then(|(_, found)| judge.is_ours(file, &found, known));
     match is_ours {
         Ok(is_ours) => Ok(is_ours),
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),

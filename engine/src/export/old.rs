@@ -9,6 +9,8 @@ use cache::stat::{self, Section, StatEntry, StatIndex};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::key::{HashSink, Sink as KeySink};
 
+use crate::record::ExportRecord;
+
 const STAT_THREADS: usize = 2;
 
 /// The files of the last export.
@@ -35,6 +37,14 @@ impl Old {
         let digests = entries.iter().map(|(path, entry)| (path.into(), entry.digest)).collect();
         let kept = all(&kept_key(key)).map(named).collect();
         Old { digests, recorded: HashMap::new(), entries, kept, is_of_this_boot }
+    }
+
+    /// Adds the files that were kept, according to the ledger.
+    pub fn record_kept(&mut self, before: &ExportRecord) {
+        for (path, digest) in before.kept().into_iter().flatten() {
+            let lost = || StatEntry::unusable(path.clone(), *digest);
+            self.kept.entry(path.clone()).or_insert_with(lost);
+        }
     }
 
     /// Adds a file of the export in the ledger: the stat index may be lost, or have contents that were

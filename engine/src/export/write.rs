@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 
 use cache::fs::{FileKind, Fs};
-use cache::stat::{self, StatEntry, What};
+use cache::stat::{self, StatEntry};
 use cache::{CacheError, Digest, Link, Target, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Blob;
@@ -156,12 +156,11 @@ impl Writer<'_> {
             return Ok(true);
         }
         let kept = self.old.kept.get(path.as_str());
-        if kept.is_some_and(|kept| kept.what == What::File && kept.digest == found.digest) {
+        if kept.is_some_and(|kept| kept.digest == found.digest) {
             return Ok(false);
         }
         let known: Vec<Digest> = self.old.contents(path).chain([blob.digest]).collect();
-        let entry = kept.or_else(|| self.old.entries.get(path.as_str()));
-        self.judge.is_ours(target, found, &known, entry)
+        self.judge.is_ours(target, found, &known)
     }
 
     fn replace(&self, target: Target<'_>, blob: &Blob) -> Result<(), CacheError> {
