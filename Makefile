@@ -2,7 +2,7 @@
 # libtorch first if there is none (tools/libtorch.sh), and `test` a browser for the tests of the report
 # page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo test test-build outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,9 +33,11 @@ TESTED = --workspace $(FEATURES)
 
 # The end-to-end tests start the programs, so those are built first. pip and npm fetch the servers of
 # buckets (tools/stores.sh); without them, the tests of remotes in buckets print that they are skipped.
-test:
-	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo build $(TESTED) --bins --tests; \
-		cargo test $(TESTED) --quiet --no-fail-fast
+test: test-build
+	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo test $(TESTED) --quiet --no-fail-fast
+
+test-build:
+	@$(LIBTORCH_ENV) cargo build $(TESTED) --bins --tests
 
 # A stage in a separate crate, and one that `throstle new-stage` writes: with the packages of this
 # folder, but outside of the workspace, so that both are built like third-party crates. Then the tests
