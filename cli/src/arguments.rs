@@ -268,8 +268,8 @@ pub struct Run {
     /// Only these stages and their upstream stages.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// After a stage has failed, continue with the stages that do not depend on it. Without this, a run
-    /// continues only if the stage compares models and a training is unfinished.
+    /// After a stage has failed, continue with the stages that do not depend on it. By default, a run
+    /// continues only if the failed stage just compares models and a training is unfinished.
     #[arg(long)]
     pub keep_going: bool,
     /// Print every event as a JSON object on a line of its own; the last one is `finished`. The
@@ -279,7 +279,7 @@ pub struct Run {
     /// Hash every source file again instead of trusting size and time.
     #[arg(long)]
     pub verify: bool,
-    /// Also replace exported files that somebody has changed. Without it they are kept.
+    /// Also replace exported files that were edited. By default they are kept.
     #[arg(long)]
     pub overwrite: bool,
     /// The number of threads in this process. Default: the number of processors.
@@ -523,7 +523,7 @@ pub struct Export {
     /// Only the exports of these stages.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// Also replace exported files that somebody has changed. Without it they are kept.
+    /// Also replace exported files that were edited. By default they are kept.
     #[arg(long)]
     pub overwrite: bool,
     #[command(flatten)]

@@ -213,13 +213,13 @@ fn why_nothing(plan: &gc::Plan, arguments: &CacheGc) -> String {
     }
     let fewer = match arguments.keep_runs {
         0 => "",
-        _ => "; a lower `--keep-runs` keeps the results of fewer runs",
+        _ => "; lower `--keep-runs` to keep fewer runs",
     };
     let smaller = match arguments.max_size {
         Some(_) => "",
-        None => ", and `--max-size` removes what is cheap to make again",
+        None => "; set `--max-size` to remove entries that are cheap to recreate",
     };
-    format!("these runs use everything in the cache{fewer}{smaller}")
+    format!("the kept runs use everything in the cache{fewer}{smaller}")
 }
 
 /// On a full disk, entries that are deleted for good are deleted first, to free space.

@@ -1,4 +1,4 @@
-//! The number of items of sources that read a text file, before anything is read: its lines.
+//! Estimates the items of a source from the number of lines of its text file.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,8 @@ pub fn export(
         writeln!(output, "{line}")?;
     }
     if total == 0 && !failed && open.is_empty() {
-        let all = if exported.kept == 0 { "all exported" } else { "all other exported" };
+        let is_whole = exported.kept == 0 && exported.left_out == 0;
+        let all = if is_whole { "all exported" } else { "all other exported" };
         writeln!(output, "{all} files are up to date")?;
     }
     Ok(if failed || !open.is_empty() { Exit::Failed } else { Exit::Done })

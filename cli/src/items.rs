@@ -311,8 +311,10 @@ fn judged(
     let ended = earlier(project, cache, spec)?.map_or(0, |(run, _)| run);
     let judged = judged::last(cache, &project.pipeline.name, &spec.name)?;
     let Some(judged) = judged.filter(|judged| judged.run > ended) else { return Ok(None) };
-    program
-        .warn(&format!("`{}` failed in run {}: listing what it found then", spec.name, judged.run));
+    program.warn(&format!(
+        "`{}` failed in run {}: listing the output of that failed run",
+        spec.name, judged.run
+    ));
     Ok(Some(judged.outputs))
 }
 

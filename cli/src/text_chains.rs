@@ -1,5 +1,5 @@
-//! Warns where sentences to speak do not come through the text stages that the texts of the training come
-//! through: the model would read texts that are written in another way than those it has learned.
+//! Warns if the sentences to speak lack text stages of the training: the model would read texts in another
+//! form than in training.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub fn warn(program: &Program, pipeline: &Pipeline) {
             continue;
         }
         program.warn(&format!(
-            "`{}` speaks texts that are written in another way than those `{}` learns: {}",
+            "the sentences of `{}` lack text stages of the training `{}`: {}",
             clean(&speaker.name),
             clean(&training.name),
             advice(pipeline, speaker),

@@ -79,6 +79,8 @@ pub struct Exported {
     pub lost: bool,
     /// The number of files that are not as exported, since somebody has changed them.
     pub kept: u64,
+    /// The number of items that cannot be exported under their names.
+    pub left_out: u64,
 }
 
 /// Updates exports.
@@ -104,6 +106,7 @@ pub fn export(
             all.failed |= !done.problems.is_empty();
             all.lost |= !done.lost.is_empty();
             all.kept += done.kept.len() as u64;
+            all.left_out += done.left_out.as_ref().map_or(0, |left_out| left_out.items);
             unsaved = unsaved.or(done.unsaved.take());
             one.tell(&done, sink);
         }

@@ -168,9 +168,11 @@ class Worker:
     # Errors.
 
     def failure(self, error):
-        """The last line of an error and its place in the script. The full traceback is printed once."""
+        """The type and text of an error and its place in the script. The full traceback is printed once."""
         place = self.place(error)
-        words = traceback.format_exception_only(type(error), error)[-1].strip()
+        lines = traceback.format_exception_only(type(error), error)
+        # In front of a syntax error is the line of the script; behind others are their notes.
+        words = " ".join((lines[-1] if isinstance(error, SyntaxError) else "".join(lines)).split())
         words = words.encode("utf-8", "replace").decode()
         if (type(error), place) not in self.told:
             self.told.add((type(error), place))

@@ -77,8 +77,8 @@ fn files_that_somebody_has_edited_or_another_export_writes_stay() {
     project.edit("pipeline.toml", |text| text.replace("export = \"out/words/{id}.txt\"", ""));
     let ran = project.run();
     assert_eq!(removed(&ran, "words"), 1);
-    let told = "`out/words/a.txt` is no longer exported, and stays: it has changes that throstle did \
-                not make";
+    let told = "`out/words/a.txt` is no longer exported, but stays, since it was edited; remove it if \
+                you do not need it";
     assert_eq!(notes(&ran), [told]);
     assert_eq!(project.names("out/words"), ["a.txt"]);
     assert_eq!(project.text("out/words/a.txt"), "my own");
@@ -213,6 +213,8 @@ fn an_item_that_cannot_be_exported_is_told_before_the_work_and_stops_no_other() 
     let again = project.run();
     again.assert_nothing_done();
     assert_eq!(notes(&again), [told], "it is not forgotten");
+    let printed = project.printed(&["export"]);
+    assert!(printed.ends_with("all other exported files are up to date\n"), "{printed}");
     project.replace("data/metadata.csv", "../aino", "aino");
     assert_eq!(notes(&project.run()), [""; 0]);
     assert_eq!(project.names("out/words/aino").len(), 5);
@@ -344,7 +346,7 @@ fn overwritten(project: &Project) -> RanProgram {
 
 fn kept(path: &str) -> String {
     format!(
-        "warning: `{path}` has changes that throstle did not make, and is kept: it is not updated any \
+        "warning: `{path}` differs from all known exports, and is kept: it is not updated any \
          more; remove the file, or use `--overwrite`, to export again"
     )
 }
@@ -421,8 +423,8 @@ fn a_changed_file_of_an_item_that_is_gone_stays_and_is_told_once() {
     project.edit("data/metadata.csv", |text| {
         text.lines().filter(|line| !line.starts_with('a')).map(|line| format!("{line}\n")).collect()
     });
-    let told = "`out/words/a.txt` is no longer exported, and stays: it has changes that throstle did \
-                not make";
+    let told = "`out/words/a.txt` is no longer exported, but stays, since it was edited; remove it if \
+                you do not need it";
     assert_eq!(notes(&project.run()), [told]);
     assert_eq!(notes(&project.run()), [""; 0]);
     assert_eq!(project.text("out/words/a.txt"), "corrected");

@@ -211,8 +211,9 @@ impl Summary {
         if !self.notes.is_empty() {
             let all = format!("`throstle log {}` has all notes; ", self.run);
             let all = if are_cut { all } else { String::new() };
-            let line =
-                format!("  {all}`throstle items STAGE --noted` lists the noted items of a stage");
+            let line = format!(
+                "  {all}`throstle items STAGE --noted` lists the items with notes of an item stage"
+            );
             let _ = writeln!(text, "{}", paint.fold(&line, 4));
         }
         for (stage, files) in &self.exports {
@@ -314,7 +315,7 @@ pub(crate) mod tests {
         clips         1            0  0.10 s
         check     4,000            7  12.0 s
         clips notes: odd byte: 2
-          `throstle items STAGE --noted` lists the noted items of a stage
+          `throstle items STAGE --noted` lists the items with notes of an item stage
         quarantined: 7 items (check 7)
           check `clip\u{1b}[30m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[31m`: ends after 1.2 s of 3.4 s

@@ -17,7 +17,7 @@ pub struct Submit {
     /// After a stage has failed, continue with the stages that do not depend on it.
     #[arg(long)]
     pub keep_going: bool,
-    /// Also replace exported files that somebody has changed. Without it they are kept.
+    /// Also replace exported files that were edited. By default they are kept.
     #[arg(long)]
     pub overwrite: bool,
     /// Print the result as one JSON object.

@@ -14,7 +14,7 @@ pub struct Sweep {
     /// Print every event as a JSON object on a line of its own, in place of the table.
     #[arg(long)]
     pub json: bool,
-    /// Also replace exported files that somebody has changed. Without it they are kept.
+    /// Also replace exported files that were edited. By default they are kept.
     #[arg(long)]
     pub overwrite: bool,
     /// The number of threads in this process. Default: the number of processors.

@@ -24,7 +24,8 @@ pub struct VoiceOptions {
     #[arg(long, value_name = "CODE")]
     pub language: Option<String>,
     /// The effect of letters and digits that the model does not know. Default: that of the synthesis
-    /// stage. Other signs, such as punctuation, are left out and named.
+    /// stage. Other signs, such as punctuation, are left out and named; some voices refuse them like
+    /// letters.
     #[arg(long, value_enum, value_name = "EFFECT")]
     pub on_unknown: Option<OnUnknown>,
     /// The number of threads of the model. Default: the number of processors.

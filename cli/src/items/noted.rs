@@ -18,7 +18,7 @@ pub fn rows(
 ) -> Result<Vec<Item>, CliError> {
     if spec.work != StageWork::Item {
         return Err(CliError::usage(
-            format!("`{}` notes nothing on single items", spec.name),
+            format!("`{}` has no notes on single items, since it reads whole data sets", spec.name),
             "`--noted` is for stages that process one item at a time",
         ));
     }

@@ -56,7 +56,7 @@ pub struct Wish {
     pub text: String,
     pub format: Format,
     pub sending: Sending,
-    /// The name that no voice has, if the first one speaks in its place.
+    /// The requested name, if no voice has it and another voice speaks.
     pub stands_for: Option<String>,
 }
 
@@ -171,7 +171,7 @@ fn chosen(voices: &[Voice], body: &serde_json::Map<String, Value>) -> Result<Cho
 fn unknown(voices: &[Voice], field: &str, given: Option<String>) -> Refusal {
     let listed = listed(voices).join(", ");
     match given {
-        Some(given) => bad(format!("unknown `{field}` {given:?}; {listed}")),
+        Some(given) => bad(format!("unknown `{field}` {given:?}, expected one of {listed}")),
         None => bad(format!("give a `voice`: {listed}")),
     }
 }

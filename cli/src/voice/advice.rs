@@ -1,5 +1,4 @@
-//! Advice about texts: the stages that the texts of the training come through, and the place for the same
-//! stages before the synthesis.
+//! Advice about texts: the text stages of the training that sentences lack, and where to add them.
 
 use engine::pipeline::{ITEMS, Pipeline, Reference, StageSpec, StageWork};
 use engine::run::text_stages;
@@ -17,7 +16,7 @@ pub fn advice(pipeline: &Pipeline, speaker: &StageSpec) -> String {
     let stages: Vec<String> = lacking.iter().map(|stage| described(stage)).collect();
     match (stages.is_empty(), spells_numbers(pipeline, speaker)) {
         (false, _) => format!(
-            "the texts of the training come through {}: add the same {place}",
+            "the training texts pass through {}: add stages with the same parameters {place}",
             stages.join(", ")
         ),
         (true, false) => {

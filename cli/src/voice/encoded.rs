@@ -42,7 +42,7 @@ impl Compressed {
     pub fn write(self, sound: &Sound) -> Result<Vec<u8>, String> {
         self.run(sound).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                "`ffmpeg` is not installed, which writes compressed formats; ask for wav, flac or pcm"
+                "compressed formats need `ffmpeg`, which is not installed; request wav, flac or pcm"
                     .to_owned()
             }
             _ => format!("`ffmpeg` failed: {error}; ask for wav, flac or pcm"),

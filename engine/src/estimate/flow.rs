@@ -345,7 +345,7 @@ impl<'a> Flows<'a> {
         let is_known = lines.is_some() || expected.clips.is_some();
         let is_guess = !is_known || expected.sound_seconds.is_none();
         let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
-            _ if lines.is_some() => "as many as its file has lines",
+            _ if lines.is_some() => "one per line of its file",
             true => "from `[expect]`",
             false => "a guess until `[expect]` has numbers or the clips exist",
         };

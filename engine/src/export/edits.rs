@@ -113,8 +113,8 @@ pub fn kept_message(
 ) -> Option<String> {
     let (it_is, no_longer, the_file) = match files.len() {
         0 => return None,
-        1 => ("has changes that throstle did not make, and is kept", "it is", "the file"),
-        _ => ("have changes that throstle did not make, and are kept", "they are", "the files"),
+        1 => ("differs from all known exports, and is kept", "it is", "the file"),
+        _ => ("differ from all known exports, and are kept", "they are", "the files"),
     };
     let corrections = corrections(pipeline, spec).map_or(String::new(), |(stage, table)| {
         format!("; corrections belong in `{table}`, the table of stage `{stage}`")
@@ -130,8 +130,12 @@ pub fn kept_message(
 pub fn stays_message(files: &[Utf8PathBuf]) -> Option<String> {
     let what = match files.len() {
         0 => return None,
-        1 => "is no longer exported, and stays: it has changes that throstle did not make",
-        _ => "are no longer exported, and stay: they have changes that throstle did not make",
+        1 => {
+            "is no longer exported, but stays, since it was edited; remove it if you do not need it"
+        }
+        _ => {
+            "are no longer exported, but stay, since they were edited; remove them if you do not need them"
+        }
     };
     Some(format!("{} {what}", names(files)))
 }
@@ -181,7 +185,7 @@ mod tests {
         assert_eq!(
             one.as_deref(),
             Some(
-                "`out/0` is no longer exported, and stays: it has changes that throstle did not make"
+                "`out/0` is no longer exported, but stays, since it was edited; remove it if you do not need it"
             )
         );
         let all = stays_message(&files).unwrap_or_default();

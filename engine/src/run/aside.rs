@@ -138,14 +138,21 @@ impl TooMany<'_> {
         let listed = format!("`throstle items {} --quarantined` lists them", self.stage);
         match self.kind.causes.iter().find(is_common) {
             Some(cause) => format!("{}; {listed}", cause.advice),
-            None => format!("{}; {listed}, see also `throstle retry`", self.allowance()),
+            None => format!(
+                "{}; {listed}, and `throstle retry {}` tries them again",
+                self.allowance(),
+                self.stage
+            ),
         }
     }
 
     fn allowance(&self) -> String {
         match limit_for(self.quarantined, self.of) {
             Some(percent) => {
-                format!("fix these items, or allow them with `quarantine = \"{percent}%\"`")
+                format!(
+                    "fix these items, or allow them with `quarantine = \"{percent}%\"` in `[stage.{}]`",
+                    self.stage
+                )
             }
             None => "most items fail: look for one cause".to_owned(),
         }

@@ -103,8 +103,8 @@ impl Schedule<'_> {
         match self.training_without(id) {
             Some(training) => {
                 let message = format!(
-                    "no training reads this stage: the run goes on with `{}` and everything else that \
-                     does not depend on it, and ends as failed",
+                    "no training depends on this stage: `{}` and all other stages that do not depend on \
+                     it still run; then the run ends as failed",
                     self.name(training)
                 );
                 self.tell(Event::Note { stage: Some(self.name(id)), message });
@@ -114,8 +114,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// An unfinished training, if the stage only compares models: what only compares never stops what
-    /// trains.
+    /// An unfinished training, if the failed stage only compares models: its failure does not end
+    /// the run.
     fn training_without(&self, id: StageId) -> Option<StageId> {
         let is_training = |id: &StageId| {
             let is_open = !self.board[*id].state().is_final();

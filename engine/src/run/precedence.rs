@@ -1,5 +1,5 @@
 //! The precedence of stages: which of them gets an executor first, and how many threads a stage may
-//! hold. What lies behind a stage decides.
+//! hold. Both depend on the open work downstream of a stage.
 
 use stage_core::Place;
 use stage_core::cost::Cost;
@@ -25,7 +25,7 @@ pub struct Precedence {
     /// an item passes through its stages quickly.
     pub order: Vec<StageId>,
     behind: Vec<Behind>,
-    /// By the position of a stage: it judges or plays a model, and no training reads it.
+    /// By the position of a stage: it runs a model on items or depends on such a stage, and no training depends on it.
     only_compares: Vec<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Precedence {
         self.behind[id.0]
     }
 
-    /// Tests if the stage judges or plays a model, and no training reads it.
+    /// Tests if the stage runs a model on items or depends on such a stage, and no training depends on it.
     pub fn only_compares(&self, id: StageId) -> bool {
         self.only_compares[id.0]
     }

@@ -1,7 +1,7 @@
 //! The schedule: one thread that owns the state of a run, hands out work and takes results.
 //!
 //! A stage is activated as soon as its inputs are known. An item that leaves a stage goes to the
-//! next one immediately. What lies behind a stage decides when its turn is (module `precedence`);
+//! next one immediately. The open work downstream of a stage decides its rank (module `precedence`);
 //! within a stage the longest item comes first. `docs/scheduler.md` shows the states of a stage.
 
 use std::collections::HashMap;

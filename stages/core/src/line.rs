@@ -4,13 +4,13 @@
 //! of the program: it reaches the shell as a variable. Where a variable does not stay one word, or
 //! where its content would be run, a value has no place.
 
-mod carried;
 mod command;
 mod document;
 mod place;
 mod prefix;
 mod rules;
 mod shell;
+mod taint;
 mod word;
 
 pub use place::{Misplaced, Place, Writing};

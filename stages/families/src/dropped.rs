@@ -31,7 +31,13 @@ pub fn named(character: char) -> String {
     let is_visible = !character.is_control()
         && !character.is_whitespace()
         && !unicode_normalization::char::is_combining_mark(character)
-        && !matches!(character, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}');
+        && !matches!(
+            character,
+            '\u{200B}'..='\u{200F}'
+                | '\u{202A}'..='\u{202E}'
+                | '\u{2060}'..='\u{206F}'
+                | '\u{FEFF}'
+        );
     match is_visible {
         true => format!("`{character}`"),
         false => code_point(character),

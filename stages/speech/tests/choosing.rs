@@ -288,7 +288,7 @@ fn a_gain_is_shown_beside_the_base_for_every_model() {
 /// The report of `quality.gain` that tells missing sentences.
 fn gain_of_what_there_is(measured: Vec<Item>) -> Json {
     let measures = ("measures", texts_value(&["mean(cer)"]));
-    let missing = ("missing", ParameterValue::Text("tell".into()));
+    let missing = ("missing", ParameterValue::Text("report".into()));
     let ports = vec![("input", vec![dataset("measured", measured)])];
     let output = Bench::default().gather_ports("quality.gain", &[measures, missing], ports);
     serde_json::from_str(&shown(artifact(&output.unwrap(), "output")["report"])).unwrap()

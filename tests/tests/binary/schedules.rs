@@ -57,8 +57,7 @@ fn check_and_plan_tell_what_trainings_will_do() {
     }
     let (_, told, _) = said(&project(RECIPE), &["check", "."]);
     assert!(told.contains("\nassumed: `") && told.contains("from `[expect]`\n"), "{told}");
-    let sentences =
-        "assumed: `comparison` gives 100 clips of 7.2 s each, as many as its file has lines";
+    let sentences = "assumed: `comparison` gives 100 clips of 7.2 s each, one per line of its file";
     assert!(told.contains(sentences), "{told}");
     let without = RECIPE.split("[expect]").next().unwrap().to_owned();
     let (_, told, errors) = said(&project(&without), &["check", "."]);

@@ -54,7 +54,7 @@ fn sound_that_is_raised_to_a_higher_rate_is_told_by_the_run_and_the_page() {
     let output = command("small_world", project.path(), &["run"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     let note = "raised from 16 to 44.1 kHz, with sound up to 1 kHz";
-    assert!(told.contains(&format!("raised notes: {note} 3")), "{told}");
+    assert!(told.contains(&format!("raised notes: {note}: 3")), "{told}");
     let page = report(&project, &[]);
     for part in [note, "Bandwidth", "Half of the clips have no sound above "] {
         assert!(page.contains(part), "nothing of `{part}`");
@@ -256,6 +256,6 @@ fn a_stage_outside_of_the_targets_is_told_as_such() {
     let output = command("small_world", project.path(), &["run", ".", "clips"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let page = report(&project, &[]);
-    assert!(page.contains("not among the targets of the run; its outcome is of run 1"), "{page}");
+    assert!(page.contains("not among the targets of the run; its outcome is from run 1"), "{page}");
     assert!(!page.contains("not reached by the run"), "{page}");
 }

@@ -85,8 +85,8 @@ pub static RESAMPLE: Kind = Kind {
     version: 5,
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that \
-          already has this rate is passed on unchanged, bit for bit. A higher rate adds no sound: \
-          a note has the rate of such recordings and the highest frequency in them.",
+          already has this rate is passed on unchanged, bit for bit. A higher rate adds no frequencies: \
+          a note gives the original rate and the highest frequency of such recordings.",
     cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
@@ -278,8 +278,8 @@ pub static CHECK: Kind = Kind {
             parameter_type: ParameterType::Number { min: 0.0, max: 400_000.0 },
             default: Default::Absent,
             unit: Unit::Hertz,
-            doc: "The highest frequency within 60 dB of the strongest one: finds telephone speech \
-                  at a high rate, with 4200. Not checked unless given.",
+            doc: "The highest frequency within 60 dB of the strongest one. A limit of 4200 \
+                  finds telephone recordings at any sample rate. Not checked unless given.",
             ..Parameter::BASE
         },
         Parameter {

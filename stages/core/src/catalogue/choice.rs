@@ -226,7 +226,7 @@ pub static GAIN: Kind = Kind {
 `measures = [\"mean(cer)\", \"share(cer > 0.3)\"]`, as for `quality.choose`. Each measure of each
 model stands beside that of the base, with the difference over the same sentences and its interval,
 from a bootstrap over whole sentences. An interval that contains 0 shows no difference. The stage
-fails if a model lacks a sentence or a figure that another one has; `missing = \"tell\"` allows missing
+fails if a model lacks a sentence or a figure that another one has; `missing = \"report\"` allows missing
 sentences, since an untuned model may not speak all of them.
 
 The figures are fair only for sentences that took no part in the choice of a model.",
@@ -261,11 +261,11 @@ The figures are fair only for sentences that took no part in the choice of a mod
         SEED,
         Parameter {
             name: "missing",
-            parameter_type: ParameterType::Choice(&["fail", "tell"]),
+            parameter_type: ParameterType::Choice(&["fail", "report"]),
             default: Default::Text("fail"),
             doc: "A sentence that a model lacks, for example because the stage that should have spoken it \
                   quarantined it: fail the stage, or compare each model on the sentences that it \
-                  and the base have, and tell the number of missing ones.",
+                  and the base have, and report the number of missing ones.",
             ..Parameter::BASE
         },
     ],

@@ -72,9 +72,9 @@ pub static TABLE: Kind = Kind {
     summary: "Reads clips from a table with bars, commas, semicolons or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text) if \
         the two texts are alike; else file, text and speaker, with the speaker on either side: it \
-        repeats or has fewer words than the text. Up to eight rows that do not show it are read as \
-        file, text and speaker, with a note, if nothing speaks against it. Any other table needs a \
-        header or `columns`; so does one with more columns.\n\nThe id \
+        repeats or has fewer words than the text. If up to eight rows leave this open, they are \
+        read as file, text and speaker, with a note, unless their values contradict it. Any other \
+        table needs a header or `columns`; so does one with more columns.\n\nThe id \
         of a clip is its `id` column, or its path without the extension of audio. A path without \
         extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. A name that differs from that of a \
         file in letter case or Unicode form only is found, with a note. Unusable rows are quarantined \

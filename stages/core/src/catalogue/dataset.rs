@@ -26,8 +26,8 @@ pub static SPLIT: Kind = Kind {
         fewer held-out clips than `minimum_per_speaker` gets more, in the order of the hash; only \
         these can return to training, when a new clip of the speaker sorts before them. The notes \
         count texts that are on both sides; `group = \"text\"` keeps equal texts together. A \
-        held-out clip with the sound of a training clip, under whatever name, is left out and \
-        named: a model has learned it. Sounds are compared by the content of `audio`, so decode or \
+        held-out clip with the sound of a training clip is quarantined, whatever its id: the model \
+        has trained on this sound. Sounds are compared by the content of `audio`, so decode or \
         resample recordings of several formats first.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
@@ -47,7 +47,7 @@ pub static SPLIT: Kind = Kind {
         OutputPort {
             name: "all",
             writes: &[("side", FieldType::Text)],
-            doc: "All items, with `side` being `training` or `validation`.",
+            doc: "The items of both sides, with `side` being `training` or `validation`.",
             ..OutputPort::DATASET
         },
     ],
@@ -76,8 +76,8 @@ pub static SPLIT: Kind = Kind {
             name: "minimum_per_speaker",
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
             default: Default::Integer(0),
-            doc: "The smallest number of held-out clips of each speaker, those that are left out \
-                included.",
+            doc: "The smallest number of held-out clips of each speaker, counted before `repeats` \
+                drops any.",
             ..Parameter::BASE
         },
         Parameter {

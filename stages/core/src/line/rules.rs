@@ -1,9 +1,9 @@
 //! Words of commands that are run, computed with, or taken for a name: a value cannot be there.
 
-use super::carried::{carried, names, refers_to};
 use super::command::{SimpleCommand, Word};
 use super::prefix::{Prefix, Role};
 use super::shell::Script;
+use super::taint::{names, refers_to, tainted};
 use super::{Misplaced, Place};
 
 /// Commands of the shell that run their arguments.
@@ -84,7 +84,7 @@ pub fn apply(script: &mut Script<'_>) {
         let mut rules = Rules { places: &mut *places, arithmetic: &mut *arithmetic, run: &mut run };
         rules.command(command, &input);
     }
-    for (variable, values) in carried(commands, functions) {
+    for (variable, values) in tainted(commands, functions) {
         if names(arithmetic).any(|name| name == variable) || refers_to(arithmetic, &variable) {
             refuse(places, values, Misplaced::Arithmetic);
         } else if refers_to(&run, &variable) {

@@ -16,7 +16,8 @@ pub static AUDIT: Kind = Kind {
     summary: "Stops on characters that the target tokenizer does not know.",
     doc: "Tokenizers silently drop unknown characters. The report lists each with its count, code \
         point and first clips; it is written even if the stage fails, and `throstle items` shows it. \
-        Trainings start after the check, so check the sentences to speak too. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
+        No training starts before this check is done: audit the sentences to speak too, so that \
+        mistakes in them also stop the run early. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
         then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
         was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \

@@ -52,13 +52,13 @@ impl TextError {
             TextError::Uncleanable(_) => Uncleanable::HELP,
             TextError::NoTag(_) => "add the language to the vocabulary with `xtts.extend`",
             TextError::Unknown(lacking) if lacking.iter().any(|own| is_spoken(*own)) => {
-                "spell numbers out and write texts in one way with `text.normalize`, before the \
-                 training and before the synthesis; other letters join the vocabulary with \
-                 `xtts.extend` if a clip has them"
+                "spell out numbers and unify signs with `text.normalize`, before the training and \
+                 before the synthesis; `xtts.extend` adds other letters if a clip has them; \
+                 `on_unknown = \"report\"` of `xtts.synthesize` speaks without them"
             }
             TextError::Unknown(_) => {
-                "write such signs in one way with `text.normalize`, before the training and before \
-                 the synthesis"
+                "replace such signs with `text.normalize`, before the training and before the \
+                 synthesis; `on_unknown = \"report\"` of `xtts.synthesize` speaks without them"
             }
             TextError::Empty => {
                 "add a text to the clip, or filter the clip out with `dataset.filter`"

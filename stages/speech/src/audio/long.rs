@@ -304,6 +304,11 @@ pub fn name(digest: &Digest) -> String {
     (0..NAME).map(letter).collect()
 }
 
+/// Tests if [`name`] may have given this name.
+pub fn is_name(text: &str) -> bool {
+    text.len() == NAME && text.bytes().all(|byte| LETTERS.contains(&byte))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

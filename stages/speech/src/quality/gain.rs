@@ -50,7 +50,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         confidence: parameters.number("confidence")?,
         draws: parameters.integer("bootstrap")?.max(1) as usize,
         seed: parameters.integer("seed")? as u64,
-        tells_missing: parameters.text("missing")? == "tell",
+        tells_missing: parameters.text("missing")? == "report",
     })))
 }
 
@@ -133,7 +133,7 @@ fn incomplete(model: &str, missing: &impl std::fmt::Display) -> StageError {
     StageError::with_help(
         format!("`{model}` cannot be compared: {missing}"),
         "models are compared on sentences that each of them has, with all measures: use only measures \
-         that every model has in each sentence (an untuned one may lack some), set `missing = \"tell\"` to \
+         that every model has in each sentence (an untuned one may lack some), set `missing = \"report\"` to \
          compare on the sentences that there are, or leave a sentence out of all models by \
          `dataset.filter` with `none_of` on its field `sentence`",
     )

@@ -29,7 +29,9 @@ fn of(corpus: &Corpus, named: bool, list: &List, page_audio: &mut PageAudio) -> 
         p.lead { (lead(corpus)) }
         @if let Some(hertz) = corpus.telephone() {
             p.note {
-                "Half of the clips have no sound above " (number(hertz)) " Hz, as from a telephone: a voice that is trained on them sounds like one at any sample rate."
+                "Half of the clips have no sound above " (number(hertz))
+                    " Hz, like telephone recordings. A voice trained on them sounds like a telephone, "
+                    "whatever its sample rate."
             }
         }
         div.charts { @for measure in Measure::ALL { (spread(corpus, measure)) } }

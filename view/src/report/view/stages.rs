@@ -111,7 +111,7 @@ fn missed(stage: &SeenStage) -> String {
         false => "not among the targets of the run",
     };
     match &stage.last {
-        Some(last) => format!("{why}; its outcome is of run {}", last.run),
+        Some(last) => format!("{why}; its outcome is from run {}", last.run),
         None => why.to_owned(),
     }
 }

@@ -7,6 +7,8 @@ use csv::StringRecord;
 
 use stage_formats::mark::unmarked;
 
+use crate::audio::long;
+
 const SEGMENT: &str = "segment";
 const ACTION: &str = "action";
 const TEXT: &str = "text";
@@ -309,7 +311,8 @@ pub fn name_of(id: &str) -> String {
     let name = id.rsplit('/').next().unwrap_or_default();
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match name.rsplit_once('-') {
-        Some((sound, number)) if !sound.is_empty() && is_number(number) => sound.to_owned(),
+        // Other ids, such as `LJ001-0003`, end with a number too.
+        Some((sound, number)) if long::is_name(sound) && is_number(number) => sound.to_owned(),
         _ => name.to_owned(),
     }
 }
@@ -341,14 +344,22 @@ mod tests {
 
     #[test]
     fn lines_are_sorted_by_name_and_remarks_stay() {
-        let mut table = read("who,segment,text\nann,z/aaaa,No.\nbob,a/bbbb,Yes.\n");
+        let mut table = read("who,segment,text\nann,z/aaaa,No.\nbob,a/bbbbbbbbbb,Yes.\n");
         assert_eq!(table.get("aaaa"), Some(&Correction::Text("No.".to_owned())));
-        table.set("a/bbbb-2", Correction::Drop);
+        table.set("a/bbbbbbbbbb-2", Correction::Drop);
         table.set("x/abab", Correction::Join { with: None });
         let written = String::from_utf8(table.write().unwrap()).unwrap();
         let expected = "who,segment,text,action,at,with\nann,z/aaaa,No.,text,,\n\
-            ,x/abab,,join,,\nbob,a/bbbb,,drop,,\n";
+            ,x/abab,,join,,\nbob,a/bbbbbbbbbb,,drop,,\n";
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn only_the_number_behind_a_name_by_sound_is_left_out() {
+        assert_eq!(name_of("LJ001/abcdefgh27-2"), "abcdefgh27");
+        for id in ["LJ001-0003", "abcdefgh27", "abcdefgh01-2", "-2"] {
+            assert_eq!(name_of(id), id);
+        }
     }
 
     #[test]

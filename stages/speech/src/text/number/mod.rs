@@ -19,12 +19,12 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     let mut rest_at = 0;
     while let Some(token) = Token::next(text, rest_at, joins_spaces) {
         result.push_str(&text[rest_at..token.start]);
-        let spelled = match language.code() {
-            _ if token.is_list() => None,
-            "fi" => finnish::read(&token, language),
-            "gu" => gujarati::read(&token, language),
-            _ => general::read(&token, language),
+        let read = match language.code() {
+            "fi" => finnish::read,
+            "gu" => gujarati::read,
+            _ => general::read,
         };
+        let spelled = if token.is_list() { None } else { read(&token, language) };
         match spelled {
             Some(reading) => {
                 count += 1;
