@@ -136,13 +136,13 @@ fn open_row(run: &OpenRun, paint: Paint) -> [String; 11] {
 }
 
 /// The largest number of stages that a run is listed with.
-const NAMED: usize = 3;
+const MAX_NAMED_STAGES: usize = 3;
 
 /// The stages that had work, slowest first.
 fn executed(run: &RunRecord) -> String {
     let mut stages: Vec<_> = run.stages.iter().filter(|(_, counts)| counts.executed > 0).collect();
     stages.sort_by(|one, other| other.1.seconds.total_cmp(&one.1.seconds));
-    let names: Vec<_> = stages.iter().take(NAMED).map(|(name, _)| clean(name)).collect();
+    let names: Vec<_> = stages.iter().take(MAX_NAMED_STAGES).map(|(name, _)| clean(name)).collect();
     match stages.len() - names.len() {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),

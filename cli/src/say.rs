@@ -14,7 +14,7 @@ use super::named;
 use super::output::is_standard;
 use super::project::Program;
 use super::voice::{
-    self, Manner, Place, Sentence, Sound, Unread, Voice, Voices, all_dropped, play_bytes,
+    self, Manner, Place, ReadingError, Sentence, Sound, Voice, Voices, all_dropped, play_bytes,
 };
 
 /// The largest text on standard input.
@@ -109,12 +109,12 @@ fn read(voice: &Voice, sentence: &str, manner: &Manner) -> Result<Sentence, CliE
     let unable = |why| CliError::Usage { message: why, help: None };
     let item = voice.item(sentence, manner).map_err(unable)?;
     voice.read(item, manner).map_err(|unread| match unread {
-        Unread::Text(why) => refused(&voice.name, sentence, why),
-        Unread::Lost { why, advice } => {
+        ReadingError::Text(why) => refused(&voice.name, sentence, why),
+        ReadingError::Lost { why, advice } => {
             let help = format!("{advice}; `--on-unknown report` speaks without them");
             CliError::failed(refusal(&voice.name, sentence, &why), help)
         }
-        Unread::Stage(error) => voice::failed(&voice.name, &error),
+        ReadingError::Stage(error) => voice::failed(&voice.name, &error),
     })
 }
 

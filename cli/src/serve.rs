@@ -4,7 +4,7 @@ mod api;
 mod metrics;
 mod parts;
 mod queue;
-mod wish;
+mod request;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use super::error::{CliError, Exit};
 use super::interrupt;
 use super::local::{Local, wait};
 use super::project::Program;
-use super::voice::{Manner, Unread, Voices};
+use super::voice::{Manner, ReadingError, Voices};
 use api::Api;
 use metrics::Metrics;
 use queue::Queue;
@@ -72,8 +72,8 @@ fn warm_up(program: &Program, voices: &mut Voices) -> Result<(), CliError> {
         let Ok(item) = voice.item("a", &manner) else { continue };
         let item = match voice.read(item, &manner) {
             Ok(sentence) => sentence.item,
-            Err(Unread::Stage(error)) => return Err(super::voice::failed(&name, &error)),
-            Err(Unread::Text(_) | Unread::Lost { .. }) => {
+            Err(ReadingError::Stage(error)) => return Err(super::voice::failed(&name, &error)),
+            Err(ReadingError::Text(_) | ReadingError::Lost { .. }) => {
                 program.tell(&format!("`{name}` is ready"));
                 continue;
             }

@@ -32,7 +32,7 @@ pub use advice::{advice, lacking, training};
 pub use encoded::Compressed;
 pub use place::Place;
 use reading::Reading;
-pub use reading::{ON_UNKNOWN, Sentence, Unread, all_dropped};
+pub use reading::{ON_UNKNOWN, ReadingError, Sentence, all_dropped};
 pub use sentences::sentences;
 pub use sound::{Sound, play_bytes};
 use speakers::Speakers;
@@ -241,7 +241,7 @@ impl Voice {
     }
 
     /// The sentence as it arrives at the model, and the characters that the model does not know.
-    pub fn read(&self, item: Item, manner: &Manner) -> Result<Sentence, Unread> {
+    pub fn read(&self, item: Item, manner: &Manner) -> Result<Sentence, ReadingError> {
         let on_unknown = manner.on_unknown.unwrap_or(self.on_unknown);
         match &self.reading {
             Some(reading) => reading.read(item, on_unknown),

@@ -15,7 +15,7 @@ use super::table::Table;
 const EXACT: f64 = 0.005;
 const NOTHING: &str = "-";
 /// Of more stages with the same line, only the first and the last are named.
-const NAMED: usize = 3;
+const MAX_NAMED_STAGES: usize = 3;
 
 pub struct EstimateText<'a> {
     pub pipeline: &'a Pipeline,
@@ -214,7 +214,7 @@ impl Alike {
     fn render(&self, paint: Paint) -> String {
         let line = |(rest, names): &(String, Vec<String>)| {
             let names = match names.as_slice() {
-                [first, .., last] if names.len() > NAMED => {
+                [first, .., last] if names.len() > MAX_NAMED_STAGES => {
                     format!("{first} to {last} ({})", units::count(names.len() as u64))
                 }
                 names => names.join(", "),

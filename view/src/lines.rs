@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 /// Prefix of the names of losses on held-out clips.
 const HELD_OUT: &str = "held_out";
 /// The number of quarantined items of a stage that are named when they occur.
-const NAMED: u64 = 10;
+const MAX_NAMED_ITEMS: u64 = 10;
 
 pub struct Lines<W> {
     output: W,
@@ -151,13 +151,13 @@ impl<W: Write + Send> Lines<W> {
         };
         let stage = clean(stage);
         match named {
-            1..=NAMED => writeln!(
+            1..=MAX_NAMED_ITEMS => writeln!(
                 self.output,
                 "{stage}: {} {}",
                 self.paint.warning("quarantined"),
                 clean(&format!("`{item}`: {reason}"))
             ),
-            _ if named == NAMED + 1 => {
+            _ if named == MAX_NAMED_ITEMS + 1 => {
                 writeln!(self.output, "{stage}: more items were quarantined")
             }
             _ => Ok(()),

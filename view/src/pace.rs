@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use engine::units;
 
 /// A pace from fewer results is chance: threads finish their first items at the same time.
-const RESULTS: u64 = 2;
+const MIN_RESULTS: u64 = 2;
 
 /// The reports of progress of a stage.
 ///
@@ -17,24 +17,24 @@ pub struct Pace {
     pub done: u64,
     pub total: u64,
     started: Instant,
-    worked: Worked,
+    worked: Amount,
     /// The work and the time from which on the pace counts.
-    from: Option<(Worked, Instant)>,
+    from: Option<(Amount, Instant)>,
 }
 
 /// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Worked {
+enum Amount {
     Done(u64),
     Executed(u64),
 }
 
-impl Worked {
+impl Amount {
     /// The work since then; none if that was counted otherwise.
-    fn since(self, from: Worked) -> Option<u64> {
+    fn since(self, from: Amount) -> Option<u64> {
         match (self, from) {
-            (Worked::Done(now), Worked::Done(then))
-            | (Worked::Executed(now), Worked::Executed(then)) => Some(now.saturating_sub(then)),
+            (Amount::Done(now), Amount::Done(then))
+            | (Amount::Executed(now), Amount::Executed(then)) => Some(now.saturating_sub(then)),
             _ => None,
         }
     }
@@ -43,16 +43,16 @@ impl Worked {
 impl Pace {
     /// The pace of a stage that has started.
     pub fn since(started: Instant) -> Pace {
-        Pace { done: 0, total: 0, started, worked: Worked::Done(0), from: None }
+        Pace { done: 0, total: 0, started, worked: Amount::Done(0), from: None }
     }
 
     pub fn observe(&mut self, (done, total): (u64, u64), executed: u64, now: Instant) {
         (self.done, self.total) = (done, total);
         self.worked = match executed {
-            0 => Worked::Done(done),
-            executed => Worked::Executed(executed),
+            0 => Amount::Done(done),
+            executed => Amount::Executed(executed),
         };
-        let is_known = |(from, _): (Worked, Instant)| self.worked.since(from).is_some();
+        let is_known = |(from, _): (Amount, Instant)| self.worked.since(from).is_some();
         if !self.from.is_some_and(is_known) {
             self.from = Some((self.worked, now));
         }
@@ -64,7 +64,7 @@ impl Pace {
 
     pub fn rate(&self, now: Instant) -> Rate {
         let per_second = self.from.and_then(|(from, since)| {
-            let worked = self.worked.since(from).filter(|worked| *worked >= RESULTS)?;
+            let worked = self.worked.since(from).filter(|worked| *worked >= MIN_RESULTS)?;
             let seconds = now.saturating_duration_since(since).as_secs_f64();
             (seconds > 0.0).then(|| worked as f64 / seconds)
         });

@@ -14,7 +14,7 @@ use super::paint::Paint;
 use super::table::Table;
 
 /// The number of quarantined items that are named; `throstle items` lists all.
-const NAMED: usize = 5;
+const MAX_NAMED_ITEMS: usize = 5;
 /// The number of kinds of notes that are shown for a stage.
 const NOTES: usize = 4;
 
@@ -69,7 +69,7 @@ impl Summary {
             }
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 let (stage, item, reason) = (stage.clone(), item.clone(), reason.clone());
-                match self.quarantined.len() < NAMED {
+                match self.quarantined.len() < MAX_NAMED_ITEMS {
                     true => self.quarantined.push(Quarantined { stage, item, reason }),
                     false => self.more += 1,
                 }

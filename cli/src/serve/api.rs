@@ -12,10 +12,10 @@ use stage_families::dropped::code_point;
 use super::metrics::Metrics;
 use super::parts::Sending;
 use super::queue::{Place, Queue, Silence};
-use super::wish::{self, Format, Wish, bad};
+use super::request::{self, Format, SpeechRequest, bad};
 use crate::local;
 use crate::voice::{
-    Manner, ON_UNKNOWN, Sentence, Sound, Unread, Voice, Voices, all_dropped, sentences,
+    Manner, ON_UNKNOWN, ReadingError, Sentence, Sound, Voice, Voices, all_dropped, sentences,
 };
 
 /// The interval between checks if the client is still there.
@@ -37,7 +37,7 @@ type Notes = Vec<(&'static str, String)>;
 const DROPPED: &str = "Throstle-Dropped";
 const NOTE: &str = "Throstle-Note";
 /// Clients limit the size of headers.
-const MOST_NAMED: usize = 300;
+const MAX_NAMED_CHARACTERS: usize = 300;
 
 impl Api {
     pub fn new(voices: &Voices, queue: Arc<Queue>, metrics: Arc<Metrics>) -> Api {
@@ -56,21 +56,21 @@ impl Api {
     }
 
     fn speak(&self, request: &Request, peer: &mut Peer) -> Result<(), Refusal> {
-        let wish = wish::read(&self.voices, &request.body)?;
-        let voice = &self.voices[wish.voice];
-        let read = sentences(&wish.text).into_iter();
-        let read = read.map(|sentence| read_sentence(voice, &sentence, &wish.manner));
+        let request = request::read(&self.voices, &request.body)?;
+        let voice = &self.voices[request.voice];
+        let read = sentences(&request.text).into_iter();
+        let read = read.map(|sentence| read_sentence(voice, &sentence, &request.manner));
         let read = read.collect::<Result<Vec<Sentence>, Refusal>>()?;
-        let notes = notes(&wish, voice, &read);
+        let notes = notes(&request, voice, &read);
         let count = read.len();
         let items = read.into_iter().map(|sentence| sentence.item).collect();
-        let place = self.queue.enter(wish.voice, items).ok_or_else(|| {
+        let place = self.queue.enter(request.voice, items).ok_or_else(|| {
             let reason = "too many requests wait; try again in a moment";
             Refusal { retry_after: Some(RETRY), ..Refusal::new(429, reason) }
         })?;
-        match wish.sending {
-            Sending::Whole => self.whole(&place, count, wish.format, notes, peer),
-            Sending::Parts | Sending::Events => self.stream(&place, count, &wish, notes, peer),
+        match request.sending {
+            Sending::Whole => self.whole(&place, count, request.format, notes, peer),
+            Sending::Parts | Sending::Events => self.stream(&place, count, &request, notes, peer),
         }
     }
 
@@ -107,13 +107,13 @@ impl Api {
         &self,
         place: &Place,
         count: usize,
-        wish: &Wish,
+        request: &SpeechRequest,
         notes: Notes,
         peer: &mut Peer,
     ) -> Result<(), Refusal> {
         // Until the first sentence is spoken, a refusal can still be told.
         let Some(first) = self.next(place, || peer.is_gone())? else { return Ok(()) };
-        let Wish { format, sending, .. } = wish;
+        let SpeechRequest { format, sending, .. } = request;
         let media_type = sending.media_type(format.media_type(first.rate));
         let headers = [vec![("Content-Type", media_type)], notes].concat();
         let sent = peer.stream(200, &headers).and_then(|mut body| {
@@ -132,7 +132,7 @@ impl Api {
                 part.extend(Sound::pcm(&sound.samples));
                 body.write(&sending.part(part))?;
             }
-            body.write(&sending.end(wish.text.chars().count()))?;
+            body.write(&sending.end(request.text.chars().count()))?;
             body.finish()
         });
         self.sent(sent);
@@ -169,27 +169,28 @@ impl Api {
 fn read_sentence(voice: &Voice, text: &str, manner: &Manner) -> Result<Sentence, Refusal> {
     let item = voice.item(text, manner).map_err(bad)?;
     voice.read(item, manner).map_err(|unread| match unread {
-        Unread::Text(why) => bad(why),
-        Unread::Lost { why, advice } => {
+        ReadingError::Text(why) => bad(why),
+        ReadingError::Lost { why, advice } => {
             bad(format!("{why}: {advice}; `\"{ON_UNKNOWN}\": \"report\"` speaks without them"))
         }
-        Unread::Stage(error) => Refusal::new(500, error.to_string()),
+        ReadingError::Stage(error) => Refusal::new(500, error.to_string()),
     })
 }
 
 /// The headers about characters that are left out, and about the voice.
-fn notes(wish: &Wish, voice: &Voice, read: &[Sentence]) -> Notes {
+fn notes(request: &SpeechRequest, voice: &Voice, read: &[Sentence]) -> Notes {
     let mut notes = Notes::new();
     let dropped = all_dropped(read);
     if !dropped.is_empty() {
         let one = |(own, count): (&char, &u64)| format!("{}={count}", code_point(*own));
-        let named: Vec<String> = dropped.iter().take(MOST_NAMED).map(one).collect();
+        let named: Vec<String> = dropped.iter().take(MAX_NAMED_CHARACTERS).map(one).collect();
         notes.push((DROPPED, named.join(", ")));
-        if let Some(more) = dropped.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+        if let Some(more) = dropped.len().checked_sub(MAX_NAMED_CHARACTERS).filter(|more| *more > 0)
+        {
             notes.push((NOTE, format!("{more} more characters were left out")));
         }
     }
-    if let Some(name) = &wish.stands_for {
+    if let Some(name) = &request.stands_for {
         let (name, own) = (name.escape_default(), voice.name.escape_default());
         notes.push((NOTE, format!("no voice \"{name}\": spoken by \"{own}\"")));
     }
@@ -210,7 +211,7 @@ impl Service for Api {
             (Method::Get, "/v1/audio/voices") => {
                 let voice = |name: String| json!({"id": name, "name": name});
                 let voices: Vec<Value> =
-                    wish::listed(&self.voices).into_iter().map(voice).collect();
+                    request::listed(&self.voices).into_iter().map(voice).collect();
                 Response::json(200, &json!({"voices": voices}))
             }
             (Method::Get, "/health") => {
@@ -244,21 +245,21 @@ mod tests {
         vec![Voice::for_tests("one", &[]), Voice::for_tests("many", &["aino", "eero"])]
     }
 
-    fn wish(body: Value) -> Result<Wish, String> {
-        let read = wish::read(&voices(), body.to_string().as_bytes());
+    fn request(body: Value) -> Result<SpeechRequest, String> {
+        let read = request::read(&voices(), body.to_string().as_bytes());
         read.map_err(|refusal| refusal.reason)
     }
 
     #[test]
     fn the_names_of_other_voices_stand_for_the_first_one_with_a_note() {
         let asked = |model: &str, voice: &str| {
-            wish(json!({"model": model, "voice": voice, "input": "a"})).unwrap()
+            request(json!({"model": model, "voice": voice, "input": "a"})).unwrap()
         };
         let (first, of_model) = (asked("tts-1", "alloy"), asked("many", "nova\u{e4}\r\nA: b"));
         assert_eq!((first.voice, of_model.voice), (0, 1));
         assert_eq!(asked("tts-1", "one").stands_for, None);
         let voices = voices();
-        let told = |wish: &Wish| notes(wish, &voices[wish.voice], &[]);
+        let told = |request: &SpeechRequest| notes(request, &voices[request.voice], &[]);
         assert_eq!(told(&first), [(NOTE, "no voice \"alloy\": spoken by \"one\"".to_owned())]);
         let note = &told(&of_model)[0].1;
         assert!(note.is_ascii() && !note.contains(['\r', '\n']), "{note}");
@@ -272,8 +273,8 @@ mod tests {
             dropped: dropped.iter().copied().collect(),
         };
         let read = [sentence(&[('3', 2)]), sentence(&[('3', 1), ('ж', 1)]), sentence(&[])];
-        let wish = wish(json!({"model": "one", "input": "a"})).unwrap();
-        let told = notes(&wish, &voices()[0], &read);
+        let request = request(json!({"model": "one", "input": "a"})).unwrap();
+        let told = notes(&request, &voices()[0], &read);
         assert_eq!(told, [(DROPPED, "U+0033=3, U+0436=1".to_owned())]);
     }
 }

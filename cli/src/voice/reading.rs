@@ -27,7 +27,7 @@ pub struct Sentence {
 
 /// The reason why a sentence is not spoken.
 #[derive(Debug)]
-pub enum Unread {
+pub enum ReadingError {
     /// The text is to blame.
     Text(String),
     /// Letters or digits of it would be lost.
@@ -64,10 +64,10 @@ impl Reading {
     }
 
     /// The sentence behind the text stages.
-    pub fn read(&self, item: Item, on_unknown: OnUnknown) -> Result<Sentence, Unread> {
-        let item = match self.chain.apply(item).map_err(Unread::Stage)? {
+    pub fn read(&self, item: Item, on_unknown: OnUnknown) -> Result<Sentence, ReadingError> {
+        let item = match self.chain.apply(item).map_err(ReadingError::Stage)? {
             Ok(item) => item,
-            Err(reject) => return Err(Unread::Text(reject.reason)),
+            Err(reject) => return Err(ReadingError::Text(reject.reason)),
         };
         let dropped = self.dropped(&item);
         let lost = match self.reader.as_ref().is_none_or(Reader::drops_signs) {
@@ -77,7 +77,7 @@ impl Reading {
         match on_unknown == OnUnknown::Fail && !lost.is_empty() {
             true => {
                 let why = format!("the model does not know {}", listed(&lost));
-                Err(Unread::Lost { why, advice: self.advice.clone() })
+                Err(ReadingError::Lost { why, advice: self.advice.clone() })
             }
             false => Ok(Sentence { item, dropped }),
         }

@@ -7,7 +7,7 @@ const WIDE_ENDS: &str = "。！？；።፧";
 /// Signs that may follow the end of a sentence.
 const CLOSERS: &str = "\"'”’»)]";
 /// A longer sentence is cut at commas, or else between words.
-const LONGEST: usize = 400;
+const MAX_SENTENCE_CHARACTERS: usize = 400;
 
 /// The sentences of a text, without the spaces around them. None is without a letter or digit: signs
 /// alone belong to the sentence before.
@@ -57,7 +57,7 @@ fn ended(line: &str) -> Vec<&str> {
 /// A sentence in parts that are not too long.
 fn short(sentence: &str) -> Vec<String> {
     let (mut parts, mut rest) = (Vec::new(), sentence);
-    while let Some((limit, _)) = rest.char_indices().nth(LONGEST) {
+    while let Some((limit, _)) = rest.char_indices().nth(MAX_SENTENCE_CHARACTERS) {
         let head = &rest[..limit];
         let comma = head.rfind([',', '،', '、', ':', '–', '—']).filter(|at| *at > limit / 2);
         let cut = match comma.or_else(|| head.rfind(char::is_whitespace)) {
@@ -96,12 +96,12 @@ mod tests {
     fn nothing_of_a_long_text_is_lost_and_no_part_is_long() {
         for text in [
             "word ".repeat(500),
-            "x".repeat(3 * LONGEST + 7),
+            "x".repeat(3 * MAX_SENTENCE_CHARACTERS + 7),
             "ää, öö ".repeat(200),
             "一".repeat(900),
         ] {
             let parts = sentences(&text);
-            assert!(parts.iter().all(|part| part.chars().count() <= LONGEST));
+            assert!(parts.iter().all(|part| part.chars().count() <= MAX_SENTENCE_CHARACTERS));
             let letters =
                 |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).count();
             assert_eq!(letters(&parts.concat()), letters(&text));

@@ -123,10 +123,10 @@ impl Bars {
 /// From the smallest to the largest value. Equal values get a range of their own size around them.
 fn range(values: impl Iterator<Item = f64> + Clone) -> Option<Range<f64>> {
     /// Values below this have no size.
-    const NOTHING: f64 = 1e-30;
+    const MIN_MAGNITUDE: f64 = 1e-30;
     let least = values.clone().reduce(f64::min)?;
     let most = values.reduce(f64::max)?;
-    let size = if least.abs() < NOTHING { 1.0 } else { least.abs() };
+    let size = if least.abs() < MIN_MAGNITUDE { 1.0 } else { least.abs() };
     let around = if least == most { size * 0.05 } else { 0.0 };
     let range = least - around..most + around;
     // Beyond this, the axis cannot be divided.

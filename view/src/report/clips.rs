@@ -87,7 +87,7 @@ impl Measure {
 const READ: [&str; 4] = ["seconds", "snr", "rms_dbfs", "bandwidth_hz"];
 
 /// The sound of a telephone, in hertz, with a margin for the measurement.
-const TELEPHONE: f64 = 4_200.0;
+const TELEPHONE_BANDWIDTH_HZ: f64 = 4_200.0;
 
 impl Clip {
     pub fn measure(&self, measure: Measure) -> Option<f64> {
@@ -198,7 +198,7 @@ impl Corpus {
     /// The median bandwidth, if it is that of a telephone.
     pub fn telephone(&self) -> Option<f64> {
         let median = self.spread(Measure::Bandwidth)?.median;
-        (median < TELEPHONE).then_some(median)
+        (median < TELEPHONE_BANDWIDTH_HZ).then_some(median)
     }
 
     /// Clips and seconds of each speaker, the largest first. Clips without a speaker are missing.

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn the_advice_names_the_stage_that_mends_signs_and_letters() {
         for (text, advice) in
-            [("«ab»", "such signs"), ("a3", "spell numbers out"), ("az", "`xtts.extend`")]
+            [("«ab»", "such signs"), ("a3", "spell out numbers"), ("az", "`xtts.extend`")]
         {
             let help = refusal(&fresh(), text).help();
             assert!(help.contains(advice) && help.contains("`text.normalize`"), "{text}: {help}");

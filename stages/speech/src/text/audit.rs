@@ -79,7 +79,7 @@ pub const ADVICE: &str = "spell out numbers and write texts in one way with `tex
 
 /// The number of characters named in the message of the gate: more than the alphabet of a language
 /// are another vocabulary.
-const NAMED: usize = 60;
+const MAX_NAMED_CHARACTERS: usize = 60;
 
 fn counted(characters: &usize, occurrences: &u64) -> String {
     let one = |count: u64, word: &str| match count {
@@ -167,12 +167,12 @@ impl Audit {
         if forbidden.is_empty() {
             return Ok(());
         }
-        let named = forbidden.iter().take(NAMED).map(|unknown| unknown.to_string());
+        let named = forbidden.iter().take(MAX_NAMED_CHARACTERS).map(|unknown| unknown.to_string());
         Err(Gate {
             characters: forbidden.len(),
             occurrences: forbidden.iter().map(|unknown| unknown.occurrences).sum(),
             named: named.collect::<Vec<_>>().join(", "),
-            unnamed: forbidden.len().saturating_sub(NAMED),
+            unnamed: forbidden.len().saturating_sub(MAX_NAMED_CHARACTERS),
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::arguments::OnUnknown;
 use crate::voice::{Compressed, Manner, ON_UNKNOWN, Voice};
 
 /// The longest text in characters, as OpenAI has it.
-const LONGEST: usize = 4096;
+const MAX_INPUT_CHARACTERS: usize = 4096;
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.25..=4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Format {
 
 /// A valid request for speech.
 #[derive(Debug)]
-pub struct Wish {
+pub struct SpeechRequest {
     pub voice: usize,
     pub manner: Manner,
     pub text: String,
@@ -61,15 +61,15 @@ pub struct Wish {
 }
 
 /// The voice of a request.
-struct Chosen {
+struct VoiceChoice {
     voice: usize,
     speaker: Option<String>,
     stands_for: Option<String>,
 }
 
-impl Chosen {
-    fn of(voice: usize) -> Chosen {
-        Chosen { voice, speaker: None, stands_for: None }
+impl VoiceChoice {
+    fn of(voice: usize) -> VoiceChoice {
+        VoiceChoice { voice, speaker: None, stands_for: None }
     }
 }
 
@@ -83,7 +83,7 @@ pub fn listed(voices: &[Voice]) -> Vec<String> {
 }
 
 /// A request with the voices that it may name.
-pub fn read(voices: &[Voice], body: &[u8]) -> Result<Wish, Refusal> {
+pub fn read(voices: &[Voice], body: &[u8]) -> Result<SpeechRequest, Refusal> {
     let body: Value = serde_json::from_slice(body)
         .map_err(|error| bad(format!("the body is not JSON: {error}")))?;
     let Value::Object(body) = body else { return Err(bad("the body is not a JSON object")) };
@@ -92,8 +92,10 @@ pub fn read(voices: &[Voice], body: &[u8]) -> Result<Wish, Refusal> {
         _ => return Err(bad("`input` must be a string")),
     };
     let length = text.chars().count();
-    if length > LONGEST {
-        return Err(bad(format!("`input` has {length} characters, expected {LONGEST} at most")));
+    if length > MAX_INPUT_CHARACTERS {
+        return Err(bad(format!(
+            "`input` has {length} characters, expected {MAX_INPUT_CHARACTERS} at most"
+        )));
     }
     if text.trim().is_empty() {
         return Err(bad("`input` is empty"));
@@ -123,15 +125,15 @@ pub fn read(voices: &[Voice], body: &[u8]) -> Result<Wish, Refusal> {
             Some(read)
         }
     };
-    let Chosen { voice, speaker, stands_for } = chosen(voices, &body)?;
+    let VoiceChoice { voice, speaker, stands_for } = chosen(voices, &body)?;
     let manner = Manner { speaker, speed, on_unknown };
-    Ok(Wish { voice, manner, text, format, sending, stands_for })
+    Ok(SpeechRequest { voice, manner, text, format, sending, stands_for })
 }
 
 /// The voice and its speaker: `voice` is a voice, `VOICE:SPEAKER`, or a speaker of `model`. Any other
 /// name, such as those of OpenAI that clients send, stands for the voice of `model`, or else the
 /// first one.
-fn chosen(voices: &[Voice], body: &serde_json::Map<String, Value>) -> Result<Chosen, Refusal> {
+fn chosen(voices: &[Voice], body: &serde_json::Map<String, Value>) -> Result<VoiceChoice, Refusal> {
     let voice = match body.get("voice") {
         Some(Value::Object(voice)) => voice.get("id"),
         other => other,
@@ -149,23 +151,26 @@ fn chosen(voices: &[Voice], body: &serde_json::Map<String, Value>) -> Result<Cho
     };
     let Some(voice) = voice else {
         let only = (voices.len() == 1).then_some(0);
-        return of_model.or(only).map(Chosen::of).ok_or_else(|| unknown(voices, "model", model));
+        return of_model
+            .or(only)
+            .map(VoiceChoice::of)
+            .ok_or_else(|| unknown(voices, "model", model));
     };
     if let Some(at) = find(&voice) {
-        return Ok(Chosen::of(at));
+        return Ok(VoiceChoice::of(at));
     }
     if let Some((name, speaker)) = voice.rsplit_once(':')
         && let Some(at) = find(name)
     {
         let speaker = speaks(at, speaker);
         return match speaker {
-            Some(_) => Ok(Chosen { speaker, ..Chosen::of(at) }),
+            Some(_) => Ok(VoiceChoice { speaker, ..VoiceChoice::of(at) }),
             None => Err(unknown(voices, "voice", Some(voice))),
         };
     }
     let speaker = of_model.and_then(|at| speaks(at, &voice));
     let stands_for = speaker.is_none().then_some(voice);
-    Ok(Chosen { speaker, stands_for, ..Chosen::of(of_model.unwrap_or_default()) })
+    Ok(VoiceChoice { speaker, stands_for, ..VoiceChoice::of(of_model.unwrap_or_default()) })
 }
 
 fn unknown(voices: &[Voice], field: &str, given: Option<String>) -> Refusal {
@@ -209,7 +214,7 @@ mod tests {
         vec![Voice::for_tests("one", &[]), Voice::for_tests("many", &["aino", "eero"])]
     }
 
-    fn wish(body: Value) -> Result<Wish, String> {
+    fn request(body: Value) -> Result<SpeechRequest, String> {
         let read = read(&voices(), body.to_string().as_bytes());
         read.map_err(|refusal| refusal.reason)
     }
@@ -217,16 +222,18 @@ mod tests {
     #[test]
     fn a_voice_is_named_in_several_ways() {
         let chosen = |model: &str, voice: &str| {
-            let wish = wish(json!({"model": model, "voice": voice, "input": "a"})).unwrap();
-            (wish.voice, wish.manner.speaker)
+            let request = request(json!({"model": model, "voice": voice, "input": "a"})).unwrap();
+            (request.voice, request.manner.speaker)
         };
         assert_eq!(chosen("tts-1", "one"), (0, None));
         assert_eq!(chosen("many", "eero"), (1, Some("eero".into())));
         assert_eq!(chosen("tts-1", "many:aino"), (1, Some("aino".into())));
-        let object = wish(json!({"model": "x", "voice": {"id": "many"}, "input": "a"})).unwrap();
+        let object = request(json!({"model": "x", "voice": {"id": "many"}, "input": "a"})).unwrap();
         assert_eq!(object.voice, 1);
-        let error = wish(json!({"model": "one", "voice": "many:olli", "input": "a"})).unwrap_err();
-        let expected = "unknown `voice` \"many:olli\"; one, many, many:aino, many:eero";
+        let error =
+            request(json!({"model": "one", "voice": "many:olli", "input": "a"})).unwrap_err();
+        let expected =
+            "unknown `voice` \"many:olli\", expected one of one, many, many:aino, many:eero";
         assert_eq!(error, expected);
     }
 
@@ -236,17 +243,17 @@ mod tests {
             let body = json!({"model": "one", "input": "a", "response_format": name});
             let mut streamed = body.clone();
             streamed["stream"] = true.into();
-            assert!(wish(body).is_ok(), "{name}");
-            assert_eq!(wish(streamed).is_ok(), ["wav", "pcm"].contains(&name), "{name}");
+            assert!(request(body).is_ok(), "{name}");
+            assert_eq!(request(streamed).is_ok(), ["wav", "pcm"].contains(&name), "{name}");
         }
         let body = json!({"model": "one", "input": "a", "on_unknown": "report"});
-        assert_eq!(wish(body).unwrap().manner.on_unknown, Some(OnUnknown::Report));
+        assert_eq!(request(body).unwrap().manner.on_unknown, Some(OnUnknown::Report));
     }
 
     #[test]
     fn what_is_not_said_is_as_in_the_first_example_of_a_client() {
-        let wish = wish(json!({"model": "one", "input": "Hei."})).unwrap();
-        let chosen = (wish.format, wish.manner.speed, wish.sending);
+        let request = request(json!({"model": "one", "input": "Hei."})).unwrap();
+        let chosen = (request.format, request.manner.speed, request.sending);
         assert_eq!(chosen, (Format::Wav, 1.0, Sending::Whole));
     }
 
@@ -255,7 +262,7 @@ mod tests {
         let sending = |more: Value| {
             let mut body = json!({"model": "one", "input": "Hei."});
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            wish(body).unwrap().sending
+            request(body).unwrap().sending
         };
         assert_eq!(sending(json!({"stream_format": "audio"})), Sending::Whole);
         assert_eq!(sending(json!({"stream_format": "audio", "stream": true})), Sending::Parts);
@@ -263,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn wrong_wishes_are_refused_with_what_was_expected() {
+    fn wrong_requests_are_refused_with_what_was_expected() {
         let with = |field: &str, value: Value| {
             let mut body = json!({"model": "one", "input": "Hei."});
             body[field] = value;
-            wish(body).unwrap_err()
+            request(body).unwrap_err()
         };
         for (field, value, told) in [
             ("input", json!(5), "`input` must be a string"),
