@@ -165,10 +165,7 @@ impl Allowance {
     /// Records the final amount, after everything that takes time. It has its own commit, since the
     /// last commit of a run may take long.
     pub fn end_run(&mut self, cache: &Cache) -> Result<(), CacheError> {
-        match self.money.write(cache)? {
-            true => cache.commit().map(drop),
-            false => Ok(()),
-        }
+        if self.money.write(cache)? { cache.commit().map(drop) } else { Ok(()) }
     }
 
     /// The limits of money and GPU time that are reached now.

@@ -10,7 +10,7 @@ use crate::pipeline::{Pipeline, StageSpec};
 use remote::Remote;
 
 pub use crate::error::EngineError;
-pub use crate::options::{RunOptions, Sink, StopFlag};
+pub use crate::options::{Mode, RunOptions, Sink, StopFlag};
 
 /// The settings and stages of an engine, made once in `main`. Clones share the stages.
 #[derive(Clone)]

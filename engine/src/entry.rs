@@ -5,7 +5,7 @@ use stage_core::event::Status;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::options::{RunOptions, Sink};
+use crate::options::{Mode, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::plan::planner::Planner;
@@ -51,7 +51,7 @@ impl Engine {
         open: &dyn Fn() -> Result<Cache, E>,
         sink: Sink,
     ) -> Result<(), E> {
-        let options = RunOptions { probe: Some(items), ..RunOptions::default() };
+        let options = RunOptions { mode: Mode::Probe { items }, ..RunOptions::default() };
         // The outputs are dropped with this handle of the cache.
         let measured = crate::run::probe(self, pipeline, &open()?, &options, sink)?;
         let cache = open()?;

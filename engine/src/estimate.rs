@@ -108,10 +108,7 @@ impl Estimator<'_> {
     fn all(self) -> Result<Estimate, CacheError> {
         let mut stages: Stages = Vec::with_capacity(self.pipeline.stages.len());
         for spec in &self.pipeline.stages {
-            stages.push(match self.has_work(spec.id) {
-                true => Some(self.stage(spec)?),
-                false => None,
-            });
+            stages.push(if self.has_work(spec.id) { Some(self.stage(spec)?) } else { None });
         }
         let devices: Vec<Device> =
             self.pipeline.stages.iter().map(|spec| self.machine.device(spec)).collect();

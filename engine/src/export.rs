@@ -115,9 +115,10 @@ pub fn export(
         sink(world::unsaved(&error));
     }
     // Only a run that brought everything up to date knows which files are obsolete.
-    match stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
-        true => gone::take_back(store, pipeline, total, sink)?,
-        false => gone::note(store, pipeline, stages)?,
+    if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
+        gone::take_back(store, pipeline, total, sink)?
+    } else {
+        gone::note(store, pipeline, stages)?
     }
     Ok(all)
 }
@@ -261,10 +262,10 @@ impl One<'_> {
         let mut index = StatIndex::load(cache)?;
         index.put_section(section, entries.exported);
         let kept = kept_key(&section);
-        match entries.kept.is_empty() {
-            false => index.put_section(kept, entries.kept),
-            true if index.section(&kept).is_some() => index.remove_section(&kept),
-            true => {}
+        if !entries.kept.is_empty() {
+            index.put_section(kept, entries.kept);
+        } else if index.section(&kept).is_some() {
+            index.remove_section(&kept);
         }
         match index.save(cache) {
             Err(error) if error.machine_fault().is_some() => done.unsaved = Some(error),

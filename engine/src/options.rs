@@ -27,13 +27,40 @@ pub struct RunOptions {
     pub stop: StopFlag,
     /// Also replace exported files that somebody has changed.
     pub overwrite: bool,
-    /// Run this number of items of each stage that was never measured here, and keep only the
-    /// measures.
-    pub probe: Option<u64>,
     /// The path of this program, for jobs of executors.
     pub program: Option<Utf8PathBuf>,
-    /// Only this part of the work of one stage.
-    pub share: Option<Arc<Share>>,
+    pub mode: Mode,
+}
+
+/// The purpose of a run.
+#[derive(Clone, Default)]
+pub enum Mode {
+    /// All wanted results.
+    #[default]
+    Run,
+    /// Measures: this number of items of each stage that was never measured here, and the first steps
+    /// of trainings. Their results are dropped.
+    Probe { items: u64 },
+    /// Only this part of the work of one stage, on behalf of the run that has published it.
+    Shard(Arc<Share>),
+}
+
+impl Mode {
+    pub fn is_probe(&self) -> bool {
+        self.probed_items().is_some()
+    }
+
+    /// The number of items of each stage that a probe runs.
+    pub fn probed_items(&self) -> Option<u64> {
+        match self {
+            Mode::Probe { items } => Some(*items),
+            Mode::Run | Mode::Shard(_) => None,
+        }
+    }
+
+    pub fn is_shard(&self) -> bool {
+        matches!(self, Mode::Shard(_))
+    }
 }
 
 /// Receives events on the thread that runs the schedule.

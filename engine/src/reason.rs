@@ -215,9 +215,10 @@ impl fmt::Display for Reason {
             Resumes { run } => write!(formatter, "resumes from the checkpoint of run {run}"),
             LeavesCheckpoint { run, changed } => {
                 let changed: Vec<String> = changed.iter().map(Reason::to_string).collect();
-                let why = match changed.is_empty() {
-                    true => "its inputs changed".to_owned(),
-                    false => changed.join(", "),
+                let why = if changed.is_empty() {
+                    "its inputs changed".to_owned()
+                } else {
+                    changed.join(", ")
                 };
                 write!(formatter, "does not use the checkpoint of run {run}: {why}")
             }

@@ -145,7 +145,7 @@ pub enum PortValue {
 }
 
 /// The outcome of a stage as a whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
     pub outputs: BTreeMap<String, PortValue>,
     pub rejects: Vec<(Arc<str>, Reject)>,
@@ -395,9 +395,7 @@ mod tests {
             items: 3,
             notes: before.notes,
             seconds: 1.5,
-            aside: None,
-            settled: BTreeMap::new(),
-            failure: None,
+            ..StageRecord::default()
         };
         assert_eq!(read, Some(expected.clone()));
         let aside = Some(Aside { of: 7, ..Aside::default() });

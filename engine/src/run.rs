@@ -2,11 +2,11 @@
 
 pub(crate) mod arrived;
 mod aside;
-pub(crate) mod away;
 mod batch;
 pub(crate) mod batch_thread;
 mod before;
 mod board;
+mod budget;
 mod checks;
 mod client;
 mod commit;
@@ -14,40 +14,41 @@ mod context;
 mod cost;
 mod desk;
 mod device;
-mod dispatch;
+mod duplicates;
+mod effects;
 mod export_paths;
-mod failure;
-mod finish;
+mod flow;
 mod gather;
 mod hands;
 mod home;
 mod intake;
 mod item_results;
 mod item_stage;
-mod measured;
 pub(crate) mod message;
 mod meter;
+mod obstacles;
 mod pass;
 mod pool;
 mod precedence;
 mod process;
 mod program_check;
 mod queue;
+mod reaction;
 mod records;
+pub(crate) mod remote_jobs;
 pub mod replay;
 mod reservations;
 mod results;
 mod schedule;
 mod scratch;
-mod settle;
 mod share;
 mod shared;
+mod stage_state;
 pub mod standing;
+mod tasks;
 mod total;
 pub mod training;
 mod trial;
-mod trials;
-mod turns;
 mod watchdog;
 mod worker;
 
@@ -66,13 +67,13 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::plan::planner::look_through;
 use crate::record::RunRecord;
 
-pub use away::require_remote;
 pub use before::text_stages;
+pub use remote_jobs::require_remote;
 
 use commit::Committer;
-use pass::{Kept, Pass, Run};
-use records::{end_run, next_run, record_broken_off, record_run};
-use schedule::Ending;
+use obstacles::Ending;
+use pass::{Kept, Pass};
+use records::{Run, next_run};
 use total::Total;
 
 /// The number of times that a run is planned again because something turned out to be lost.
@@ -129,7 +130,7 @@ fn run_wanted(
     if let Err(error) = &ended {
         let status = if error.machine_fault().is_some() { Status::Paused } else { Status::Failed };
         // The error itself explains why it cannot be recorded.
-        let _ = record_broken_off(pipeline, cache, number, status);
+        let _ = run.record_broken_off(status);
     }
     ended
 }
@@ -156,7 +157,7 @@ impl Run<'_> {
         }
         let has_done_something = total.did_something();
         self.record((begun, started.elapsed().as_secs_f64()), status, total)?;
-        end_run(cache, self.number)?;
+        self.forget_beginning()?;
         if let Err(error) = commit_rest(cache, kept.held) {
             status = pause_for(error.into(), total, sink)?;
         }
@@ -242,10 +243,10 @@ impl Run<'_> {
             status,
             stages: total.named(pipeline, self.wanted),
             keys: std::mem::take(&mut total.keys),
-            licenses: pipeline.stages.iter().flat_map(|s| s.licenses.clone()).collect(),
+            licenses: self.licenses(),
             pinned: false,
         };
-        record_run(cache, &record)?;
+        self.record_end(&record)?;
         match total.outcome(seconds) {
             Some(outcome) if !cache.is_read_only() => outcome.keep(cache, self.number),
             _ => Ok(()),
@@ -289,28 +290,27 @@ pub fn probe(
 
 /// Everything that this pipeline needs exists again.
 fn clear_losses(cache: &Cache) -> Result<(), CacheError> {
-    match cache.is_read_only() {
-        true => Ok(()),
-        false => cache.clear_losses(),
-    }
+    if cache.is_read_only() { Ok(()) } else { cache.clear_losses() }
 }
 
 /// One commit for the last pass, the exports and the log of the run. Claims are released after it.
 fn commit_rest(cache: &Cache, mut held: Vec<Committer>) -> Result<(), CacheError> {
     held.iter_mut().for_each(Committer::join);
-    match cache.is_read_only() || cache.pending_bytes() == 0 {
-        true => Ok(()),
-        false => cache.commit().map(drop),
+    if cache.is_read_only() || cache.pending_bytes() == 0 {
+        Ok(())
+    } else {
+        cache.commit().map(drop)
     }
 }
 
 /// Shrinks the index if that is worth it; a machine fault is no reason to fail.
 fn tidy(cache: &Cache) -> Result<(), CacheError> {
-    match cache.is_read_only() {
-        true => Ok(()),
-        false => match cache.tidy() {
+    if cache.is_read_only() {
+        Ok(())
+    } else {
+        match cache.tidy() {
             Err(error) if error.machine_fault().is_some() => Ok(()),
             other => other.map(drop),
-        },
+        }
     }
 }

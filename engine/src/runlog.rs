@@ -118,9 +118,10 @@ impl RunLog {
             self.write()?;
         }
         let is_end = matches!(event, Event::Finished { .. });
-        match is_end || self.waiting.len() >= FULL || self.last_write.elapsed() >= DELAY {
-            true => self.write(),
-            false => Some(()),
+        if is_end || self.waiting.len() >= FULL || self.last_write.elapsed() >= DELAY {
+            self.write()
+        } else {
+            Some(())
         }
     }
 

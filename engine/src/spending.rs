@@ -69,9 +69,10 @@ impl MoneyBudget {
 
     /// The time until the budget is used up; infinite if an hour costs nothing.
     pub fn left_seconds(&self) -> f64 {
-        match self.price_per_hour > 0.0 {
-            true => self.left() / self.price_per_hour * 3600.0,
-            false => f64::INFINITY,
+        if self.price_per_hour > 0.0 {
+            self.left() / self.price_per_hour * 3600.0
+        } else {
+            f64::INFINITY
         }
     }
 }

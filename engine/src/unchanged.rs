@@ -29,13 +29,12 @@ impl Unchanged {
     /// An error if it has changed.
     pub fn check(&self) -> io::Result<()> {
         let now = self.file.metadata().map_err(io::Error::other)?;
-        match self.entry.describes(&now) && !self.is_other.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => {
-                let path = &self.entry.path;
-                let message = format!("`{path}` changed while it was read: run again");
-                Err(io::Error::other(message))
-            }
+        if self.entry.describes(&now) && !self.is_other.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            let path = &self.entry.path;
+            let message = format!("`{path}` changed while it was read: run again");
+            Err(io::Error::other(message))
         }
     }
 }

@@ -14,7 +14,7 @@ use remote::{Fresh, Push, Remote};
 use stage_core::Reject;
 use stage_core::event::{Event, Status};
 
-use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
+use crate::engine::{Engine, EngineError, Mode, RunOptions, Sink, StopFlag};
 use crate::executor::batch::{
     Attempt, BATCH, Batch, Name, Report, ShardResult, Share, Work, log_name,
 };
@@ -246,7 +246,7 @@ impl Worker<'_> {
     ) -> Result<Status, EngineError> {
         let options = RunOptions {
             targets: targets(pipeline, &share.batch)?,
-            share: Some(share.clone()),
+            mode: Mode::Shard(share.clone()),
             stop: self.stop.clone(),
             ..RunOptions::default()
         };
@@ -301,10 +301,7 @@ impl Worker<'_> {
                     // This cache had the result before: the run did nothing, and wrote nothing.
                     mirror::push(self.cache, remote, &|_, _| {})?;
                 }
-                Ok(match self.is_done(remote, share)? {
-                    true => Worked::Done,
-                    false => Worked::Later,
-                })
+                Ok(if self.is_done(remote, share)? { Worked::Done } else { Worked::Later })
             }
             Work::Items(_) => self.end_items(remote, share, heard),
         }

@@ -224,9 +224,10 @@ impl<'a> Watch<'a> {
         let (before, listed) = match (before, listed) {
             (Ok(before), Ok(listed)) => (before, listed),
             (Ok(before), Err(_)) if !before.is_dir() => {
-                let reason = match before.is_file() {
-                    true => format!("`{folder}` is not a folder"),
-                    false => format!("`{folder}` is neither a regular file nor a folder"),
+                let reason = if before.is_file() {
+                    format!("`{folder}` is not a folder")
+                } else {
+                    format!("`{folder}` is neither a regular file nor a folder")
                 };
                 return Ok(Err(self.note_unusable(folder, reason)));
             }

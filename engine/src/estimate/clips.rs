@@ -60,9 +60,10 @@ impl Clips {
     ) -> Result<ExpectedCourse, StageError> {
         let (rows_of_pass, spread) = self.rows(rows, setting.length as f64);
         let steps = course::steps(parameters, || Ok(rows_of_pass))?;
-        let bounds = match parameters.is_set("steps") {
-            true => Figure::exact(steps as f64),
-            false => Figure::within(steps as f64, spread),
+        let bounds = if parameters.is_set("steps") {
+            Figure::exact(steps as f64)
+        } else {
+            Figure::within(steps as f64, spread)
         };
         let count = |clips: f64| clips.round().max(0.0) as u64;
         let clips = ClipCounts {
@@ -117,9 +118,10 @@ impl Estimator<'_> {
             }
             None => {
                 let left = (all.items - self.flows.longer(spec, ITEMS, limit).items).max(0.0);
-                let held_out = match is_given {
-                    true => self.flows.on_port(spec, VALIDATION, &self.assumed).items,
-                    false => expected_held_out(left, fraction),
+                let held_out = if is_given {
+                    self.flows.on_port(spec, VALIDATION, &self.assumed).items
+                } else {
+                    expected_held_out(left, fraction)
                 };
                 (left, held_out)
             }

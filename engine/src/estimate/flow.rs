@@ -344,10 +344,12 @@ impl<'a> Flows<'a> {
         let name = &spec.name;
         let is_known = lines.is_some() || expected.clips.is_some();
         let is_guess = !is_known || expected.sound_seconds.is_none();
-        let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
-            _ if lines.is_some() => "one per line of its file",
-            true => "from `[expect]`",
-            false => "a guess until `[expect]` has numbers or the clips exist",
+        let told = if lines.is_some() {
+            "one per line of its file"
+        } else if expected.clips.is_some() || expected.sound_seconds.is_some() {
+            "from `[expect]`"
+        } else {
+            "a guess until `[expect]` has numbers or the clips exist"
         };
         assumed.add_count(format!(
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",

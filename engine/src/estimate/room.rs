@@ -66,9 +66,10 @@ impl Room {
             let spec = pipeline.stage(id);
             let Some(stage) = estimate.stages.get(&spec.name) else { continue };
             let all = seconds + stage.seconds.unwrap_or(UNKNOWN);
-            let gpu = match estimate.is_on_gpu(id) {
-                true => stage.gpu_seconds.unwrap_or(UNKNOWN),
-                false => Figure::default(),
+            let gpu = if estimate.is_on_gpu(id) {
+                stage.gpu_seconds.unwrap_or(UNKNOWN)
+            } else {
+                Figure::default()
             };
             let all_gpu = gpu_seconds + gpu;
             let limits = (self.seconds, self.gpu_seconds.filter(|_| gpu.high > 0.0));

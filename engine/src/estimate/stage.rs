@@ -119,9 +119,10 @@ impl Estimator<'_> {
             StageWork::Item => plan.executed + plan.pending,
             _ => arriving_items(self.pipeline, &self.plan.stages, spec.id),
         };
-        let arriving = match by_formula || planned == 0 {
-            true => self.flows.arriving(spec, &self.assumed),
-            false => Flow { items: planned as f64, ..Flow::default() },
+        let arriving = if by_formula || planned == 0 {
+            self.flows.arriving(spec, &self.assumed)
+        } else {
+            Flow { items: planned as f64, ..Flow::default() }
         };
         match spec.work {
             StageWork::Item => self.items_todo(spec, plan, arriving),

@@ -83,10 +83,12 @@ impl Plan<'_> {
     fn peak(&self, batch: i64, is_gpu: bool) -> f64 {
         let rows = self.micro_batch(batch);
         let memory = self.memory(rows);
-        match is_gpu {
-            true if rows * self.devices >= self.rows_of_step() => reserved(memory.total()),
-            true => reserved(memory.total_of_several()),
-            false => memory.total_of_several() + memory.kept,
+        if !is_gpu {
+            memory.total_of_several() + memory.kept
+        } else if rows * self.devices >= self.rows_of_step() {
+            reserved(memory.total())
+        } else {
+            reserved(memory.total_of_several())
         }
     }
 
@@ -126,9 +128,10 @@ impl Estimator<'_> {
             basis: Basis::Formula,
             seconds: None,
             disk_bytes: None,
-            ram_bytes: Some(match is_gpu {
-                true => Figure::within(3e9 + plan.memory(1).weights, 1.7),
-                false => memory + Figure::exact(TRAINING_RAM),
+            ram_bytes: Some(if is_gpu {
+                Figure::within(3e9 + plan.memory(1).weights, 1.7)
+            } else {
+                memory + Figure::exact(TRAINING_RAM)
             }),
             vram_bytes: is_gpu.then_some(memory),
             ..StageEstimate::unknown(0)
@@ -275,9 +278,10 @@ impl Estimator<'_> {
                     (false, true) => HALF_SPEED,
                     (false, false) => F32_SPEED,
                 };
-                self.assumed.add(match is_cpu {
-                    true => "training runs at 20 GFLOP/s on a CPU core",
-                    false => SPEED_ORIGIN,
+                self.assumed.add(if is_cpu {
+                    "training runs at 20 GFLOP/s on a CPU core"
+                } else {
+                    SPEED_ORIGIN
                 });
                 operations / speed
             }
@@ -360,8 +364,5 @@ fn similar(measure: &Measure, step: f64, steps: f64, overhead: &Overhead) -> Fig
 }
 
 fn early(seconds: Figure, may_end_early: bool) -> Figure {
-    match may_end_early {
-        true => Figure { low: seconds.low * EARLY, ..seconds },
-        false => seconds,
-    }
+    if may_end_early { Figure { low: seconds.low * EARLY, ..seconds } } else { seconds }
 }

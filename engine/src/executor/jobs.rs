@@ -68,9 +68,10 @@ pub fn start(spec: &ExecutorSpec, order: Order, queue: &Arc<Queue>) -> Box<dyn J
 /// A word of a shell command.
 pub fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -83,9 +84,10 @@ pub fn output(command: &mut Command, result: std::io::Result<Output>) -> Result<
     let name = command.get_program().to_string_lossy().into_owned();
     let output = result.map_err(|error| format!("cannot start `{name}`: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(format!("`{name}` failed ({}): {}", output.status, text(&output.stderr))),
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(format!("`{name}` failed ({}): {}", output.status, text(&output.stderr)))
     }
 }
 

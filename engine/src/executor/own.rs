@@ -31,10 +31,7 @@ pub struct OwnBatch {
 impl OwnBatch {
     /// The key of the result of a shard.
     pub fn result(&self, batch: &Digest, shard: u32) -> Digest {
-        match self.is_training {
-            true => self.key,
-            false => Name::Result(shard).of(batch),
-        }
+        if self.is_training { self.key } else { Name::Result(shard).of(batch) }
     }
 }
 

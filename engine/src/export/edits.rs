@@ -44,12 +44,13 @@ impl<'a> Judge<'a> {
         boot: &str,
     ) -> Result<Judge<'a>, CacheError> {
         let is_same = |before: &ExportRecord| !boot.is_empty() && before.boot == boot;
-        let cut = match before.is_some_and(is_same) {
-            true => Cut::Impossible,
-            false => Cut::Possible {
+        let cut = if before.is_some_and(is_same) {
+            Cut::Impossible
+        } else {
+            Cut::Possible {
                 in_a_run: history::was_cut_off(store.cache(), &pipeline.name)?,
                 exported: before.and_then(|before| Some(before.after.as_ref()?.ended_ns)),
-            },
+            }
         };
         Ok(Judge { store, cut })
     }

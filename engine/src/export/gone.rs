@@ -42,9 +42,10 @@ pub fn take_back(
     }
     let gone = before.into_iter().filter(|(key, _)| !now.contains_key(key));
     let gone: Vec<(Digest, String)> = gone.collect();
-    let left = match gone.is_empty() {
-        true => Exports::new(),
-        false => take_back_all(store, pipeline, gone, &now, total, sink)?,
+    let left = if gone.is_empty() {
+        Exports::new()
+    } else {
+        take_back_all(store, pipeline, gone, &now, total, sink)?
     };
     cache.record(EXPORTS, &key, encode(&left.into_iter().chain(now).collect::<Exports>()))
 }
@@ -119,10 +120,7 @@ pub fn note(store: &Store, pipeline: &Pipeline, stages: &[StageId]) -> Result<()
     let mut known = known(cache, &key)?;
     let before = known.len();
     known.extend(exports(pipeline, stages.iter().map(|id| pipeline.stage(*id))));
-    match known.len() == before {
-        true => Ok(()),
-        false => cache.record(EXPORTS, &key, encode(&known)),
-    }
+    if known.len() == before { Ok(()) } else { cache.record(EXPORTS, &key, encode(&known)) }
 }
 
 /// The exports that earlier runs have remembered.

@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cache::Access;
@@ -47,13 +46,8 @@ fn outcome(cache: &Cache, stage: &str, items: &[&str], seconds: f32) -> Digest {
     let items = parts.dataset.len() as u64;
     let record = StageRecord {
         outputs: [("output".to_owned(), PortValue::Dataset { root, items })].into(),
-        rejects: vec![],
         items,
-        notes: BTreeMap::new(),
-        seconds: 0.0,
-        aside: None,
-        settled: BTreeMap::new(),
-        failure: None,
+        ..StageRecord::default()
     };
     let key = Digest::of(stage.as_bytes());
     cache.record(STAGE, &key, encode(&record)).unwrap();

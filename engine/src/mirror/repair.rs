@@ -47,10 +47,8 @@ pub fn only_whole(
         outcomes.iter().map(|outcome| record((outcome.table, &outcome.value))).collect();
     let others = salvage.others.iter().filter_map(|(table, value)| record((*table, value)));
     // Without an index, the recordings of all data sets have to be told from lost objects.
-    let others: Vec<StageRecord> = match outcomes.iter().all(&knows_all) {
-        true => Vec::new(),
-        false => others.collect(),
-    };
+    let others: Vec<StageRecord> =
+        if outcomes.iter().all(&knows_all) { Vec::new() } else { others.collect() };
     let all = || records.iter().flatten().chain(&others);
     for output in all().flat_map(|record| record.outputs.values()) {
         if let PortValue::Dataset { root, .. } = output {
@@ -64,9 +62,10 @@ pub fn only_whole(
             for output in record.outputs.values() {
                 gc::mark_value(cache, output, &mut needed)?;
             }
-            match knows_all(&outcome) {
-                true => outcome.objects.retain(|digest| needed.contains(digest)),
-                false => outcome.objects = needed.difference(&in_place).copied().collect(),
+            if knows_all(&outcome) {
+                outcome.objects.retain(|digest| needed.contains(digest))
+            } else {
+                outcome.objects = needed.difference(&in_place).copied().collect()
             }
         }
         let mut is_whole = true;

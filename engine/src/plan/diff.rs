@@ -43,12 +43,11 @@ pub fn compare_datasets(
     reads: &Reads,
 ) -> Result<DatasetDiff, ReadError> {
     let (old, new) = (store.dataset(old)?, store.dataset(new)?);
-    let shared: BTreeSet<Digest> = match old.bits == new.bits {
-        true => {
-            let chunks: BTreeSet<Digest> = old.buckets.iter().map(|b| b.chunk).collect();
-            new.buckets.iter().map(|b| b.chunk).filter(|c| chunks.contains(c)).collect()
-        }
-        false => BTreeSet::new(),
+    let shared: BTreeSet<Digest> = if old.bits == new.bits {
+        let chunks: BTreeSet<Digest> = old.buckets.iter().map(|b| b.chunk).collect();
+        new.buckets.iter().map(|b| b.chunk).filter(|c| chunks.contains(c)).collect()
+    } else {
+        BTreeSet::new()
     };
     let mut diff = DatasetDiff::default();
     let same = new.buckets.iter().filter(|bucket| shared.contains(&bucket.chunk));
@@ -95,10 +94,7 @@ impl DatasetDiff {
                 });
             }
         }
-        match self.changed.len() == before {
-            true => self.same += 1,
-            false => self.changed_items += 1,
-        }
+        if self.changed.len() == before { self.same += 1 } else { self.changed_items += 1 }
     }
 
     /// The first items of each sort.

@@ -37,9 +37,10 @@ impl<'a> Earlier<'a> {
     ) -> Result<Option<Earlier<'a>>, PlanError> {
         let root = last.and_then(|last| last.roots.get(ITEMS)?.first());
         let Some(root) = root else { return Ok(None) };
-        match store.has(root)? {
-            true => Ok(Some(Earlier { store, job, arrived: store.dataset(root)? })),
-            false => Ok(None),
+        if store.has(root)? {
+            Ok(Some(Earlier { store, job, arrived: store.dataset(root)? }))
+        } else {
+            Ok(None)
         }
     }
 

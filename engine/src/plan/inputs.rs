@@ -113,9 +113,10 @@ fn part_of(reference: &Reference, stages: &[impl AsRef<Known>]) -> Part {
 fn part(spec: &StageSpec, stages: &[impl AsRef<Known>]) -> Part {
     let of_port = |(port, input): (&&'static str, &Input)| {
         let parts = input.references.iter().map(|reference| part_of(reference, stages));
-        match spec.kind.input(port).is_some_and(|port| port.many) {
-            true => parts.min().unwrap_or_default(),
-            false => parts.max().unwrap_or_default(),
+        if spec.kind.input(port).is_some_and(|port| port.many) {
+            parts.min().unwrap_or_default()
+        } else {
+            parts.max().unwrap_or_default()
         }
     };
     spec.inputs.iter().map(of_port).max().unwrap_or_default()
@@ -194,12 +195,11 @@ impl Arriving<'_> {
                     }
                     (None, None) => continue,
                 };
-                inputs.push(match reads_name {
-                    true => {
-                        let stage = one.name(self.pipeline);
-                        InputKey::Named { stage, input: Box::new(input) }
-                    }
-                    false => input,
+                inputs.push(if reads_name {
+                    let stage = one.name(self.pipeline);
+                    InputKey::Named { stage, input: Box::new(input) }
+                } else {
+                    input
                 });
             }
             key.inputs.insert(port.to_string(), inputs);
@@ -220,10 +220,7 @@ impl Arriving<'_> {
             Reads::Fields { names, id } if !by_root => projection(store, root, names, *id)?,
             _ => root,
         };
-        match reads_rejects {
-            true => Ok(with_rejects(digest, arrived.rejects())),
-            false => Ok(digest),
-        }
+        if reads_rejects { Ok(with_rejects(digest, arrived.rejects())) } else { Ok(digest) }
     }
 }
 

@@ -299,11 +299,8 @@ impl ItemWork {
             outputs: [(port.to_owned(), value)].into(),
             rejects: counts.rejects.clone(),
             items: counts.reused,
-            notes: Default::default(),
             seconds,
-            aside: None,
-            settled: Default::default(),
-            failure: None,
+            ..StageRecord::default()
         })
     }
 }

@@ -26,7 +26,7 @@ use super::work::{Keyed, Work};
 use crate::engine::Engine;
 use crate::error::{EngineError, PlanError};
 use crate::mirror::{adopt_any, scope_of, tell_notes};
-use crate::options::Sink;
+use crate::options::{Mode, Sink};
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
@@ -47,14 +47,30 @@ pub struct Planner<'a> {
     pub files: Vec<BTreeMap<String, Blob>>,
     /// An object is known to be lost: check every blob.
     pub deep: bool,
-    /// Hash every source file, even if its stat is unchanged.
-    pub verify: bool,
-    /// The observations are stored as those of the last run.
-    pub is_run: bool,
+    pub purpose: Purpose,
     /// The scores of trials that were looked up.
     pub measured: RefCell<HashMap<Digest, Measured>>,
-    /// The stages wait for no scores: the batch of a worker is to be worked on.
-    pub ignores_scores: bool,
+}
+
+/// The use of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is shown or measured.
+    Show,
+    /// It is run: its observations of files are stored as those of the last run.
+    Run,
+    /// The same for a shard of a stage, which waits for no scores.
+    Shard,
+}
+
+impl From<&Mode> for Purpose {
+    fn from(mode: &Mode) -> Purpose {
+        match mode {
+            Mode::Run => Purpose::Run,
+            Mode::Probe { .. } => Purpose::Show,
+            Mode::Shard(_) => Purpose::Shard,
+        }
+    }
 }
 
 /// The number of times that a plan is made again because an object turned out to be lost.
@@ -96,10 +112,8 @@ impl<'a> Planner<'a> {
             assets: BTreeMap::new(),
             files: vec![BTreeMap::new(); pipeline.stages.len()],
             deep: is_apart || cache.has_losses(),
-            verify: engine.verify,
-            is_run: false,
+            purpose: Purpose::Show,
             measured: RefCell::default(),
-            ignores_scores: false,
         })
     }
 
@@ -129,9 +143,10 @@ impl<'a> Planner<'a> {
         self.look_at_files(&wanted, sink)?;
         let mut stages: Vec<StagePlan> = Vec::with_capacity(self.pipeline.stages.len());
         for spec in &self.pipeline.stages {
-            let plan = match wanted.contains(&spec.id) {
-                true => self.stage(spec, &stages, sink),
-                false => Ok(StagePlan::unwanted()),
+            let plan = if wanted.contains(&spec.id) {
+                self.stage(spec, &stages, sink)
+            } else {
+                Ok(StagePlan::unwanted())
             };
             stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
         }
@@ -139,7 +154,7 @@ impl<'a> Planner<'a> {
         match self.save_index() {
             // The next scan hashes it again.
             Err(error) if error.machine_fault().is_some() => {
-                if self.is_run {
+                if self.purpose != Purpose::Show {
                     sink(unsaved(&error));
                 }
             }
@@ -179,7 +194,7 @@ impl<'a> Planner<'a> {
         if let Some(path) = pipeline.absent_file(spec) {
             return Ok(StagePlan::without_file(path));
         }
-        if !self.ignores_scores
+        if self.purpose != Purpose::Shard
             && let Some(plan) = self.gated(spec, stages)?
         {
             return Ok(plan);
@@ -352,9 +367,10 @@ impl<'a> Planner<'a> {
         let job = job.digest();
         self.store.scope_elsewhere(&job)?;
         // The children of an item are known by its own record.
-        let earlier = match self.deep || spec.kind.expands.is_some() {
-            true => None,
-            false => Earlier::new(&self.store, job, last)?,
+        let earlier = if self.deep || spec.kind.expands.is_some() {
+            None
+        } else {
+            Earlier::new(&self.store, job, last)?
         };
         Ok(ItemPlanner {
             store: &self.store,
@@ -522,9 +538,10 @@ impl<'a> Planner<'a> {
     /// A file, or all files of a folder by their relative path, as the fields of an artifact.
     fn look_at(&mut self, path: &Utf8PathBuf, sink: Sink) -> Result<Fields, PlanError> {
         let scan = Digest::of(format!("files {path}").as_bytes());
-        let mut look = |world: &mut dyn World| match world.exists(path) {
-            true => world.files(std::slice::from_ref(path)).map(drop),
-            false => {
+        let mut look = |world: &mut dyn World| {
+            if world.exists(path) {
+                world.files(std::slice::from_ref(path)).map(drop)
+            } else {
                 let files = world.list(path)?.files;
                 let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
                 world.files(&files).map(drop)

@@ -10,7 +10,7 @@ use stage_core::event::{Event, Verdict};
 use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
 
-use super::planner::Planner;
+use super::planner::{Planner, Purpose};
 use super::stage::StagePlan;
 use super::work::Keyed;
 use crate::error::PlanError;
@@ -59,16 +59,15 @@ pub fn observe(
     passes_files_on: &dyn Fn() -> bool,
 ) -> Result<Observed, PlanError> {
     let index = planner.index.clone();
-    let (store, verify) = (planner.store.clone(), planner.verify);
+    let (store, verify) = (planner.store.clone(), planner.engine.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
     let mut current = None;
     if let Some(section) = index.section(&scan) {
-        let differ = match verify {
-            true => Differing::all(section),
-            false => {
-                let fs = store.cache().fs().as_ref();
-                stat::differing(fs, store.base(), section, STAT_THREADS)
-            }
+        let differ = if verify {
+            Differing::all(section)
+        } else {
+            let fs = store.cache().fs().as_ref();
+            stat::differing(fs, store.base(), section, STAT_THREADS)
         };
         let old = section.content();
         if differ.is_empty() {
@@ -102,7 +101,7 @@ pub fn observe(
 
 /// The key under which new observations are stored.
 fn key_of_seen(planner: &Planner, scan: Digest) -> Digest {
-    if planner.is_run { scan } else { planned_key(&scan) }
+    if planner.purpose == Purpose::Show { planned_key(&scan) } else { scan }
 }
 
 /// The key under which a plan stores its observations, so that the run need not hash again: the
@@ -158,9 +157,10 @@ pub fn plan(
     let mut keyed = key_with(settings.clone(), observed.content);
     let mut lost = Vec::new();
     let known = planner.known(&keyed.digest, &mut lost)?;
-    let reasons = match last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
-        true => reasons(planner, spec, last, &keyed, (before.section(&scan), &scan), &lost),
-        false => Vec::new(),
+    let reasons = if last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
+        reasons(planner, spec, last, &keyed, (before.section(&scan), &scan), &lost)
+    } else {
+        Vec::new()
     };
     if let Some(record) = known {
         return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
@@ -175,7 +175,7 @@ pub fn plan(
         // Neither the outcome nor its parts exist: it never ran, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
-        let mut watch = Watch::new(&store, &index, planner.verify, &mut waiting);
+        let mut watch = Watch::new(&store, &index, planner.engine.verify, &mut waiting);
         look(&mut watch)?;
         // The files may have changed since they were compared with the stat index.
         let section = Section::from(watch.seen);
@@ -263,10 +263,7 @@ fn write(
         rejects: rejects.into_iter().map(|(id, reject)| (id.into(), reject)).collect(),
         items: 1,
         notes: found.notes.into_iter().collect(),
-        aside: None,
-        settled: Default::default(),
-        failure: None,
-        seconds: 0.0,
+        ..StageRecord::default()
     })
 }
 

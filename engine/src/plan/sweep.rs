@@ -7,7 +7,7 @@
 use cache::Digest;
 use stage_core::Fields;
 use stage_core::course::UNTIL;
-use stage_core::event::Verdict;
+use stage_core::event::{Event, Verdict};
 use stage_core::expression::Lacks;
 use stage_core::key::{HashSink, Sink};
 
@@ -236,6 +236,23 @@ pub struct Hopeless<'a> {
     /// The stage of the first trial that failed, or that gives its score.
     pub stage: String,
     pub why: String,
+}
+
+impl Hopeless<'_> {
+    pub fn event(&self) -> Event {
+        Event::StageFailed {
+            stage: self.sweep.stage.clone(),
+            message: format!(
+                "every trial of sweep `{}` has failed, the first in stage `{}`: {}",
+                self.sweep.name, self.stage, self.why
+            ),
+            help: Some(
+                "`throstle status` has the reasons, and `throstle items STAGE --quarantined` what a \
+                 stage rejected; `throstle retry STAGE` tries a stage again"
+                    .into(),
+            ),
+        }
+    }
 }
 
 /// The key of a failure that depends on limits, which are in no key of a stage: with other limits, the

@@ -45,10 +45,8 @@ impl Full {
             }
             Batching::Single if spec.kind.place == Place::Worker => Full::Items(1),
             Batching::Single => {
-                let by_time = match stage.pace > 0.0 {
-                    true => (TASK_SECONDS / stage.pace) as usize,
-                    false => 1,
-                };
+                let by_time =
+                    if stage.pace > 0.0 { (TASK_SECONDS / stage.pace) as usize } else { 1 };
                 let share = stage.queue.len() / (2 * threads.max(1));
                 Full::Items(by_time.min(share).clamp(1, TASK_ITEMS) as u64)
             }

@@ -443,9 +443,10 @@ impl BatchThread {
 }
 
 fn failed(sent: &Sent, failure: Failure) -> Outcome {
-    match sent.items.is_empty() {
-        true => Outcome::Gather(Err(failure)),
-        false => Outcome::Items(vec![ItemOutcome::Failed(failure); sent.items.len()]),
+    if sent.items.is_empty() {
+        Outcome::Gather(Err(failure))
+    } else {
+        Outcome::Items(vec![ItemOutcome::Failed(failure); sent.items.len()])
     }
 }
 

@@ -11,64 +11,19 @@ use stage_core::Reject;
 use stage_core::event::StageCounts;
 
 use super::cost::Cost;
+use super::intake::takers;
 use super::item_stage::ItemStage;
+pub use super::stage_state::State;
 use crate::engine::EngineError;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Known, Plan, Planned, StagePlan, Work};
 use crate::reason::Reason;
 use crate::sweep::halving::Part;
 
-/// The state of a stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// It is not among the targets.
-    #[default]
-    Unwanted,
-    /// Its work is known and has not begun.
-    Planned,
-    /// An upstream stage has to finish before its work is known.
-    AwaitsInputs,
-    /// Its only task waits for an executor.
-    AwaitsExecutor,
-    /// Another process works on the same task.
-    AwaitsClaim,
-    /// Its only task is handed out.
-    RunsTask,
-    /// Its items arrive, are handed out and are decided.
-    RunsItems,
-    /// All its items are decided, and its outcome is recorded.
-    Closes,
-    /// It is unfinished, and the next pass or run continues it.
-    Left,
-    Done,
-    Failed,
-}
-
 use State::{
     AwaitsClaim, AwaitsExecutor, AwaitsInputs, Closes, Done, Failed, Left, Planned as IsPlanned,
-    RunsItems, RunsTask, Unwanted,
+    RunsItems, Unwanted,
 };
-
-impl State {
-    /// The states that may follow.
-    pub fn next(self) -> &'static [State] {
-        match self {
-            IsPlanned => &[AwaitsExecutor, RunsItems, Done, Failed],
-            AwaitsInputs => &[IsPlanned, Failed, Left],
-            AwaitsExecutor => &[AwaitsClaim, RunsTask, IsPlanned, Left],
-            AwaitsClaim => &[RunsTask, IsPlanned, Left],
-            RunsTask => &[AwaitsExecutor, Done, Failed, Left],
-            RunsItems => &[Closes, Failed, Left],
-            Closes => &[Done, Failed],
-            Unwanted | Left | Done | Failed => &[],
-        }
-    }
-
-    /// Tests if nothing more happens to the stage in this pass.
-    pub fn is_final(self) -> bool {
-        self.next().is_empty()
-    }
-}
 
 /// A stage in a pass of a run.
 #[derive(Default)]
@@ -155,19 +110,23 @@ impl AsRef<Known> for StageRun {
     }
 }
 
-pub struct Board(Vec<StageRun>);
+pub struct Board {
+    runs: Vec<StageRun>,
+    /// By the position of a stage: the stages that take their items from it.
+    takers: Vec<Vec<StageId>>,
+}
 
 impl Index<StageId> for Board {
     type Output = StageRun;
 
     fn index(&self, id: StageId) -> &StageRun {
-        &self.0[id.0]
+        &self.runs[id.0]
     }
 }
 
 impl IndexMut<StageId> for Board {
     fn index_mut(&mut self, id: StageId) -> &mut StageRun {
-        &mut self.0[id.0]
+        &mut self.runs[id.0]
     }
 }
 
@@ -184,11 +143,11 @@ impl Board {
             runs.push(run);
             works.push((spec.id, work));
         }
-        (Board(runs), works)
+        (Board { runs, takers: takers(pipeline) }, works)
     }
 
     pub fn runs(&self) -> &[StageRun] {
-        &self.0
+        &self.runs
     }
 
     pub fn is(&self, id: StageId, state: State) -> bool {
@@ -196,11 +155,11 @@ impl Board {
     }
 
     pub fn any(&self, state: State) -> bool {
-        self.0.iter().any(|run| run.state == state)
+        self.runs.iter().any(|run| run.state == state)
     }
 
     pub fn counts(&self) -> Vec<StageCounts> {
-        self.0.iter().map(|run| run.counts).collect()
+        self.runs.iter().map(|run| run.counts).collect()
     }
 
     /// The stages that are done, without those that do not take part in their sweep.
@@ -226,8 +185,14 @@ impl Board {
         judged
     }
 
+    /// The running item stages that take their items from this one.
+    pub fn item_consumers(&self, id: StageId) -> Vec<StageId> {
+        let takers = self.takers[id.0].iter();
+        takers.filter(|below| self.is(**below, RunsItems)).copied().collect()
+    }
+
     fn in_state(&self, state: State) -> Vec<StageId> {
-        let found = self.0.iter().enumerate().filter(|(_, run)| run.state == state);
+        let found = self.runs.iter().enumerate().filter(|(_, run)| run.state == state);
         found.map(|(at, _)| StageId(at)).collect()
     }
 
@@ -271,39 +236,23 @@ impl Board {
 
     /// Leaves all unfinished stages to the next pass or run.
     pub fn leave_unfinished(&mut self) -> Result<(), EngineError> {
-        let unfinished = self.0.iter().enumerate().filter(|(_, run)| !run.state.is_final());
+        let unfinished = self.runs.iter().enumerate().filter(|(_, run)| !run.state.is_final());
         let unfinished: Vec<StageId> = unfinished.map(|(at, _)| StageId(at)).collect();
         unfinished.into_iter().try_for_each(|id| self.advance(id, Left))
-    }
-
-    /// The expected output of the remaining items, from those before them. Very large if nothing is
-    /// known yet.
-    pub fn bytes_to_come(&self) -> u64 {
-        let mut bytes = 0;
-        for run in &self.0 {
-            let Some(stage) = run.items() else { continue };
-            let StageCounts { executed, reused, .. } = run.counts;
-            let left = stage.total.saturating_sub(executed + reused);
-            if executed == 0 && left > 0 {
-                return u64::MAX;
-            }
-            let each = run.cost.taken.bytes / executed.max(1) as f64;
-            bytes += (left as f64 * each) as u64;
-        }
-        bytes
     }
 
     /// The present knowledge as a plan without work, for an estimate.
     pub fn known(&self) -> Plan {
         let stage =
             |run: &StageRun| StagePlan { known: run.known.clone(), ..StagePlan::unwanted() };
-        Plan { stages: self.0.iter().map(stage).collect(), seconds: 0.0 }
+        Plan { stages: self.runs.iter().map(stage).collect(), seconds: 0.0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::State::RunsTask;
     use super::*;
     use crate::plan::ItemWork;
     use crate::run::intake::Intake;
@@ -341,7 +290,7 @@ mod tests {
             items: (*state == RunsItems).then(|| Box::new(items())),
             ..StageRun::default()
         };
-        Board(states.iter().map(run).collect())
+        Board { runs: states.iter().map(run).collect(), takers: Vec::new() }
     }
 
     fn go(board: &mut Board, id: StageId, to: State) -> Result<(), EngineError> {

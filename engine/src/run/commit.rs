@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cache::{CacheError, Claim};
+use cache::{Cache, CacheError, Claim, Digest, Table};
 use crossbeam_channel::Sender;
 
 use super::message::Message;
-use crate::store::Store;
 
 const EVERY: Duration = Duration::from_millis(500);
 /// Commit at once when this many bytes are pending, regardless of the clock: at the end of a run,
@@ -23,6 +22,7 @@ const SMALL: u64 = 1 << 20;
 pub const NEVER: Duration = Duration::MAX;
 
 pub struct Committer {
+    cache: Cache,
     messages: Sender<Message>,
     every: Duration,
     /// Claims with results that wait for the next commit.
@@ -35,8 +35,9 @@ pub struct Committer {
 }
 
 impl Committer {
-    pub fn new(messages: Sender<Message>, every: Option<Duration>) -> Committer {
+    pub fn new(cache: Cache, messages: Sender<Message>, every: Option<Duration>) -> Committer {
         Committer {
+            cache,
             messages,
             every: every.unwrap_or(EVERY),
             claims: Vec::new(),
@@ -47,10 +48,22 @@ impl Committer {
         }
     }
 
-    /// Notes a record; its claims are kept until it is durable.
+    /// Records a value, which becomes durable with the next commit.
+    pub fn record(&mut self, table: Table, key: &Digest, value: Vec<u8>) -> Result<(), CacheError> {
+        self.cache.record(table, key, value)?;
+        self.mark();
+        Ok(())
+    }
+
+    /// Notes that something was recorded.
+    pub fn mark(&mut self) {
+        self.dirty = true;
+    }
+
+    /// The same; its claims are kept until it is durable.
     pub fn note(&mut self, claims: Vec<Claim>) {
         self.claims.extend(claims);
-        self.dirty = true;
+        self.mark();
     }
 
     /// Keeps claims until the end of this committer.
@@ -68,18 +81,18 @@ impl Committer {
         self.large = (bytes / 2).clamp(SMALL, LARGE);
     }
 
-    pub fn start_if_due(&mut self, store: &Store) {
+    pub fn start_if_due(&mut self) {
         if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
             self.running = None;
         }
-        let is_much = self.every < NEVER && store.cache().pending_bytes() >= self.large;
+        let is_much = self.every < NEVER && self.cache.pending_bytes() >= self.large;
         let due = self.last.elapsed() >= self.every || is_much;
         if !self.dirty || self.running.is_some() || !due {
             return;
         }
         self.dirty = false;
         self.last = Instant::now();
-        let (cache, messages) = (store.cache().clone(), self.messages.clone());
+        let (cache, messages) = (self.cache.clone(), self.messages.clone());
         let claims = Arc::new(Mutex::new(std::mem::take(&mut self.claims)));
         let commit = move || {
             let result = cache.commit().map(drop);
@@ -107,13 +120,13 @@ impl Committer {
     }
 
     /// Commits everything that is left.
-    pub fn finish(&mut self, store: &Store) -> Result<(), CacheError> {
+    pub fn finish(&mut self) -> Result<(), CacheError> {
         self.join();
         if !self.dirty {
             return Ok(());
         }
         self.dirty = false;
-        let result = store.cache().commit().map(drop);
+        let result = self.cache.commit().map(drop);
         self.claims.clear();
         result
     }

@@ -237,10 +237,7 @@ impl Context for EngineContext {
     }
 
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
-        match self.kept.is_some() {
-            true => Ok(None),
-            false => self.recorded(key),
-        }
+        if self.kept.is_some() { Ok(None) } else { self.recorded(key) }
     }
 
     fn remember_first(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
@@ -379,12 +376,11 @@ impl Context for EngineContext {
             Some(training) => training.pace.is_time_to_save(Instant::now()),
             None => false,
         };
-        match self.finishes_batch {
-            true => self.stop.is_pressing(),
-            false => {
-                let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
-                is_time || device || is_stopping || self.is_overtaken()
-            }
+        if self.finishes_batch {
+            self.stop.is_pressing()
+        } else {
+            let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
+            is_time || device || is_stopping || self.is_overtaken()
         }
     }
 }

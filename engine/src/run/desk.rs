@@ -85,10 +85,9 @@ impl Desk for EngineContext {
 /// Turns a message that is too large for a frame into an error of the stage.
 fn fitting(bytes: bytes::Bytes) -> Result<bytes::Bytes, StageError> {
     const HEAD: usize = 64;
-    match bytes.len() + HEAD <= MAX_FRAME as usize {
-        true => Ok(bytes),
-        false => {
-            Err(StageError::failed(format!("an object of {} B is too large here", bytes.len())))
-        }
+    if bytes.len() + HEAD <= MAX_FRAME as usize {
+        Ok(bytes)
+    } else {
+        Err(StageError::failed(format!("an object of {} B is too large here", bytes.len())))
     }
 }

@@ -103,9 +103,10 @@ fn items(context: &EngineContext, root: &Digest, reads: &Reads) -> Result<Vec<It
     match reads {
         Reads::Fields { names, id } => {
             let mut items = project(&context.store, root, names, *id)?;
-            match id {
-                true => items.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id)),
-                false => items.sort_by_key(|(key, _)| *key),
+            if *id {
+                items.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id))
+            } else {
+                items.sort_by_key(|(key, _)| *key)
             }
             Ok(items.into_iter().map(|(_, item)| item).collect())
         }

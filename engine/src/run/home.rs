@@ -41,9 +41,10 @@ impl Home {
             return Ok(());
         };
         std::thread::sleep(PATIENCE);
-        match is_there(fs, manifest) {
-            true => Ok(()),
-            false => Err(EngineError::Moved { path: manifest.clone() }),
+        if is_there(fs, manifest) {
+            Ok(())
+        } else {
+            Err(EngineError::Moved { path: manifest.clone() })
         }
     }
 }

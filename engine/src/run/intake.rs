@@ -9,7 +9,7 @@ use stage_core::{Fields, Item, children};
 
 use super::item_stage::Slot;
 use super::queue::Queued;
-use crate::pipeline::StageId;
+use crate::pipeline::{ITEMS, Pipeline, Reference, StageId};
 use crate::plan::items::merged;
 
 /// The part of a stage that decides on the key and the place in the queue of an item.
@@ -41,9 +41,10 @@ pub struct Passed {
 impl Route {
     /// Prepares the output of an item from the fields that the stage wrote.
     pub fn pass(&self, queued: &Queued, written: &Fields) -> Passed {
-        let slot = match self.is_expanding {
-            true => Slot::Expanded(children(&queued.item, written)),
-            false => Slot::Known(merged(queued.item.clone(), written)),
+        let slot = if self.is_expanding {
+            Slot::Expanded(children(&queued.item, written))
+        } else {
+            Slot::Known(merged(queued.item.clone(), written))
         };
         let items = slot.items();
         let mut arrivals = Vec::with_capacity(self.below.len() * items.len());
@@ -53,4 +54,20 @@ impl Route {
         }
         Passed { slot, arrivals }
     }
+}
+
+/// By the position of a stage: the stages that take their items from it.
+pub fn takers(pipeline: &Pipeline) -> Vec<Vec<StageId>> {
+    let mut takers = vec![Vec::new(); pipeline.stages.len()];
+    for spec in &pipeline.stages {
+        let references = spec.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
+        for reference in references {
+            if let Reference::Stage { stage, .. } = reference
+                && takers[stage.0].last() != Some(&spec.id)
+            {
+                takers[stage.0].push(spec.id);
+            }
+        }
+    }
+    takers
 }

@@ -2,36 +2,68 @@
 
 use std::collections::HashMap;
 
+use cache::{Cache, CacheError};
 use stage_core::device::{DeviceId, Devices};
 use stage_core::event::Event;
 
 use crate::machine::{Device, Machine, resident_bytes};
-use crate::measure::Measure;
-use crate::pipeline::StageId;
+use crate::measure::{self, Measure};
+use crate::pipeline::{StageId, StageSpec};
 
 pub struct Meter {
-    pub machine: Machine,
+    machine: Machine,
     /// The processes of the workers, by device.
     workers: HashMap<DeviceId, u32>,
     /// The measures of a probe, which writes nothing itself.
-    pub probed: Vec<(StageId, Measure)>,
-    pub has_tidied: bool,
+    probed: Vec<(StageId, Measure)>,
+    has_tidied: bool,
     /// A worker of this run has told its devices.
     has_asked: bool,
     /// Files and processes are those of the machine.
-    pub is_real: bool,
+    is_real: bool,
 }
 
 impl Meter {
-    pub fn new(machine: Machine, is_real: bool) -> Meter {
+    pub fn new(cache: &Cache) -> Meter {
         Meter {
-            machine,
+            machine: Machine::known(cache),
             workers: HashMap::new(),
             probed: Vec::new(),
             has_tidied: false,
             has_asked: false,
-            is_real,
+            is_real: cache.fs().is_direct(),
         }
+    }
+
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    pub fn is_real(&self) -> bool {
+        self.is_real
+    }
+
+    /// Keeps the measure of a stage. True if it was recorded: that of a probe is only held.
+    pub fn keep(
+        &mut self,
+        cache: &Cache,
+        spec: &StageSpec,
+        measure: Measure,
+    ) -> Result<bool, CacheError> {
+        if measure.is_probe {
+            self.probed.push((spec.id, measure));
+            return Ok(false);
+        }
+        measure::add(cache, spec, &measure)?;
+        if !std::mem::replace(&mut self.has_tidied, true) {
+            measure::forget_old(cache)?;
+        }
+        Ok(true)
+    }
+
+    /// The measures of a probe.
+    pub fn into_probed(self) -> Vec<(StageId, Measure)> {
+        self.probed
     }
 
     pub fn knows(&self, found: &Devices) -> bool {

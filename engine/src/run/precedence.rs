@@ -23,7 +23,7 @@ pub enum Behind {
 pub struct Precedence {
     /// All stages: those with more behind them first, and of equal ones those near the end, so that
     /// an item passes through its stages quickly.
-    pub order: Vec<StageId>,
+    order: Vec<StageId>,
     behind: Vec<Behind>,
     /// By the position of a stage: it runs a model on items or depends on such a stage, and no training depends on it.
     only_compares: Vec<bool>,
@@ -33,15 +33,22 @@ impl Precedence {
     /// The precedence of stages; those that are not open have no work.
     pub fn of(pipeline: &Pipeline, is_open: impl Fn(StageId) -> bool) -> Precedence {
         let behind = behind(pipeline, is_open);
-        let turn = |id: &StageId| match is_short(pipeline.stage(*id)) {
-            // It holds one thread once, and its failure may end the run before a training starts.
-            true => Behind::Training,
-            false => behind[id.0],
+        let turn = |id: &StageId| {
+            if is_short(pipeline.stage(*id)) {
+                // It holds one thread once, and its failure may end the run before a training starts.
+                Behind::Training
+            } else {
+                behind[id.0]
+            }
         };
         let mut order: Vec<StageId> = pipeline.ids().rev().collect();
         order.sort_by_key(|id| std::cmp::Reverse(turn(id)));
         let only_compares = only_compares(pipeline, &behind);
         Precedence { order, behind, only_compares }
+    }
+
+    pub fn order(&self) -> &[StageId] {
+        &self.order
     }
 
     pub fn behind(&self, id: StageId) -> Behind {

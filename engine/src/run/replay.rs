@@ -14,9 +14,7 @@ use super::arrived::{artifacts, gather_sources};
 use super::hands::Hands;
 use super::intake::Intake;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
-use super::scratch::Scratch;
 use super::shared::Shared;
-use super::worker::Spare;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::history;
 use crate::pipeline::{Pipeline, StageSpec, StageWork};
@@ -206,15 +204,10 @@ impl Replayer<'_> {
     /// Hands the task to the executor that does such work in a run, and forwards its events.
     fn work(&self, store: &Store, task: Task, sink: Sink) -> Result<Outcome, EngineError> {
         let (messages, received) = unbounded();
+        let engine = Engine { threads: 1, ..self.engine.clone() };
         let shared = Shared {
-            engine: Arc::new(Engine { threads: 1, ..self.engine.clone() }),
-            store: store.clone(),
-            messages,
-            stop: self.stop.clone(),
-            gpu_stop: StopFlag::default(),
-            scratch: Scratch::default(),
-            spare: Spare::default(),
             kept: Some(self.folder.to_owned()),
+            ..Shared::new(&engine, store.clone(), messages, &self.stop)
         };
         let mut hands = Hands::new(shared).map_err(EngineError::Thread)?;
         hands.hand_out(self.spec, task).map_err(EngineError::Thread)?;

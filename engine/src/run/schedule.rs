@@ -4,113 +4,146 @@
 //! next one immediately. The open work downstream of a stage decides its rank (module `precedence`);
 //! within a stage the longest item comes first. `docs/scheduler.md` shows the states of a stage.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+mod dispatch;
+mod failure;
+mod finish;
+mod measured;
+mod quarantine;
+mod remote;
+mod reports;
+mod settle;
+mod start;
+mod trials;
+mod turns;
+
 use std::time::{Duration, Instant};
 
-use cache::{CacheError, Claim, Digest};
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use cache::{CacheError, Digest};
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
+use stage_core::StageError;
 use stage_core::escape::cleaned;
 use stage_core::event::Event;
-use stage_core::{Reject, StageError};
 
-use super::board::{Board, State};
+use super::board::Board;
+use super::budget::Budget;
 use super::commit::Committer;
+use super::duplicates::Duplicates;
+use super::effects::Effects;
 use super::hands::Hands;
 use super::home::Home;
-use super::message::{Message, Report};
+use super::message::Message;
 use super::meter::Meter;
+use super::obstacles::{Ending, Obstacle, Obstacles};
 use super::precedence::Precedence;
-use super::queue::Queued;
-use super::training::Saved;
+use super::records::Run;
+use super::remote_jobs::RemoteJobs;
+use super::shared::Shared;
+use super::tasks::Tasks;
+use super::total::Total;
 use super::watchdog::Watchdog;
-use crate::allowance::{Allowance, Limit};
-use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
+use crate::allowance::Allowance;
+use crate::engine::{EngineError, Sink};
 use crate::error::PlanError;
-use crate::executor::queue::Queue;
-use crate::pipeline::{Pipeline, StageId, StageWork};
-use crate::plan::Work;
+use crate::pipeline::StageId;
 use crate::plan::planner::Planner;
-use crate::record::{PROGRESS, encode};
+use crate::plan::{Plan, Work};
 use crate::store::{ReadError, Store};
 
-pub const TICK: Duration = Duration::from_millis(100);
-/// The time after its limit that a run waits for a worker to name the GPUs: a broken driver may
-/// never answer.
-const LATE_ANSWER: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_millis(100);
 
-/// A task that has been handed out.
-pub struct InFlight {
-    pub stage: StageId,
-    /// Shared with the executor.
-    pub items: Arc<Vec<Queued>>,
-    pub claims: Vec<Claim>,
-    pub started: Instant,
-    /// Its time limit counts from here: until it runs, this is the last look at it.
-    pub since: Instant,
-}
-
-/// The end of a pass over the plan.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
-    Done,
-    Failed,
-    Paused,
-    /// An object was lost and its records were removed: planning again makes it again.
-    Again,
-}
-
+/// The handlers are in the files of this folder. What they change is in parts with methods of their
+/// own; only they and this file see the fields.
 pub struct Schedule<'a> {
-    pub engine: &'a Engine,
-    pub pipeline: &'a Pipeline,
-    pub store: Store,
-    pub home: &'a Home,
-    pub planner: Planner<'a>,
-    pub board: Board,
-    pub precedence: Precedence,
-    /// By the position of a stage: the stages that take their items from it.
-    pub takers: Vec<Vec<StageId>>,
-    pub in_flight: HashMap<u64, InFlight>,
-    /// Items that wait for another item of this run with the same key.
-    pub followers: HashMap<Digest, Vec<(StageId, Queued)>>,
-    pub options: &'a RunOptions,
-    pub sink: Sink<'a>,
-    pub hands: Hands,
-    pub messages: Receiver<Message>,
-    pub committer: Committer,
-    pub run: u64,
+    run: Run<'a>,
+    home: &'a Home,
+    /// It has the store, too.
+    planner: Planner<'a>,
+    board: Board,
+    precedence: Precedence,
+    tasks: Tasks,
+    duplicates: Duplicates,
+    hands: Hands,
+    messages: Receiver<Message>,
+    sink: Sink<'a>,
+    committer: Committer,
+    budget: Budget<'a>,
+    meter: Meter,
+    watchdog: Watchdog,
+    obstacles: Obstacles,
+    jobs: RemoteJobs,
     /// The runs whose work this one waits for, in words, once it has waited.
-    pub others: Option<String>,
-    pub allowance: &'a mut Allowance,
-    pub meter: Meter,
-    pub watchdog: Watchdog,
-    /// A failure ends the run.
-    pub halted: bool,
-    /// An object is lost: the pass ends, and the next one plans again.
-    pub lost: bool,
-    /// A machine fault stops the run.
-    pub unable: bool,
-    /// Every trial of a sweep has failed.
-    pub is_hopeless: bool,
-    pub next_ticket: u64,
-    /// Stops the threads that wait for jobs of executors.
-    pub away: StopFlag,
-    /// The threads that wait for jobs of executors, by their batches.
-    pub batch_threads: HashMap<Digest, JoinHandle<()>>,
-    /// The claims on the jobs of stages, until the last commit of the run: who has one sees all outcomes
-    /// of the run before it.
-    pub claims_away: HashMap<Digest, Claim>,
-    /// The expected time of an item of stages on executors.
-    pub seconds_away: HashMap<StageId, f64>,
-    /// The queue of Slurm.
-    pub queue: Arc<Queue>,
+    others: Option<String>,
+}
+
+/// The parts of a schedule that are used after its work.
+pub struct Rest {
+    pub board: Board,
+    pub store: Store,
+    pub committer: Committer,
+}
+
+impl<'a> Schedule<'a> {
+    /// A schedule that has handed nothing out yet, and the work.
+    pub fn new(
+        run: Run<'a>,
+        (home, allowance): (&'a Home, &'a mut Allowance),
+        plan: Plan,
+        planner: Planner<'a>,
+        total: &Total,
+        sink: Sink<'a>,
+    ) -> Result<(Schedule<'a>, Vec<(StageId, Work)>), EngineError> {
+        let (sender, messages) = unbounded();
+        let (cache, options) = (run.cache, run.options);
+        let shared = Shared::new(run.engine, planner.store.clone(), sender.clone(), &options.stop);
+        let precedence = Precedence::of(run.pipeline, |id| plan.stage(id).work.is_open());
+        let (board, works) = Board::new(run.pipeline, run.wanted, plan);
+        let schedule = Schedule {
+            run,
+            home,
+            planner,
+            board,
+            precedence,
+            tasks: Tasks::default(),
+            duplicates: Duplicates::default(),
+            hands: Hands::new(shared).map_err(EngineError::Thread)?,
+            messages,
+            sink,
+            committer: Committer::new(cache.clone(), sender, options.commit_every),
+            budget: Budget::new(allowance, cache, &options.stop),
+            meter: Meter::new(cache),
+            watchdog: Watchdog::default(),
+            obstacles: Obstacles::default(),
+            jobs: RemoteJobs::new(run.pipeline, total.expected.as_ref()),
+            others: None,
+        };
+        Ok((schedule, works))
+    }
+
+    /// Ends the threads, and adds what was done to the total of the run.
+    pub fn end(self, has_failed: bool, total: &mut Total) -> Rest {
+        total.is_unable |= self.obstacles.has(Obstacle::MachineFault);
+        for id in self.board.done() {
+            total.take_cost(self.run.stage(id), self.taken(id));
+        }
+        total.add(&self.board.counts());
+        let Schedule { hands, planner, board, mut committer, meter, jobs, .. } = self;
+        if has_failed {
+            // Their tasks are not waited for.
+            hands.leave_workers();
+        }
+        hands.dismiss();
+        // A running commit moves the files that exports are made from.
+        committer.join();
+        committer.hold(jobs.into_claims());
+        total.probed = meter.into_probed();
+        Rest { board, store: planner.store, committer }
+    }
 }
 
 impl Schedule<'_> {
     /// Works until nothing more can be done.
     pub fn drive(&mut self, works: Vec<(StageId, Work)>) -> Result<Ending, EngineError> {
-        self.watch_allowance()?;
+        self.watch_budget()?;
         self.activate_all(works)?;
         let mut last_tick = Instant::now();
         loop {
@@ -118,7 +151,7 @@ impl Schedule<'_> {
                 self.dispatch()?;
             }
             let awaits_devices = self.may_start() && self.hands.awaits_devices();
-            if self.in_flight.is_empty() && !awaits_devices {
+            if self.tasks.is_empty() && !awaits_devices {
                 if self.trust_all()? {
                     continue;
                 }
@@ -132,60 +165,64 @@ impl Schedule<'_> {
                 self.tick()?;
             }
         }
-        self.end_batch_threads()?;
+        self.jobs.join();
+        self.handle_waiting()?;
         self.close_batches()?;
         self.require_trials()?;
         self.note_devices()?;
-        self.end_allowance()?;
+        let waits = |id| self.board[id].has_pending_work() && self.is_barred(id);
+        let waits = self.budget.bars_gpus() && self.run.pipeline.ids().any(waits);
+        let effects = self.budget.end_pass(waits)?;
+        self.apply(effects);
         self.end_measures()?;
         self.board.leave_unfinished()?;
-        if self.ending() != Ending::Done && self.options.probe.is_none() {
-            let committed = self.committer.finish(&self.store);
+        if self.ending() != Ending::Done && !self.run.is_probe() {
+            let committed = self.committer.finish();
             self.report_commit(committed)?;
         }
         Ok(self.ending())
     }
 
     fn ending(&self) -> Ending {
-        if self.lost && !self.options.stop.is_requested() && !self.unable {
-            return Ending::Again;
-        }
-        match (self.board.any(State::Failed) || self.is_hopeless, self.board.any(State::Left)) {
-            (true, _) => Ending::Failed,
-            (false, true) => Ending::Paused,
-            (false, false) => Ending::Done,
-        }
+        self.obstacles.ending(&self.board, self.run.options.stop.is_requested())
+    }
+
+    fn store(&self) -> &Store {
+        &self.planner.store
     }
 
     /// Nothing new starts after a request to stop, or after a failure that ends the run.
-    pub fn may_start(&self) -> bool {
-        let may_continue = !self.options.stop.is_requested() || self.owes_task();
-        !self.halted && !self.lost && !self.unable && may_continue
+    fn may_start(&self) -> bool {
+        self.obstacles.is_empty() && (!self.run.options.stop.is_requested() || self.owes_task())
     }
 
     /// A run that reaches its time limit while its worker starts still hands out its first task:
     /// runs as short as that start would make no progress.
     fn owes_task(&self) -> bool {
-        let first = self.allowance.first(self.store.cache(), false);
-        let is_recent = |until: Instant| until.elapsed() < LATE_ANSWER;
-        let is_of_time =
-            first.is_some_and(|(limit, until)| limit == Limit::Time && is_recent(until));
-        let is_first = self.next_ticket == 0 && self.hands.has_asked() && !self.has_done();
-        is_of_time && is_first && !self.options.stop.is_pressing()
+        let is_first = self.tasks.is_untouched() && self.hands.has_asked() && !self.has_done();
+        is_first && self.budget.has_just_ended()
     }
 
     /// True if the run has executed anything.
-    pub fn has_done(&self) -> bool {
+    fn has_done(&self) -> bool {
         self.board.runs().iter().any(|run| run.counts.executed > 0)
     }
 
-    pub fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: Event) {
         (self.sink)(event);
     }
 
+    /// Applies what a part of the schedule asks for.
+    fn apply(&mut self, effects: Effects) {
+        if effects.has_recorded {
+            self.committer.mark();
+        }
+        effects.events.into_iter().for_each(|event| self.tell(event));
+    }
+
     /// The name of a stage, for an event.
-    pub fn name(&self, id: StageId) -> String {
-        self.pipeline.stage(id).name.clone()
+    fn name(&self, id: StageId) -> String {
+        self.run.stage(id).name.clone()
     }
 
     fn receive(&mut self) -> Result<(), EngineError> {
@@ -197,13 +234,18 @@ impl Schedule<'_> {
                 return Err(EngineError::Internal { message });
             }
         }
-        while let Ok(message) = self.messages.try_recv() {
-            self.handle(message)?;
-        }
+        self.handle_waiting()?;
         self.finish_complete().map(drop)
     }
 
-    pub fn handle(&mut self, message: Message) -> Result<(), EngineError> {
+    fn handle_waiting(&mut self) -> Result<(), EngineError> {
+        while let Ok(message) = self.messages.try_recv() {
+            self.handle(message)?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), EngineError> {
         match message {
             Message::Done { ticket, outcome, lost, written, took } => {
                 self.done(ticket, outcome, lost, (written, took))?;
@@ -214,11 +256,11 @@ impl Schedule<'_> {
             }
             Message::Full { why } => self.pause(why),
             Message::Overtaken { ticket, why } => {
-                let stage = self.in_flight.get(&ticket).map(|task| self.name(task.stage));
+                let stage = self.tasks.stage(ticket).map(|id| self.name(id));
                 self.pause(format!("stage `{}`: {why}", stage.unwrap_or_default()));
             }
             Message::Note { ticket, message } => {
-                let stage = self.in_flight.get(&ticket).map(|task| self.name(task.stage));
+                let stage = self.tasks.stage(ticket).map(|id| self.name(id));
                 self.tell(Event::Note { stage, message });
             }
             Message::Committed(result) => self.report_commit(result)?,
@@ -226,62 +268,17 @@ impl Schedule<'_> {
             Message::Found(devices) => self.hands.learn(devices),
             Message::Report { ticket, report } => {
                 // A task that was given up on may still report.
-                if let Some(id) = self.in_flight.get(&ticket).map(|task| task.stage) {
+                if let Some(id) = self.tasks.stage(ticket) {
                     self.report(id, report)?;
                 }
             }
         }
-        self.committer.start_if_due(&self.store);
-        Ok(())
-    }
-
-    fn report(&mut self, id: StageId, report: Report) -> Result<(), EngineError> {
-        let stage = self.name(id);
-        match report {
-            Report::Progress { done, total } => {
-                let counts = self.board[id].counts;
-                self.board[id].cost.progress = Some((done, total));
-                self.tell(Event::Progress { stage, done, total, counts });
-            }
-            Report::Metrics { step, values } => {
-                if self.pipeline.stage(id).work == StageWork::Train {
-                    self.board[id].cost.step(step, &values);
-                }
-                self.tell(Event::Metrics { stage, step, values });
-            }
-            Report::SetAside(rejects) => self.set_aside(id, rejects),
-            Report::Begins(course) => self.tell(Event::TrainingStarted { stage, course }),
-            Report::CheckpointKept(saved) => self.checkpoint_kept(id, saved)?,
-        }
-        Ok(())
-    }
-
-    fn set_aside(&mut self, id: StageId, rejects: Vec<(Arc<str>, Reject)>) {
-        for (item, reject) in rejects {
-            if self.board[id].aside.insert(item.clone(), reject.clone()).is_none() {
-                self.tell_quarantined(id, &item, &reject);
-            }
-        }
-    }
-
-    fn checkpoint_kept(&mut self, id: StageId, saved: Saved) -> Result<(), EngineError> {
-        let Saved { bytes, seconds, is_further } = saved;
-        if is_further {
-            // A stage that made progress gets its full number of retries again.
-            self.board[id].attempt = 0;
-        }
-        self.tell(Event::CheckpointKept { stage: self.name(id), bytes, seconds });
-        // For the estimate of the remaining work.
-        let run = &self.board[id];
-        if let (Some(keyed), Some(progress)) = (&run.known.keyed, run.cost.progress) {
-            self.store.cache().record(PROGRESS, &keyed.digest, encode(&progress))?;
-            self.committer.note(Vec::new());
-        }
+        self.committer.start_if_due();
         Ok(())
     }
 
     /// A full disk pauses the run: finished work stays, and the rest continues later.
-    pub fn report_commit(&mut self, result: Result<(), CacheError>) -> Result<(), EngineError> {
+    fn report_commit(&mut self, result: Result<(), CacheError>) -> Result<(), EngineError> {
         match result {
             Ok(()) => Ok(()),
             Err(error) if error.machine_fault().is_some() => {
@@ -293,20 +290,19 @@ impl Schedule<'_> {
     }
 
     /// A machine fault stops the run: it is no verdict on anything.
-    pub fn pause(&mut self, why: String) {
-        if !self.unable {
-            self.unable = true;
+    fn pause(&mut self, why: String) {
+        if self.obstacles.add(Obstacle::MachineFault) {
             self.tell(Event::Stopping { why });
         }
     }
 
-    pub fn pause_at(&mut self, id: StageId, error: &StageError) {
+    fn pause_at(&mut self, id: StageId, error: &StageError) {
         let stage = self.name(id);
         self.pause(format!("stage `{stage}`: {error}"));
     }
 
     /// The same for a fault that one item met again and again.
-    pub fn pause_at_item(&mut self, id: StageId, item: &str, error: &StageError) {
+    fn pause_at_item(&mut self, id: StageId, item: &str, error: &StageError) {
         let (stage, item) = (self.name(id), cleaned(item.to_owned()));
         self.pause(format!("stage `{stage}`, item `{item}`: {error}"));
     }
@@ -314,85 +310,29 @@ impl Schedule<'_> {
     /// Periodic work: progress, time limits, commits.
     fn tick(&mut self) -> Result<(), EngineError> {
         if !self.may_start() {
-            self.away.request();
+            self.jobs.stop().request();
         }
         self.tell_progress();
-        self.watch_allowance()?;
+        self.watch_budget()?;
         self.watch_memory();
-        if self.options.stop.is_requested() || self.unable {
-            for message in self.watchdog.watch(&self.options.stop, &self.hands) {
+        if self.run.options.stop.is_requested() || self.obstacles.has(Obstacle::MachineFault) {
+            for message in self.watchdog.watch(&self.run.options.stop, &self.hands) {
                 self.tell(Event::Note { stage: None, message });
             }
         }
         self.note_devices()?;
-        self.committer.start_if_due(&self.store);
+        self.committer.start_if_due();
         self.end_overdue()
     }
 
-    fn tell_progress(&mut self) {
-        for id in self.pipeline.ids() {
-            let run = &mut self.board[id];
-            let counts = run.counts;
-            let done = counts.executed + counts.reused;
-            let Some(total) = run.items().map(|stage| stage.total.max(done)) else { continue };
-            if run.reported.replace(done) != Some(done) {
-                let stage = self.name(id);
-                self.tell(Event::Progress { stage, done, total, counts });
-            }
-        }
-    }
-
-    /// Records the used money and GPU time, and stops work that has used up either.
-    fn watch_allowance(&mut self) -> Result<(), EngineError> {
-        let busy = self.hands.gpus_are_busy().then(Instant::now);
-        if self.allowance.watch(self.store.cache(), busy)? {
-            self.committer.note(Vec::new());
-        }
-        for limit in self.allowance.reached(self.store.cache()) {
-            if limit == Limit::GpuHours {
-                self.hands.stop_gpus();
-            }
-            self.stop_at(limit);
-        }
-        Ok(())
-    }
-
-    fn stop_at(&mut self, limit: Limit) {
-        if let Some(why) = self.allowance.why_stopped(self.store.cache(), limit) {
-            self.tell(Event::Stopping { why });
-        }
-        match limit {
-            Limit::Money => self.options.stop.request_after_batch(),
-            Limit::GpuHours => self.allowance.bar_gpus(),
-            // The clock of the session requests the stop.
-            Limit::Time => {}
-        }
-    }
-
-    /// A training has saved and stopped by itself, since the allowance would not have lasted for a
-    /// later save.
-    pub fn has_saved(&mut self, id: StageId) {
-        let is_stopping = self.options.stop.is_requested() || self.unable;
-        let first = self.allowance.first(self.store.cache(), self.is_on_gpu(id));
-        if let (false, Some((limit, _))) = (is_stopping, first) {
-            self.stop_at(limit);
-        }
-    }
-
-    /// Records the last usage of the pass, and reports work that had to wait for GPU time.
-    fn end_allowance(&mut self) -> Result<(), EngineError> {
-        if self.allowance.end_pass(self.store.cache())? {
-            self.committer.note(Vec::new());
-        }
-        let waits = |id| self.board[id].has_pending_work() && self.is_barred(id);
-        if self.allowance.bars_gpus() && self.pipeline.ids().any(waits) {
-            self.stop_at(Limit::GpuHours);
-        }
+    fn watch_budget(&mut self) -> Result<(), EngineError> {
+        let effects = self.budget.watch(&self.hands)?;
+        self.apply(effects);
         Ok(())
     }
 
     /// An object lost during planning ends the pass; any other error ends the run.
-    pub fn or_lost<T>(
+    fn or_lost<T>(
         &mut self,
         id: StageId,
         result: Result<T, PlanError>,
@@ -407,10 +347,10 @@ impl Schedule<'_> {
         }
     }
 
-    pub fn note_lost(&mut self, id: StageId, lost: &[Digest]) {
-        self.lost = true;
+    fn note_lost(&mut self, id: StageId, lost: &[Digest]) {
+        self.obstacles.add(Obstacle::Loss);
         for digest in lost {
-            if let Some(event) = self.store.lost(&self.name(id), digest) {
+            if let Some(event) = self.store().lost(&self.name(id), digest) {
                 self.tell(event);
             }
         }

@@ -23,7 +23,6 @@ pub fn plan<'a>(
     let pipeline = planner.pipeline;
     let wanted: BTreeSet<StageId> = pipeline.with_upstream(targets);
     planner.assets = share.batch.assets.clone();
-    planner.ignores_scores = true;
     for id in targets {
         planner.files[id.0] = share.batch.files.clone();
     }
@@ -56,16 +55,7 @@ fn given(spec: &StageSpec, upstream: Option<&Upstream>) -> StagePlan {
         rejects: rejects.clone(),
         part: Part::In,
     };
-    let record = StageRecord {
-        outputs,
-        rejects,
-        items: 0,
-        notes: Default::default(),
-        seconds: 0.0,
-        aside: None,
-        settled: Default::default(),
-        failure: None,
-    };
+    let record = StageRecord { outputs, rejects, ..StageRecord::default() };
     let (verdict, work) = (Verdict::Fresh, Work::Nothing(record));
     StagePlan { verdict, known, work, ..StagePlan::unwanted() }
 }
@@ -78,13 +68,14 @@ fn require_key(plan: &StagePlan, share: &Share) -> Result<(), EngineError> {
         (Given::Items(_), _) => return Ok(()),
         (Given::Training, _) => plan.known.keyed.as_ref().map(|keyed| keyed.digest),
     };
-    match key == Some(share.batch.key) {
-        true => Ok(()),
-        false => Err(EngineError::Internal {
+    if key == Some(share.batch.key) {
+        Ok(())
+    } else {
+        Err(EngineError::Internal {
             message: "this program computes another key for the batch: use the same program and \
                       the same models everywhere"
                 .to_owned(),
-        }),
+        })
     }
 }
 

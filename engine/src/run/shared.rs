@@ -30,6 +30,25 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// For the threads of a run.
+    pub fn new(
+        engine: &Engine,
+        store: Store,
+        messages: Sender<Message>,
+        stop: &StopFlag,
+    ) -> Shared {
+        Shared {
+            engine: Arc::new(engine.clone()),
+            store,
+            messages,
+            stop: stop.clone(),
+            gpu_stop: StopFlag::default(),
+            scratch: Scratch::default(),
+            spare: Spare::default(),
+            kept: None,
+        }
+    }
+
     pub fn context(&self, ticket: u64, kind: &'static stage_core::Kind) -> EngineContext {
         EngineContext {
             store: self.store.clone(),

@@ -29,7 +29,6 @@ use super::message::{Failure, JobHandle};
 use super::replay::ReplayError;
 use super::scratch::Scratch;
 use super::shared::Shared;
-use super::worker::Spare;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
@@ -119,17 +118,10 @@ pub fn prepare(
 }
 
 fn shared(engine: &Engine, store: &Store, folder: &Utf8Path) -> Shared {
-    Shared {
-        engine: Arc::new(engine.clone()),
-        store: store.clone(),
-        // Nobody listens to reports.
-        messages: unbounded().0,
-        stop: StopFlag::default(),
-        gpu_stop: StopFlag::default(),
-        scratch: Scratch::at(folder),
-        spare: Spare::default(),
-        kept: None,
-    }
+    // Nobody listens to reports.
+    let messages = unbounded().0;
+    let shared = Shared::new(engine, store.clone(), messages, &StopFlag::default());
+    Shared { scratch: Scratch::at(folder), ..shared }
 }
 
 impl Chain {

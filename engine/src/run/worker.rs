@@ -115,9 +115,10 @@ impl Worker {
             status.map_or_else(|error| error.to_string(), |ended| ended.status.to_string());
         let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<String> = lines.iter().cloned().collect();
-        let words = match lines.is_empty() {
-            true => String::new(),
-            false => format!("; last output: {}", lines.join(" | ")),
+        let words = if lines.is_empty() {
+            String::new()
+        } else {
+            format!("; last output: {}", lines.join(" | "))
         };
         (status, words)
     }

@@ -89,9 +89,10 @@ impl Link {
         state.tell(|| {
             format!("{} reads {name}: {:?}", self.process, found.as_ref().map(Bytes::len))
         });
-        Ok(match state.mutation == Mutation::SkipsChecksums && lied {
-            true => found.map(|bytes| signed_again(&bytes)),
-            false => found,
+        Ok(if state.mutation == Mutation::SkipsChecksums && lied {
+            found.map(|bytes| signed_again(&bytes))
+        } else {
+            found
         })
     }
 

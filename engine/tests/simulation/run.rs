@@ -121,9 +121,10 @@ impl Run {
             return;
         }
         state.look_later(POLL);
-        let (kill, machine) = match state.is_calm {
-            true => (999, 0),
-            false => (state.random.below(1_000), state.random.below(4) as usize),
+        let (kill, machine) = if state.is_calm {
+            (999, 0)
+        } else {
+            (state.random.below(1_000), state.random.below(4) as usize)
         };
         drop(state);
         *world.run() = Some(run);

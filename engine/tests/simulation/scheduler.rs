@@ -124,10 +124,7 @@ impl Jobs for Queue {
             let after = state.random.between(SECOND, 60 * SECOND);
             state.later(after, Event::Start(number));
         }
-        match fate < 60 {
-            true => Err("no answer, but a job".to_owned()),
-            false => Ok("jobs".to_owned()),
-        }
+        if fate < 60 { Err("no answer, but a job".to_owned()) } else { Ok("jobs".to_owned()) }
     }
 
     fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String> {

@@ -99,13 +99,9 @@ pub fn model(key: &Digest) -> StageRecord {
     let fields: Fields = [("weights", blob(&output(key, STEPS)))].into_iter().collect();
     StageRecord {
         outputs: BTreeMap::from([("model".to_owned(), PortValue::Artifact(fields))]),
-        rejects: Vec::new(),
         items: 1,
-        notes: BTreeMap::new(),
         seconds: 1.0,
-        aside: None,
-        settled: BTreeMap::new(),
-        failure: None,
+        ..StageRecord::default()
     }
 }
 
@@ -338,9 +334,10 @@ impl Process {
             self.finish(&key)?;
         }
         let (stage, bytes, seconds) = ("stage".to_owned(), 1, 1.0);
-        let heard = match self.has_saved {
-            true => heard(Told::CheckpointKept { stage, bytes, seconds }),
-            false => Heard::default(),
+        let heard = if self.has_saved {
+            heard(Told::CheckpointKept { stage, bytes, seconds })
+        } else {
+            Heard::default()
         };
         let engine = engine(&self.remote);
         let worker = self.worker(&engine);

@@ -1,6 +1,5 @@
 //! Hands out work: to executors that are free, under claims that exclude other processes.
 
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,30 +8,28 @@ use stage_core::StageError;
 use stage_core::cost::Cost;
 use stage_core::event::Event;
 
-use super::arrived;
-use super::batch::{Batch, Full};
-use super::board::State;
-use super::cost::Session;
-use super::intake::Route;
-use super::message::{GatherTask, ItemTask, JobHandle, Task};
-use super::queue::Queued;
-use super::schedule::{InFlight, Schedule, TICK};
-use super::training::{Owed, Pace, Training};
+use super::{Schedule, TICK};
 use crate::allowance::Limit;
 use crate::checkpoints::{begun_under, steps_done};
 use crate::engine::EngineError;
 use crate::history;
-use crate::machine::devices_key;
 use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
-use crate::record::{DEVICES, encode, last_key};
+use crate::record::last_key;
+use crate::run::arrived;
+use crate::run::batch::{Batch, Full};
+use crate::run::board::State;
+use crate::run::cost::Session;
+use crate::run::message::{GatherTask, ItemTask, JobHandle, Task};
+use crate::run::queue::Queued;
+use crate::run::training::{Owed, Pace, Training};
 
 /// The items of a task, and their claims.
 type Taken = (Arc<Vec<Queued>>, Vec<Claim>);
 
 impl Schedule<'_> {
     /// Hands out work as long as executors are free.
-    pub fn dispatch(&mut self) -> Result<(), EngineError> {
+    pub(super) fn dispatch(&mut self) -> Result<(), EngineError> {
         loop {
             // Outputs that turned out to be known may have passed to a stage without work, or ended
             // one, without a message.
@@ -49,8 +46,8 @@ impl Schedule<'_> {
         if let Some(id) = self.first_turn() {
             moved |= self.hand_out_next(id)?;
         }
-        for at in 0..self.precedence.order.len() {
-            let id = self.precedence.order[at];
+        for at in 0..self.run.pipeline.stages.len() {
+            let id = self.precedence.order()[at];
             if self.board[id].has_pending_work() && !self.may_work(id) {
                 // It may have to wait for another week.
                 self.hands.release(id);
@@ -68,27 +65,26 @@ impl Schedule<'_> {
 
     /// Hands out a task of a stage; false if it has none after all.
     fn hand_out_next(&mut self, id: StageId) -> Result<bool, EngineError> {
-        let is_away = self.is_away(id);
         match self.board[id].state() {
             _ if self.leave_rest(id)? => Ok(true),
-            _ if is_away => self.hand_out_away(id),
+            _ if self.run.is_away(id) => self.hand_out_away(id),
             State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id),
             State::RunsItems => self.hand_out_items(id),
             _ => Ok(false),
         }
     }
 
-    pub fn may_work(&self, id: StageId) -> bool {
+    pub(super) fn may_work(&self, id: StageId) -> bool {
         !self.is_barred(id) && !self.is_probed(id)
     }
 
     /// Tests if a probe has run enough of a stage, or need not.
     fn is_probed(&self, id: StageId) -> bool {
-        let Some(items) = self.options.probe else { return false };
-        if self.is_away(id) {
+        let Some(items) = self.run.options.mode.probed_items() else { return false };
+        if self.run.is_away(id) {
             return true;
         }
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let run = &self.board[id];
         match (run.items(), spec.work) {
             (Some(stage), StageWork::Item) => run.counts.executed + stage.running as u64 >= items,
@@ -99,50 +95,30 @@ impl Schedule<'_> {
     }
 
     /// Tests if a stage would run on a GPU.
-    pub fn is_on_gpu(&self, id: StageId) -> bool {
-        let spec = self.pipeline.stage(id);
-        !self.is_away(id) && self.hands.is_on_gpu(spec)
-    }
-
-    /// Keeps the GPUs that a worker has found, for estimates.
-    pub fn note_devices(&mut self) -> Result<(), EngineError> {
-        let Some(found) = self.hands.found() else { return Ok(()) };
-        if self.meter.knows(found) {
-            return Ok(());
-        }
-        let cache = self.store.cache();
-        if !cache.is_read_only() {
-            cache.record(DEVICES, &devices_key(), encode(found))?;
-        }
-        self.meter.learn(found);
-        self.committer.note(Vec::new());
-        Ok(())
+    pub(super) fn is_on_gpu(&self, id: StageId) -> bool {
+        !self.run.is_away(id) && self.hands.is_on_gpu(self.run.stage(id))
     }
 
     /// Tests if a stage has to wait: for another week, or for all its inputs if it runs on an
     /// executor or if GPU time is counted or paid from a budget.
-    pub fn is_barred(&self, id: StageId) -> bool {
-        if self.awaits_check(id) {
+    pub(super) fn is_barred(&self, id: StageId) -> bool {
+        // A probe runs no checks.
+        if !self.run.is_probe() && self.board.awaits_check(self.run.pipeline, id) {
             return true;
         }
-        if self.is_away(id) {
+        if self.run.is_away(id) {
             return !self.upstream_is_done(id);
         }
-        let session = &self.pipeline.session;
+        let session = &self.run.pipeline.session;
         let is_thrifty = session.budget.is_some() || session.gpu_hours_per_week.is_some();
-        (self.allowance.bars_gpus() || (is_thrifty && !self.upstream_is_done(id)))
+        (self.budget.bars_gpus() || (is_thrifty && !self.upstream_is_done(id)))
             && self.is_on_gpu(id)
-    }
-
-    pub fn ticket(&mut self) -> u64 {
-        self.next_ticket += 1;
-        self.next_ticket
     }
 
     fn hand_out_whole(&mut self, id: StageId) -> Result<bool, EngineError> {
         let keyed = self.board[id].known.keyed.clone();
         let claim = match &keyed {
-            Some(keyed) => self.store.cache().claim(&keyed.digest)?,
+            Some(keyed) => self.run.cache.claim(&keyed.digest)?,
             None => None,
         };
         if keyed.is_some() && claim.is_none() {
@@ -156,21 +132,25 @@ impl Schedule<'_> {
             self.hands.release(id);
             return Ok(true);
         }
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         if !self.hands.reserve(spec) {
             return Ok(false);
         }
         let training = self.training(id)?;
         if let Some(training) = &training {
-            let begun = begun_under(&self.store, &training.key, &training.prefixes)?;
-            let from = steps_done(&self.store, &begun.unwrap_or(training.key))?;
+            let begun = begun_under(self.store(), &training.key, &training.prefixes)?;
+            let from = steps_done(self.store(), &begun.unwrap_or(training.key))?;
             let preflight = spec.parameters.flag("preflight").unwrap_or(false);
             let session = Session::begin(from, preflight && from == 0);
             self.board[id].cost.unwritten.training = session;
         }
-        let ports =
-            arrived::gather_sources(self.pipeline, self.board.runs(), &self.planner.assets, spec);
-        let ticket = self.ticket();
+        let ports = arrived::gather_sources(
+            self.run.pipeline,
+            self.board.runs(),
+            &self.planner.assets,
+            spec,
+        );
+        let ticket = self.tasks.ticket();
         let task = Task::Gather(Box::new(GatherTask {
             ticket,
             job: Arc::new(self.job_handle(id)?),
@@ -179,7 +159,7 @@ impl Schedule<'_> {
             policy: spec.policy.clone(),
             training,
             own_key: keyed.map(|keyed| keyed.key.without_inputs().digest()),
-            inputs: Some(last_key(&self.pipeline.name, &spec.name)),
+            inputs: Some(last_key(&self.run.pipeline.name, &spec.name)),
             awaits: Vec::new(),
         }));
         self.board.advance(id, State::RunsTask)?;
@@ -188,38 +168,36 @@ impl Schedule<'_> {
     }
 
     fn send(&mut self, id: StageId, task: Task, taken: Taken) -> Result<(), EngineError> {
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let (items, claims) = taken;
-        let started = Instant::now();
-        let in_flight = InFlight { stage: id, items, claims, started, since: started };
-        self.in_flight.insert(task.ticket(), in_flight);
+        self.tasks.begin(task.ticket(), id, items, claims);
         self.hands.hand_out(spec, task).map_err(EngineError::Thread)
     }
 
     /// The identity of a training task. The choice of a parent is recorded before the work begins,
     /// so that a later run continues from the same one.
     fn training(&self, id: StageId) -> Result<Option<Training>, EngineError> {
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let keyed = self.board[id].known.keyed.as_ref().filter(|_| spec.work == StageWork::Train);
         let Some(keyed) = keyed else { return Ok(None) };
         let chosen = self.planner.choose_parent(spec, keyed);
         let parent = chosen.and_then(|()| self.planner.parent(spec, keyed));
-        let first = self.allowance.first(self.store.cache(), self.is_on_gpu(id));
+        let first = self.budget.first(self.is_on_gpu(id));
         Ok(Some(Training {
             key: keyed.digest,
             prefixes: self.planner.prefixes(spec, keyed),
-            pipeline: self.pipeline.name.clone(),
-            run: self.run,
+            pipeline: self.run.pipeline.name.clone(),
+            run: self.run.number,
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,
-            is_probe: self.options.probe.is_some(),
+            is_probe: self.run.is_probe(),
             pace: Pace::until(first.map(|(_, deadline)| deadline), self.owed(spec, first)),
             mirror: self.mirror(keyed.digest),
         }))
     }
 
     fn mirror(&self, key: Digest) -> Option<Arc<Mirror>> {
-        let remote = self.engine.remote.as_ref().filter(|_| self.options.probe.is_none());
-        Mirror::start(self.store.cache(), remote, key).map(Arc::new)
+        let remote = self.run.engine.remote.as_ref().filter(|_| !self.run.is_probe());
+        Mirror::start(self.run.cache, remote, key).map(Arc::new)
     }
 
     /// A run that has done nothing else by the end of its time owes a step of its training: the
@@ -234,12 +212,12 @@ impl Schedule<'_> {
     }
 
     fn hand_out_items(&mut self, id: StageId) -> Result<bool, EngineError> {
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let items = Arc::new(self.pick(id, spec));
         if items.is_empty() {
             return Ok(false);
         }
-        let (ticket, route) = (self.ticket(), self.route(id));
+        let (ticket, route) = (self.tasks.ticket(), self.board.route(spec));
         let Some(stage) = self.board[id].items_mut() else { return Ok(false) };
         stage.running += items.len();
         let (job, intake) = (stage.job.clone(), stage.intake.clone());
@@ -249,35 +227,22 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// The way of the outputs of a stage to those that take its items now.
-    pub fn route(&self, id: StageId) -> Route {
-        let intake = |below: &StageId| Some((*below, self.board[*below].items()?.intake.clone()));
-        Route {
-            is_expanding: self.pipeline.stage(id).kind.expands.is_some(),
-            below: self.item_consumers(id).iter().filter_map(intake).collect(),
-        }
-    }
-
     /// Takes the items of a task off the queue, without those that another item of this run has the
     /// key of.
     fn pick(&mut self, id: StageId, spec: &StageSpec) -> Vec<Queued> {
         let Some(stage) = self.board[id].items_mut() else { return Vec::new() };
-        let full = Full::of(spec, stage, self.engine.threads);
-        let most = self.options.probe.unwrap_or(u64::MAX);
+        let full = Full::of(spec, stage, self.run.engine.threads);
+        let most = self.run.options.mode.probed_items().unwrap_or(u64::MAX);
         let (mut picked, mut batch) = (Vec::new(), Batch::default());
         while let Some(next) = stage.queue.peek() {
             if full.is_reached(batch, next.weight) || batch.items >= most {
                 break;
             }
             let Some(queued) = stage.queue.pop() else { break };
-            match self.followers.entry(queued.key) {
-                Entry::Occupied(mut followers) => followers.get_mut().push((id, queued)),
-                Entry::Vacant(place) => {
-                    place.insert(Vec::new());
-                    batch.bytes += queued.weight;
-                    batch.items += 1;
-                    picked.push(queued);
-                }
+            if let Some(queued) = self.duplicates.begin(id, queued) {
+                batch.bytes += queued.weight;
+                batch.items += 1;
+                picked.push(queued);
             }
         }
         picked
@@ -285,12 +250,12 @@ impl Schedule<'_> {
 
     /// Work that other processes do: waits briefly and takes over what is finished. False if there
     /// is nothing to wait for.
-    pub fn wait_elsewhere(&mut self) -> Result<bool, EngineError> {
+    pub(super) fn wait_elsewhere(&mut self) -> Result<bool, EngineError> {
         if !self.may_start() {
             return Ok(false);
         }
         let (mut waiting, mut any_queued) = (None, false);
-        for id in self.pipeline.ids().filter(|id| self.may_work(*id)).collect::<Vec<_>>() {
+        for id in self.run.pipeline.ids().filter(|id| self.may_work(*id)).collect::<Vec<_>>() {
             let run = &mut self.board[id];
             if let Some(stage) = run.items_mut() {
                 waiting = stage.elsewhere.front().map(|queued| queued.key).or(waiting);
@@ -305,24 +270,24 @@ impl Schedule<'_> {
         if !self.committer.holds_claims() {
             let others = match &self.others {
                 Some(others) => others.clone(),
-                None => history::others_at_work(self.store.cache(), self.run)?,
+                None => history::others_at_work(self.run.cache, self.run.number)?,
             };
             let more = if others.is_empty() { String::new() } else { format!(": {others}") };
             let what = format!("another run working on the same items{more}");
             self.others = Some(others);
             self.tell(Event::Waiting { what });
         }
-        self.store.cache().wait_for(&key, TICK)?;
+        self.run.cache.wait_for(&key, TICK)?;
         Ok(true)
     }
 
     /// A job for a stage with known input artifacts.
-    pub fn job_handle(&mut self, id: StageId) -> Result<JobHandle, EngineError> {
-        let spec = self.pipeline.stage(id);
+    pub(super) fn job_handle(&mut self, id: StageId) -> Result<JobHandle, EngineError> {
+        let spec = self.run.stage(id);
         let at = |error: StageError| EngineError::Stage { stage: spec.name.clone(), error };
-        let mut setup = self.engine.setup(self.pipeline, spec).map_err(at)?;
+        let mut setup = self.run.engine.setup(self.run.pipeline, spec).map_err(at)?;
         setup.artifacts = self.artifacts(id);
         setup.files = self.planner.files[id.0].clone();
-        Ok(JobHandle::new(self.ticket() as u32, spec.kind, setup))
+        Ok(JobHandle::new(self.tasks.ticket() as u32, spec.kind, setup))
     }
 }

@@ -2,45 +2,45 @@
 
 use stage_core::Place;
 
-use super::batch::Full;
-use super::board::State;
-use super::precedence::is_short;
-use super::schedule::Schedule;
+use super::Schedule;
 use crate::pipeline::StageId;
+use crate::run::batch::Full;
+use crate::run::board::State;
+use crate::run::precedence::is_short;
 
 /// A task that takes longer, in seconds, holds a thread noticeably.
 const LONG_TASK: f64 = 0.05;
 
 impl Schedule<'_> {
     /// Tests if a stage has work that may be handed out now.
-    pub fn has_turn(&self, id: StageId) -> bool {
-        let spec = self.pipeline.stage(id);
+    pub(super) fn has_turn(&self, id: StageId) -> bool {
+        let spec = self.run.stage(id);
         // Without work, no worker is asked for its devices.
         self.may_start()
             && self.board[id].has_pending_work()
             && self.may_work(id)
-            && (self.is_away(id) || (self.hands.is_free(spec) && self.is_within_limit(id)))
+            && (self.run.is_away(id) || (self.hands.is_free(spec) && self.is_within_limit(id)))
     }
 
     /// The stage that gets a thread for its first item, whatever has more behind it: a mistake in the
     /// stage, and the first results of each chain, come early. One stage at a time does that.
-    pub fn first_turn(&self) -> Option<StageId> {
+    pub(super) fn first_turn(&self) -> Option<StageId> {
         let is_first = |id: &StageId| {
             self.is_here(*id)
                 && self.board[*id].counts.executed == 0
                 && self.board[*id].items().is_some()
         };
-        let firsts = || self.precedence.order.iter().copied().filter(is_first);
+        let firsts = || self.precedence.order().iter().copied().filter(is_first);
         let is_at_work = |id| self.board[id].items().is_some_and(|stage| stage.running > 0);
-        match firsts().any(is_at_work) {
-            true => None,
-            false => firsts()
-                .find(|id| self.has_work_here(*id) && self.hands.is_free(self.pipeline.stage(*id))),
+        if firsts().any(is_at_work) {
+            None
+        } else {
+            firsts().find(|id| self.has_work_here(*id) && self.hands.is_free(self.run.stage(*id)))
         }
     }
 
     fn is_here(&self, id: StageId) -> bool {
-        self.pipeline.stage(id).kind.place == Place::Here && !self.is_away(id)
+        self.run.stage(id).kind.place == Place::Here && !self.run.is_away(id)
     }
 
     /// Tests if a stage has work for a thread of this process.
@@ -56,7 +56,7 @@ impl Schedule<'_> {
         if !self.is_here(id) || !self.is_long(id) {
             return true;
         }
-        let others = self.pipeline.ids().filter(|other| *other != id);
+        let others = self.run.pipeline.ids().filter(|other| *other != id);
         let waiting = others.filter(|other| self.has_work_here(*other));
         let at_work = self.hands.on_threads().filter(|other| *other != id);
         let limit = self.precedence.limit(id, waiting.chain(at_work), self.hands.threads());
@@ -67,9 +67,9 @@ impl Schedule<'_> {
 
     /// Tests if the next task of a stage may take long.
     fn is_long(&self, id: StageId) -> bool {
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let Some(stage) = self.board[id].items() else { return !is_short(spec) };
-        match Full::of(spec, stage, self.engine.threads) {
+        match Full::of(spec, stage, self.run.engine.threads) {
             Full::Items(items) if stage.pace > 0.0 => {
                 let items = items.min(stage.queue.len() as u64);
                 items as f64 * stage.pace > LONG_TASK

@@ -1,79 +1,35 @@
 //! Work that runs as jobs of an executor. A thread for each batch submits its jobs and waits for
-//! their results in the remote; for the schedule it is one more executor.
+//! their results in the remote; for the schedule it is one more thread with tasks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::thread::Builder;
-use std::time::Instant;
 
 use cache::Digest;
-use cache::fs::{Fs, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use remote::{Remote, Trouble};
 use stage_core::StageError;
-use stage_core::key::{HashSink, Sink as _};
 
-use super::arrived::{artifacts, gather_sources};
-use super::board::State;
-
-use super::batch_thread::{BatchThread, Inputs, Sent, objects};
-use super::queue::Queued;
-use super::schedule::{InFlight, Schedule};
-use crate::engine::{Engine, EngineError};
+use super::Schedule;
+use crate::engine::EngineError;
 use crate::executor::batch::{Batch, Upstream, Work};
 use crate::executor::jobs::{self, Order};
 use crate::executor::own::{self, close, own};
-use crate::executor::split::{Limits, SECONDS, batches, split};
+use crate::executor::split::{Limits, batches, split};
 use crate::executor::state;
-use crate::pipeline::{ExecutorSpec, Pipeline, StageId, StageSpec};
-use crate::plan::{Plan, Planned};
+use crate::pipeline::{ExecutorSpec, StageId};
+use crate::plan::Planned;
 use crate::record::PortValue;
-
-/// Fails if stages with work run on an executor and the folder of the remote does not exist: jobs
-/// would have no batch. A share that is not mounted must not be created here.
-pub fn require_remote(
-    engine: &Engine,
-    pipeline: &Pipeline,
-    plan: &Plan,
-) -> Result<(), EngineError> {
-    let has_work = |spec: &&StageSpec| {
-        let stage = &plan.stages[spec.id.0];
-        spec.policy.executor.is_some() && stage.executed + stage.pending > 0
-    };
-    let Some(spec) = pipeline.stages.iter().find(has_work) else { return Ok(()) };
-    let address = engine.remote.as_ref().map(|remote| remote.address());
-    let Some(folder) = address.and_then(|address| address.folder()) else { return Ok(()) };
-    match RealFs.metadata(&folder) {
-        Ok(about) if about.is_dir() => Ok(()),
-        // Other errors may pass.
-        Err(error) if !error.is_not_found() => Ok(()),
-        _ => Err(EngineError::Unready {
-            message: format!(
-                "stage `{}` runs on an executor, and the folder `{folder}` of the remote does not exist",
-                spec.name
-            ),
-            help: "mount the share, or create the folder".to_owned(),
-        }),
-    }
-}
+use crate::run::arrived::{artifacts, gather_sources};
+use crate::run::batch_thread::{BatchThread, Inputs, Sent, objects};
+use crate::run::board::State;
+use crate::run::queue::Queued;
+use crate::run::remote_jobs::taken_up;
 
 impl Schedule<'_> {
-    /// Tests if a stage runs on an executor.
-    pub fn is_away(&self, id: StageId) -> bool {
-        self.executor(id).is_some()
-    }
-
-    fn executor(&self, id: StageId) -> Option<&ExecutorSpec> {
-        // A worker does its share itself.
-        let name = self.pipeline.stage(id).policy.executor.as_ref();
-        name.filter(|_| self.options.share.is_none())
-            .and_then(|name| self.pipeline.executors.get(name))
-    }
-
     /// Hands all pending work of a stage to its executor. True if it was taken off the queue.
-    pub fn hand_out_away(&mut self, id: StageId) -> Result<bool, EngineError> {
-        let Some(spec) = self.executor(id).cloned() else { return Ok(false) };
-        let Some(remote) = self.store.remote().cloned().filter(|remote| remote.is_writable())
+    pub(super) fn hand_out_away(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let Some(spec) = self.run.executor(id).cloned() else { return Ok(false) };
+        let Some(remote) = self.store().remote().cloned().filter(|remote| remote.is_writable())
         else {
             let message =
                 format!("the executor `{}` needs a remote that can be written", spec.name);
@@ -100,9 +56,9 @@ impl Schedule<'_> {
         if self.take_finished(id)? {
             return Ok(true);
         }
-        let stage = self.pipeline.stage(id);
+        let stage = self.run.stage(id);
         let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
-        if !self.claim_away(&keyed.digest)? {
+        if !self.jobs.claim(self.run.cache, &keyed.digest)? {
             if self.board.is(id, State::AwaitsExecutor) {
                 self.board.advance(id, State::AwaitsClaim)?;
             }
@@ -110,21 +66,21 @@ impl Schedule<'_> {
         }
         let at = |error: crate::error::PlanError| error.at(stage.name.clone());
         self.planner.choose_parent(stage, &keyed).map_err(at)?;
-        let ticket = self.ticket();
+        let ticket = self.tasks.ticket();
         let open = BTreeMap::from([(0, Sent::new(ticket, Vec::new()))]);
         // The job of an earlier run may still be at work.
         let Some(earlier) = self.earlier(&keyed.digest, &remote)? else { return Ok(false) };
         if let Some(batch) = earlier.into_iter().next() {
             self.board.advance(id, State::RunsTask)?;
-            self.send_away(id, ticket, Vec::new());
+            self.tasks.begin(ticket, id, Arc::default(), Vec::new());
             return self.start_batch_thread(spec, remote, batch, open, None).map(|()| true);
         }
         let batch = self.batch(id, keyed.digest, Work::Training);
-        let (pipeline, board, assets) = (self.pipeline, &self.board, &self.planner.assets);
+        let (pipeline, board, assets) = (self.run.pipeline, &self.board, &self.planner.assets);
         let ports = gather_sources(pipeline, board.runs(), assets, stage);
         let inputs = Inputs { ports: Some(ports), ..self.inputs(id) };
         self.board.advance(id, State::RunsTask)?;
-        self.send_away(id, ticket, Vec::new());
+        self.tasks.begin(ticket, id, Arc::default(), Vec::new());
         self.start_batch_thread(spec, remote, batch, open, Some(inputs))?;
         Ok(true)
     }
@@ -138,7 +94,7 @@ impl Schedule<'_> {
         let Some(stage) = self.board[id].items_mut() else { return Ok(false) };
         let intake = stage.intake.clone();
         let key = intake.key;
-        if !self.claim_away(&key)? {
+        if !self.jobs.claim(self.run.cache, &key)? {
             // Another run waits for jobs of this stage.
             if let Some(stage) = self.board[id].items_mut() {
                 stage.elsewhere.extend(stage.queue.drain());
@@ -147,7 +103,7 @@ impl Schedule<'_> {
         }
         let Some(earlier) = self.earlier(&key, &remote)? else { return Ok(false) };
         let picked = self.pick_all(id)?;
-        let each = self.seconds_away.get(&id).copied().unwrap_or(SECONDS);
+        let each = self.jobs.seconds(id);
         let mut left: HashMap<Digest, Queued> =
             picked.into_iter().map(|queued| (queued.key, queued)).collect();
         // Jobs of an earlier run may still be at work on some of them.
@@ -162,10 +118,8 @@ impl Schedule<'_> {
         items.sort_by_key(|queued| queued.key);
         let weight: u64 = items.iter().map(|queued| queued.weight).sum();
         let mean = weight as f64 / items.len() as f64;
-        let cost = |queued: &Queued| match mean > 0.0 {
-            true => each * queued.weight as f64 / mean,
-            false => each,
-        };
+        let cost =
+            |queued: &Queued| if mean > 0.0 { each * queued.weight as f64 / mean } else { each };
         let (size, jobs) = batches(items.len(), spec.max_jobs as usize);
         let limits = Limits { seconds: spec.shard_seconds, jobs };
         for items in items.chunks(size) {
@@ -184,22 +138,6 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Claims the jobs of a stage until the last commit of the run; false if another run has them. Jobs claim
-    /// the work itself, and may share this cache.
-    fn claim_away(&mut self, key: &Digest) -> Result<bool, EngineError> {
-        let mut sink = HashSink::default();
-        sink.digest("jobs for the work", key);
-        let bytes = sink.finish();
-        let bytes = bytes.as_bytes().first_chunk().copied().unwrap_or_default();
-        let number = u64::from_le_bytes(bytes);
-        if !self.claims_away.contains_key(key) {
-            // A number, since it is held for long.
-            let Some(claim) = self.store.cache().claim_number(number)? else { return Ok(false) };
-            self.claims_away.insert(*key, claim);
-        }
-        Ok(true)
-    }
-
     /// The open batches of earlier runs for this work; none if the remote does not answer: then the run
     /// pauses, since it cannot know what is in their jobs.
     fn earlier(
@@ -207,8 +145,8 @@ impl Schedule<'_> {
         key: &Digest,
         remote: &Remote,
     ) -> Result<Option<Vec<Batch>>, EngineError> {
-        let is_at_work = |id: &Digest| self.batch_threads.contains_key(id);
-        match own::open(self.store.cache(), remote, key, is_at_work) {
+        let is_at_work = |id: &Digest| self.jobs.is_at_work(id);
+        match own::open(self.run.cache, remote, key, is_at_work) {
             Ok(batches) => Ok(Some(batches)),
             Err(Trouble::Cache(error)) => Err(error.into()),
             Err(trouble) => {
@@ -223,17 +161,11 @@ impl Schedule<'_> {
         let Some(stage) = self.board[id].items_mut() else { return Ok(Vec::new()) };
         let mut picked = Vec::new();
         while let Some(queued) = stage.queue.pop() {
-            match self.followers.get_mut(&queued.key) {
-                Some(followers) => followers.push((id, queued)),
-                None => {
-                    self.followers.insert(queued.key, Vec::new());
-                    picked.push(queued);
-                }
-            }
+            picked.extend(self.duplicates.begin(id, queued));
         }
         let keys: Vec<Digest> = picked.iter().map(|queued| queued.key).collect();
         let mut left = Vec::new();
-        for (queued, known) in picked.into_iter().zip(self.store.known_items(&keys)?) {
+        for (queued, known) in picked.into_iter().zip(self.store().known_items(&keys)?) {
             match known {
                 Some(record) => self.resolve_known(id, queued, record, None)?,
                 None => left.push(queued),
@@ -254,24 +186,18 @@ impl Schedule<'_> {
     ) -> Result<(), EngineError> {
         let mut open = BTreeMap::new();
         for (shard, items) in (0..).zip(taken).filter(|(_, items)| !items.is_empty()) {
-            let ticket = self.ticket();
+            let ticket = self.tasks.ticket();
             let waited = items.iter().map(|queued| (queued.key, queued.item.id.clone()));
             open.insert(shard, Sent::new(ticket, waited.collect()));
             if let Some(stage) = self.board[id].items_mut() {
                 stage.running += items.len();
             }
-            self.send_away(id, ticket, items);
+            self.tasks.begin(ticket, id, Arc::new(items), Vec::new());
         }
         if open.is_empty() {
             return Ok(());
         }
         self.start_batch_thread(spec.clone(), remote.clone(), batch, open, inputs)
-    }
-
-    fn send_away(&mut self, id: StageId, ticket: u64, items: Vec<Queued>) {
-        let (claims, started, items) = (Vec::new(), Instant::now(), Arc::new(items));
-        self.in_flight
-            .insert(ticket, InFlight { stage: id, items, claims, started, since: started });
     }
 
     fn start_batch_thread(
@@ -283,10 +209,9 @@ impl Schedule<'_> {
         inputs: Option<Inputs>,
     ) -> Result<(), EngineError> {
         let id = batch.id();
-        let cache = self.store.cache();
-        let pipeline = self.pipeline.name.clone();
-        let logs = absolute(&state::folder(cache.dir(), &id));
-        let program = self.options.program.as_ref().map(|program| program.to_string());
+        let pipeline = self.run.pipeline.name.clone();
+        let logs = absolute(&state::folder(self.run.cache.dir(), &id));
+        let program = self.run.options.program.as_ref().map(|program| program.to_string());
         let program = spec.program.clone().or(program).unwrap_or_else(|| "throstle".to_owned());
         let (batch_text, url) = (id.to_string(), remote.address().to_string());
         let mut worker = vec![program, "work".to_owned(), "--batch".to_owned(), batch_text];
@@ -294,11 +219,11 @@ impl Schedule<'_> {
         worker.extend(spec.cache.iter().flat_map(|dir| ["--cache".to_owned(), dir.clone()]));
         let order = Order { batch: id, shards: batch.shards(), worker, logs: logs.clone() };
         let batch_thread = BatchThread {
-            store: self.store.clone(),
+            store: self.store().clone(),
             messages: self.hands.messages(),
-            stops: [self.options.stop.clone(), self.away.clone()],
-            jobs: jobs::start(&spec, order, &self.queue),
-            run: self.run,
+            stops: [self.run.options.stop.clone(), self.jobs.stop().clone()],
+            jobs: jobs::start(&spec, order, self.jobs.queue()),
+            run: self.run.number,
             known: BTreeSet::new(),
             remote,
             spec,
@@ -310,52 +235,37 @@ impl Schedule<'_> {
             inputs,
             told: BTreeSet::new(),
         };
-        let thread = Builder::new().name("executor".into()).spawn(move || batch_thread.work());
-        self.batch_threads.insert(id, thread.map_err(EngineError::Thread)?);
-        Ok(())
-    }
-
-    /// Waits for the threads of batches: after their last task, they still tell that the batch has
-    /// ended.
-    pub fn end_batch_threads(&mut self) -> Result<(), EngineError> {
-        for batch_thread in std::mem::take(&mut self.batch_threads).into_values() {
-            // A panic of the thread has been reported.
-            let _ = batch_thread.join();
-        }
-        while let Ok(message) = self.messages.try_recv() {
-            self.handle(message)?;
-        }
-        Ok(())
+        self.jobs.start(batch_thread).map_err(EngineError::Thread)
     }
 
     /// Notes that nothing waits for a batch any more. Its outcomes were recorded before.
-    pub fn close_batch(&mut self, id: &Digest) -> Result<(), EngineError> {
-        close(self.store.cache(), id)?;
-        self.committer.note(Vec::new());
+    pub(super) fn close_batch(&mut self, id: &Digest) -> Result<(), EngineError> {
+        close(self.run.cache, id)?;
+        self.committer.mark();
         Ok(())
     }
 
     /// Closes the batches of earlier runs for stages that are done: their results have arrived
     /// without them, from the remote.
-    pub fn close_batches(&self) -> Result<(), EngineError> {
-        if self.pipeline.executors.is_empty() {
+    pub(super) fn close_batches(&self) -> Result<(), EngineError> {
+        if self.run.pipeline.executors.is_empty() {
             return Ok(());
         }
         let is_done = |stage: &str| {
-            self.pipeline.find(stage).is_some_and(|spec| {
+            self.run.pipeline.find(stage).is_some_and(|spec| {
                 self.board.is(spec.id, State::Done) && self.board[spec.id].known.keyed.is_some()
             })
         };
-        let own = own(self.store.cache())?.into_iter();
-        let of_this = own.filter(|(_, batch)| batch.pipeline == self.pipeline.name);
+        let own = own(self.run.cache)?.into_iter();
+        let of_this = own.filter(|(_, batch)| batch.pipeline == self.run.pipeline.name);
         for (id, _) in of_this.filter(|(_, it)| !it.is_closed && is_done(&it.stage)) {
-            close(self.store.cache(), &id)?;
+            close(self.run.cache, &id)?;
         }
         Ok(())
     }
 
     fn batch(&self, id: StageId, key: Digest, work: Work) -> Batch {
-        let stage = self.pipeline.stage(id);
+        let stage = self.run.stage(id);
         let value = |planned: &Planned| match planned {
             Planned::Root { root, items } => {
                 Some(PortValue::Dataset { root: *root, items: *items })
@@ -371,10 +281,10 @@ impl Schedule<'_> {
             (self.name(above), given)
         });
         Batch {
-            begun: self.store.cache().fs().now(),
-            manifest: self.pipeline.written.text.clone(),
-            set: self.pipeline.written.set.clone(),
-            file: absolute(&self.pipeline.file).into(),
+            begun: self.run.cache.fs().now(),
+            manifest: self.run.pipeline.written.text.clone(),
+            set: self.run.pipeline.written.set.clone(),
+            file: absolute(&self.run.pipeline.file).into(),
             stage: stage.name.clone(),
             kind: stage.kind.name.to_owned(),
             version: stage.kind.version,
@@ -387,26 +297,19 @@ impl Schedule<'_> {
 
     /// The tables and artifacts that every worker of a stage reads.
     fn inputs(&self, id: StageId) -> Inputs {
-        let stage = self.pipeline.stage(id);
+        let stage = self.run.stage(id);
         let outputs = stage.upstream().flat_map(|above| self.board[above].known.outputs.values());
         let roots = outputs.filter_map(|output| match output {
             Planned::Root { root, .. } => Some(*root),
             _ => None,
         });
         let (board, assets) = (&self.board, &self.planner.assets);
-        let artifacts = artifacts(self.pipeline, board.runs(), assets, stage);
+        let artifacts = artifacts(self.run.pipeline, board.runs(), assets, stage);
         let blobs = artifacts.values().flatten().flat_map(|fields| fields.blobs());
         let mut objects: Vec<Digest> = blobs.map(|blob| blob.digest).collect();
         objects.extend(self.planner.files[id.0].values().map(|blob| blob.digest));
         Inputs { roots: roots.collect(), objects, ports: None }
     }
-}
-
-/// Takes the items of each shard of an earlier batch out of the pending ones.
-pub fn taken_up<T>(batch: &Batch, left: &mut HashMap<Digest, T>) -> Vec<Vec<T>> {
-    let Work::Items(shards) = &batch.work else { return Vec::new() };
-    let mut take = |keys: &Vec<Digest>| keys.iter().filter_map(|key| left.remove(key)).collect();
-    shards.iter().map(&mut take).collect()
 }
 
 fn absolute(path: &Utf8Path) -> Utf8PathBuf {

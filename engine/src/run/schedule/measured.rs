@@ -2,28 +2,29 @@
 
 use stage_core::event::Event;
 
-use super::board::State;
-use super::cost::Taken;
-use super::schedule::Schedule;
+use super::Schedule;
 use crate::engine::EngineError;
 use crate::estimate::step_by_formula;
-use crate::machine::{Device, resident_bytes};
+use crate::machine::{Device, devices_key, resident_bytes};
 use crate::measure::line::Line;
 use crate::measure::weight::threads_of;
 use crate::measure::{self, Measure};
 use crate::pipeline::{StageId, StageWork};
+use crate::record::{DEVICES, encode};
+use crate::run::board::State;
+use crate::run::cost::Taken;
 
 impl Schedule<'_> {
     /// The cost of a stage in terms of its estimate: with all threads to itself.
-    pub fn taken(&self, id: StageId) -> Taken {
+    pub(super) fn taken(&self, id: StageId) -> Taken {
         let taken = self.board[id].cost.taken;
-        let spec = self.pipeline.stage(id);
-        let threads = threads_of(spec, self.engine.threads);
+        let spec = self.run.stage(id);
+        let threads = threads_of(spec, self.run.engine.threads);
         Taken { seconds: taken.seconds / threads, ..taken }
     }
 
     /// Reports the cost of a stage so far, and records it.
-    pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+    pub(super) fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let taken = self.taken(id);
         if self.board[id].counts.executed > 0 && taken != Taken::default() {
             let tally = &self.board[id].cost.unwritten;
@@ -40,12 +41,12 @@ impl Schedule<'_> {
     }
 
     /// Samples the memory of running processes.
-    pub fn watch_memory(&mut self) {
-        if !self.meter.is_real {
+    pub(super) fn watch_memory(&mut self) {
+        if !self.meter.is_real() {
             return;
         }
         let mut own = None;
-        for id in self.pipeline.ids() {
+        for id in self.run.pipeline.ids() {
             let is_working = match self.board[id].items() {
                 Some(stage) => stage.running > 0,
                 None => self.board.is(id, State::RunsTask),
@@ -53,7 +54,7 @@ impl Schedule<'_> {
             if !is_working {
                 continue;
             }
-            let resident = match self.meter.machine.device(self.pipeline.stage(id)) {
+            let resident = match self.meter.machine().device(self.run.stage(id)) {
                 Device::Here => *own.get_or_insert_with(|| resident_bytes(None)),
                 device => self.meter.worker_memory(&device),
             };
@@ -66,15 +67,14 @@ impl Schedule<'_> {
     fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let tally = std::mem::take(&mut self.board[id].cost.unwritten);
         let formula = self.steps_by_formula(id, tally.seconds.count);
-        let cache = self.store.cache();
+        let cache = self.run.cache;
         if (tally.seconds.is_empty() && tally.bytes.is_empty()) || cache.is_read_only() {
             return Ok(());
         }
-        let spec = self.pipeline.stage(id);
-        let Some(device) = self.meter.machine.label(&self.meter.machine.device(spec)) else {
-            return Ok(());
-        };
-        let is_probe = self.options.probe.is_some();
+        let spec = self.run.stage(id);
+        let machine = self.meter.machine();
+        let Some(device) = machine.label(&machine.device(spec)) else { return Ok(()) };
+        let is_probe = self.run.is_probe();
         // The output of a few steps does not predict the checkpoints that a training keeps.
         let is_short = is_probe && spec.work == StageWork::Train;
         let measure = Measure {
@@ -92,28 +92,37 @@ impl Schedule<'_> {
             start: tally.training.start,
             formula,
         };
-        if measure.is_probe {
-            self.meter.probed.push((id, measure));
+        if self.meter.keep(cache, spec, measure)? {
+            self.committer.mark();
+        }
+        Ok(())
+    }
+
+    /// Keeps the GPUs that a worker has found, for estimates.
+    pub(super) fn note_devices(&mut self) -> Result<(), EngineError> {
+        let Some(found) = self.hands.found() else { return Ok(()) };
+        if self.meter.knows(found) {
             return Ok(());
         }
-        measure::add(cache, spec, &measure)?;
-        if !std::mem::replace(&mut self.meter.has_tidied, true) {
-            measure::forget_old(self.store.cache())?;
+        let cache = self.run.cache;
+        if !cache.is_read_only() {
+            cache.record(DEVICES, &devices_key(), encode(found))?;
         }
-        self.committer.note(Vec::new());
+        self.meter.learn(found);
+        self.committer.mark();
         Ok(())
     }
 
     /// The formula's time for this number of steps, now that the clips are known.
     fn steps_by_formula(&self, id: StageId, steps: f64) -> Line {
         let mut line = Line::default();
-        if self.pipeline.stage(id).work != StageWork::Train || steps < 1.0 {
+        if self.run.stage(id).work != StageWork::Train || steps < 1.0 {
             return line;
         }
         let known = self.board.known();
-        let (cache, threads) = (self.store.cache(), self.engine.threads);
-        let machine = self.meter.machine.clone();
-        let seconds = step_by_formula(self.pipeline, &known, cache, (machine, threads), id);
+        let (cache, threads) = (self.run.cache, self.run.engine.threads);
+        let machine = self.meter.machine().clone();
+        let seconds = step_by_formula(self.run.pipeline, &known, cache, (machine, threads), id);
         for _ in 0..seconds.map_or(0, |_| steps as u64) {
             line.add(0.0, seconds.unwrap_or_default());
         }
@@ -122,18 +131,19 @@ impl Schedule<'_> {
 
     /// The parameters of the stage's model, if they count.
     fn model_of(&self, id: StageId) -> i64 {
-        let Some(family) = measure::sized_family(self.pipeline.stage(id)) else { return 0 };
+        let Some(family) = measure::sized_family(self.run.stage(id)) else { return 0 };
         let artifacts = self.artifacts(id);
         let model = measure::MODEL_PORTS.iter().find_map(|port| artifacts.get(*port)?.first());
         // An unreadable model is reported by the stage that uses it.
-        let model = model
-            .and_then(|fields| family.read(&self.store.read(&fields.blob("config")?.digest).ok()?));
+        let model = model.and_then(|fields| {
+            family.read(&self.store().read(&fields.blob("config")?.digest).ok()?)
+        });
         model.map_or(0, |model| model.parameters())
     }
 
     /// Reports and records the cost so far of all stages that have not finished.
-    pub fn end_measures(&mut self) -> Result<(), EngineError> {
-        let unfinished = self.pipeline.ids().filter(|id| !self.board.is(*id, State::Done));
+    pub(super) fn end_measures(&mut self) -> Result<(), EngineError> {
+        let unfinished = self.run.pipeline.ids().filter(|id| !self.board.is(*id, State::Done));
         unfinished.collect::<Vec<_>>().into_iter().try_for_each(|id| self.end_measure(id))
     }
 }

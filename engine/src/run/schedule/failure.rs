@@ -5,26 +5,27 @@ use std::sync::Arc;
 use stage_core::event::Event;
 use stage_core::{Reject, StageError};
 
-use super::aside::TooMany;
-use super::board::State;
-use super::schedule::Schedule;
-use super::settle::TIMED_OUT;
+use super::Schedule;
 use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::pipeline::{ITEMS, Reference, StageId, StageWork};
 use crate::record::FAILED_HERE;
+use crate::run::aside::TooMany;
+use crate::run::board::State;
+use crate::run::obstacles::Obstacle;
+use crate::run::reaction::TIMED_OUT;
 
 impl Schedule<'_> {
     /// Fails a stage that has quarantined more of its items than it may. True if it has; the items
     /// are kept to be listed.
-    pub fn exceeds_limit(
+    pub(super) fn exceeds_limit(
         &mut self,
         id: StageId,
         total: u64,
         aside: &[&[(Arc<str>, Reject)]],
     ) -> Result<bool, EngineError> {
         let bad = aside.iter().map(|list| list.len() as u64).sum();
-        let limit = self.pipeline.stage(id).policy.quarantine;
+        let limit = self.run.stage(id).policy.quarantine;
         let failures = aside.get(1).copied().unwrap_or_default();
         // Without these items, the score of a trial could be another one in each run.
         let is_unscored = self.is_ranked(id) && !failures.is_empty();
@@ -50,7 +51,7 @@ impl Schedule<'_> {
     }
 
     fn too_many(&self, id: StageId, (quarantined, of): (u64, u64)) -> TooMany<'_> {
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let references = spec.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
         let name = |reference: &Reference| match reference {
             Reference::Stage { stage, .. } => Some(format!("`{}`", self.name(*stage))),
@@ -62,27 +63,27 @@ impl Schedule<'_> {
     }
 
     /// Keeps the items that a stage has quarantined when it ends without a recorded outcome.
-    pub fn keep_excess(
+    pub(super) fn keep_excess(
         &mut self,
         id: StageId,
         mut rejects: Vec<(Arc<str>, Reject)>,
     ) -> Result<(), EngineError> {
-        let (pipeline, stage) = (&self.pipeline.name, &self.pipeline.stage(id).name);
+        let (pipeline, stage) = (&self.run.pipeline.name, &self.run.stage(id).name);
         rejects.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let excess = Excess { run: self.run, rejects };
-        excess::keep(self.store.cache(), pipeline, stage, &excess)?;
-        self.committer.note(Vec::new());
+        let excess = Excess { run: self.run.number, rejects };
+        excess::keep(self.run.cache, pipeline, stage, &excess)?;
+        self.committer.mark();
         Ok(())
     }
 
     /// Fails a stage; its downstream stages do not start.
-    pub fn fail(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
+    pub(super) fn fail(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
         self.end_failed(id, error, true)
     }
 
     /// The same; the run ends if the failure `ends_run`, unless it is to go on after any, or a training is
     /// still to come and the stage only compares models.
-    pub fn end_failed(
+    pub(super) fn end_failed(
         &mut self,
         id: StageId,
         error: &StageError,
@@ -97,7 +98,7 @@ impl Schedule<'_> {
         self.board.advance(id, State::Failed)?;
         let (message, help) = (error.to_string(), error.help().map(str::to_owned));
         self.tell(Event::StageFailed { stage: self.name(id), message, help });
-        if !ends_run || self.options.keep_going || self.halted {
+        if !ends_run || self.run.options.keep_going || self.obstacles.has(Obstacle::Failure) {
             return Ok(());
         }
         match self.training_without(id) {
@@ -109,7 +110,9 @@ impl Schedule<'_> {
                 );
                 self.tell(Event::Note { stage: Some(self.name(id)), message });
             }
-            None => self.halted = true,
+            None => {
+                self.obstacles.add(Obstacle::Failure);
+            }
         }
         Ok(())
     }
@@ -119,9 +122,9 @@ impl Schedule<'_> {
     fn training_without(&self, id: StageId) -> Option<StageId> {
         let is_training = |id: &StageId| {
             let is_open = !self.board[*id].state().is_final();
-            is_open && self.pipeline.stage(*id).work == StageWork::Train
+            is_open && self.run.stage(*id).work == StageWork::Train
         };
-        let mut trainings = self.pipeline.ids().filter(is_training);
+        let mut trainings = self.run.pipeline.ids().filter(is_training);
         trainings.find(|_| self.precedence.only_compares(id))
     }
 }

@@ -4,13 +4,14 @@ use cache::Table;
 use stage_core::StageError;
 use stage_core::event::Event;
 
-use super::board::State;
-use super::item_stage::Slot;
-use super::schedule::Schedule;
+use super::Schedule;
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
-use crate::plan::sweep::{Hopeless, failed_here_key};
+use crate::plan::sweep::failed_here_key;
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, TRIES, decode, encode};
+use crate::run::board::State;
+use crate::run::item_stage::Slot;
+use crate::run::obstacles::Obstacle;
 use crate::sweep::halving::Part;
 
 /// After as many runs with failures that might have passed, the trial is to blame.
@@ -20,41 +21,41 @@ const HOPELESS: usize = 3;
 
 impl Schedule<'_> {
     /// Ends a stage that does not run: other trials are better, or its own has failed.
-    pub fn leave_out(&mut self, id: StageId) -> Result<(), EngineError> {
+    pub(super) fn leave_out(&mut self, id: StageId) -> Result<(), EngineError> {
         self.board.advance(id, State::Done)?;
         self.plan_below(id)
     }
 
     /// Tests if a stage belongs to a trial that a sweep ranks.
-    pub fn is_ranked(&self, id: StageId) -> bool {
-        self.planner.ranking(self.pipeline.stage(id)).is_some() && self.options.probe.is_none()
+    pub(super) fn is_ranked(&self, id: StageId) -> bool {
+        !self.run.is_probe() && self.planner.ranking(self.run.stage(id)).is_some()
     }
 
     /// Tests if an item has exceeded the time limit of its trial.
-    pub fn is_late(&self, id: StageId) -> bool {
+    pub(super) fn is_late(&self, id: StageId) -> bool {
         self.board[id].items().is_some_and(|stage| stage.is_late)
     }
 
     /// A trial that exceeds its time limit ranks last, so that the rest of its items is left.
-    pub fn trial_is_late(&mut self, id: StageId) {
+    pub(super) fn trial_is_late(&mut self, id: StageId) {
         let Some(stage) = self.board[id].items_mut() else { return };
         stage.is_late = true;
         let held = stage.program_check.take().map(|check| check.held);
         for unfit in held.unwrap_or_default() {
-            self.free_followers(&unfit.queued);
-            self.requeue(id, unfit.queued);
+            self.free_duplicates(&unfit.queued);
+            self.board.requeue(id, unfit.queued);
         }
     }
 
     /// Leaves the queued items of a late trial. True if there were any.
-    pub fn leave_rest(&mut self, id: StageId) -> Result<bool, EngineError> {
+    pub(super) fn leave_rest(&mut self, id: StageId) -> Result<bool, EngineError> {
         let Some(stage) = self.board[id].items_mut().filter(|stage| stage.is_late) else {
             return Ok(false);
         };
         let rest: Vec<_> = stage.queue.drain().collect();
         let any = !rest.is_empty();
         for queued in rest {
-            self.decide(id, queued.bucket, queued.item.id, Slot::Left)?;
+            self.decide(id, &queued, Slot::Left)?;
         }
         Ok(any)
     }
@@ -62,7 +63,11 @@ impl Schedule<'_> {
     /// A stage of a trial failed, and the trial is to blame: it ranks last, and the run goes on.
     /// False for stages and failures that end the run. The failure is recorded, since the score of
     /// a trial must not change from run to run.
-    pub fn trial_fails(&mut self, id: StageId, error: &StageError) -> Result<bool, EngineError> {
+    pub(super) fn trial_fails(
+        &mut self,
+        id: StageId,
+        error: &StageError,
+    ) -> Result<bool, EngineError> {
         match error {
             StageError::Failed { message, .. } => self.trial_ranks_last(id, FAILED, message),
             // Another machine may be faster.
@@ -74,7 +79,7 @@ impl Schedule<'_> {
     }
 
     /// The same with the table of the record.
-    pub fn trial_ranks_last(
+    pub(super) fn trial_ranks_last(
         &mut self,
         id: StageId,
         table: Table,
@@ -100,13 +105,12 @@ impl Schedule<'_> {
         message: &str,
     ) -> Result<(), EngineError> {
         if let Some(keyed) = &self.board[id].known.keyed {
-            let record = FailedRecord { run: self.run, message: message.to_owned() };
+            let record = FailedRecord { run: self.run.number, message: message.to_owned() };
             let key = match table {
-                FAILED_HERE => failed_here_key(self.pipeline.stage(id), &keyed.digest),
+                FAILED_HERE => failed_here_key(self.run.stage(id), &keyed.digest),
                 _ => keyed.digest,
             };
-            self.store.cache().record(table, &key, encode(&record))?;
-            self.committer.note(Vec::new());
+            self.committer.record(table, &key, encode(&record))?;
         }
         Ok(())
     }
@@ -114,29 +118,32 @@ impl Schedule<'_> {
     /// Fails a stage for a reason that may pass, such as a program that died. Other trials of its sweep
     /// go on. A trial that fails so again and again, while the stage works in others, ranks last from
     /// the next run on.
-    pub fn fail_for_now(&mut self, id: StageId, error: &StageError) -> Result<(), EngineError> {
+    pub(super) fn fail_for_now(
+        &mut self,
+        id: StageId,
+        error: &StageError,
+    ) -> Result<(), EngineError> {
         if !self.is_ranked(id) || self.board.is(id, State::Failed) {
             return self.fail(id, error);
         }
         let works = self.works_in_another_trial(id);
         if works && let Some(keyed) = self.board[id].known.keyed.clone() {
-            let cache = self.store.cache();
-            let before = cache.get(TRIES, &keyed.digest)?.and_then(|bytes| decode::<u32>(&bytes));
+            let before =
+                self.run.cache.get(TRIES, &keyed.digest)?.and_then(|bytes| decode::<u32>(&bytes));
             let tries = before.unwrap_or(0).saturating_add(1);
-            cache.record(TRIES, &keyed.digest, encode(&tries))?;
-            self.committer.note(Vec::new());
+            self.committer.record(TRIES, &keyed.digest, encode(&tries))?;
             if tries >= RUNS {
                 let message = format!("failed in {tries} runs; last error: {error}");
                 self.record_failure(id, FAILED_HERE, &message)?;
             }
         }
-        let failed = self.pipeline.ids().filter(|id| self.board.is(*id, State::Failed)).count();
+        let failed = self.run.pipeline.ids().filter(|id| self.board.is(*id, State::Failed)).count();
         self.end_failed(id, error, !works && failed + 1 >= HOPELESS)
     }
 
     /// Tests if another trial has the outcome of the same stage: the program itself works here.
     fn works_in_another_trial(&self, id: StageId) -> bool {
-        let spec = self.pipeline.stage(id);
+        let spec = self.run.stage(id);
         let trial = |spec: &StageSpec| spec.place.map(|place| (place.sweep, place.trial));
         let sweep = |spec: &StageSpec| spec.place.map(|place| place.sweep);
         let is_same = |other: &&StageSpec| {
@@ -148,33 +155,17 @@ impl Schedule<'_> {
             let run = &self.board[other.id];
             run.state() == State::Done && !run.known.outputs.is_empty()
         };
-        self.pipeline.stages.iter().filter(is_same).any(has_outcome)
+        self.run.pipeline.stages.iter().filter(is_same).any(has_outcome)
     }
 
     /// Fails the run if no trial of a sweep is left.
-    pub fn require_trials(&mut self) -> Result<(), EngineError> {
+    pub(super) fn require_trials(&mut self) -> Result<(), EngineError> {
         let hopeless = self.planner.hopeless(self.board.runs());
         let hopeless = hopeless.map_err(|error| error.at(String::new()))?;
-        if let Some(event) = hopeless.map(no_trial_left) {
-            self.is_hopeless = true;
+        if let Some(event) = hopeless.map(|hopeless| hopeless.event()) {
+            self.obstacles.add(Obstacle::NoTrial);
             self.tell(event);
         }
         Ok(())
-    }
-}
-
-/// Every trial of a sweep has failed.
-pub fn no_trial_left(Hopeless { sweep, stage, why }: Hopeless<'_>) -> Event {
-    Event::StageFailed {
-        stage: sweep.stage.clone(),
-        message: format!(
-            "every trial of sweep `{}` has failed, the first in stage `{stage}`: {why}",
-            sweep.name
-        ),
-        help: Some(
-            "`throstle status` has the reasons, and `throstle items STAGE --quarantined` what a \
-             stage rejected; `throstle retry STAGE` tries a stage again"
-                .into(),
-        ),
     }
 }

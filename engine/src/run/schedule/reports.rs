@@ -1,0 +1,72 @@
+//! Reports of running tasks, and the progress of stages.
+
+use std::sync::Arc;
+
+use stage_core::Reject;
+use stage_core::event::Event;
+
+use super::Schedule;
+use crate::engine::EngineError;
+use crate::pipeline::{StageId, StageWork};
+use crate::record::{PROGRESS, encode};
+use crate::run::message::Report;
+use crate::run::training::Saved;
+
+impl Schedule<'_> {
+    pub(super) fn report(&mut self, id: StageId, report: Report) -> Result<(), EngineError> {
+        let stage = self.name(id);
+        match report {
+            Report::Progress { done, total } => {
+                let counts = self.board[id].counts;
+                self.board[id].cost.progress = Some((done, total));
+                self.tell(Event::Progress { stage, done, total, counts });
+            }
+            Report::Metrics { step, values } => {
+                if self.run.stage(id).work == StageWork::Train {
+                    self.board[id].cost.step(step, &values);
+                }
+                self.tell(Event::Metrics { stage, step, values });
+            }
+            Report::SetAside(rejects) => self.set_aside(id, rejects),
+            Report::Begins(course) => self.tell(Event::TrainingStarted { stage, course }),
+            Report::CheckpointKept(saved) => self.checkpoint_kept(id, saved)?,
+        }
+        Ok(())
+    }
+
+    fn set_aside(&mut self, id: StageId, rejects: Vec<(Arc<str>, Reject)>) {
+        for (item, reject) in rejects {
+            if self.board[id].aside.insert(item.clone(), reject.clone()).is_none() {
+                self.tell_quarantined(id, &item, &reject);
+            }
+        }
+    }
+
+    fn checkpoint_kept(&mut self, id: StageId, saved: Saved) -> Result<(), EngineError> {
+        let Saved { bytes, seconds, is_further } = saved;
+        if is_further {
+            // A stage that made progress gets its full number of retries again.
+            self.board[id].attempt = 0;
+        }
+        self.tell(Event::CheckpointKept { stage: self.name(id), bytes, seconds });
+        // For the estimate of the remaining work.
+        let run = &self.board[id];
+        if let (Some(keyed), Some(progress)) = (&run.known.keyed, run.cost.progress) {
+            self.committer.record(PROGRESS, &keyed.digest, encode(&progress))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_progress(&mut self) {
+        for id in self.run.pipeline.ids() {
+            let run = &mut self.board[id];
+            let counts = run.counts;
+            let done = counts.executed + counts.reused;
+            let Some(total) = run.items().map(|stage| stage.total.max(done)) else { continue };
+            if run.reported.replace(done) != Some(done) {
+                let stage = self.name(id);
+                self.tell(Event::Progress { stage, done, total, counts });
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The states of a stage in a pass, and the transitions between them.
+
+/// The state of a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It is not among the targets.
+    #[default]
+    Unwanted,
+    /// Its work is known and has not begun.
+    Planned,
+    /// An upstream stage has to finish before its work is known.
+    AwaitsInputs,
+    /// Its only task waits for an executor.
+    AwaitsExecutor,
+    /// Another process works on the same task.
+    AwaitsClaim,
+    /// Its only task is handed out.
+    RunsTask,
+    /// Its items arrive, are handed out and are decided.
+    RunsItems,
+    /// All its items are decided, and its outcome is recorded.
+    Closes,
+    /// It is unfinished, and the next pass or run continues it.
+    Left,
+    Done,
+    Failed,
+}
+
+impl State {
+    /// The states that may follow.
+    pub fn next(self) -> &'static [State] {
+        use State::*;
+        match self {
+            Planned => &[AwaitsExecutor, RunsItems, Done, Failed],
+            AwaitsInputs => &[Planned, Failed, Left],
+            AwaitsExecutor => &[AwaitsClaim, RunsTask, Planned, Left],
+            AwaitsClaim => &[RunsTask, Planned, Left],
+            RunsTask => &[AwaitsExecutor, Done, Failed, Left],
+            RunsItems => &[Closes, Failed, Left],
+            Closes => &[Done, Failed],
+            Unwanted | Left | Done | Failed => &[],
+        }
+    }
+
+    /// Tests if nothing more happens to the stage in this pass.
+    pub fn is_final(self) -> bool {
+        self.next().is_empty()
+    }
+}
