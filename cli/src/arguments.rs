@@ -454,6 +454,9 @@ pub struct Items {
     /// List the items that the stage has notes on, such as `clipped`, with the notes.
     #[arg(long, conflicts_with = "quarantined")]
     pub noted: bool,
+    /// List the items of its input that the stage has left out, such as those that a filter did not keep.
+    #[arg(long, conflicts_with_all = ["quarantined", "noted"])]
+    pub left_out: bool,
     /// The file to write. Default, or with `-`: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,

@@ -49,7 +49,12 @@ pub fn export(
         &store,
         &project.pipeline,
         &plan.stages,
-        &Exporting { stages: &ready, failed: &open, overwrite: arguments.overwrite },
+        &Exporting {
+            stages: &ready,
+            failed: &open,
+            overwrite: arguments.overwrite,
+            named: usize::MAX,
+        },
         &mut total,
         &mut |event| lines.extend(line(program, &event)),
     )?;

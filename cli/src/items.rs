@@ -1,5 +1,7 @@
-//! `items`: lists the output of a stage, its quarantined items, or those with notes. `cat`: writes one value.
+//! `items`: lists the output of a stage, its quarantined items, those with notes, or those that it left out. `cat`:
+//! writes one value.
 
+mod left_out;
 mod noted;
 
 use std::collections::BTreeMap;
@@ -40,10 +42,14 @@ pub fn items(
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
-    let rows = match (arguments.quarantined, arguments.noted) {
-        (true, _) => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
-        (_, true) => noted::rows(program, &project, &cache, spec)?,
-        _ => output_rows(program, &project, &cache, spec, port)?,
+    let rows = if arguments.quarantined {
+        set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect()
+    } else if arguments.noted {
+        noted::rows(program, &project, &cache, spec)?
+    } else if arguments.left_out {
+        left_out::rows(program, &project, &cache, spec)?
+    } else {
+        output_rows(program, &project, &cache, spec, port)?
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
         let known = unknown.known.iter().map(|name| &**name).chain([ID]);
@@ -81,6 +87,9 @@ pub fn items(
     }
     if arguments.noted && listing.rows.is_empty() {
         program.tell(&format!("`{}` has no notes on its items", clean(&spec.name)));
+    }
+    if arguments.left_out && listing.rows.is_empty() {
+        program.tell(&format!("`{}` has left out no items", clean(&spec.name)));
     }
     Ok(Exit::Done)
 }

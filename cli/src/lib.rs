@@ -196,7 +196,8 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
 
 /// Help and version are no errors; neither is a closed pipe.
 fn report_arguments(error: clap::Error) -> u8 {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.collect();
     let error = with_nearest(error, &words);
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

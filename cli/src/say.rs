@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use camino::Utf8Path;
 use engine::engine::StopFlag;
 use engine::units;
 use stage_core::Item;
@@ -14,7 +15,8 @@ use super::named;
 use super::output::is_standard;
 use super::project::Program;
 use super::voice::{
-    self, Manner, Place, ReadingError, Sentence, Sound, Voice, Voices, all_dropped, play_bytes,
+    self, Compressed, Manner, Place, ReadingError, Sentence, Sound, Voice, Voices, all_dropped,
+    play_bytes,
 };
 
 /// The largest text on standard input.
@@ -40,14 +42,14 @@ pub fn say(
         spoken => spoken?,
     };
     let seconds = sound.seconds();
-    let wav = sound.wav().map_err(|why| CliError::Failed { message: why, help: None })?;
+    let bytes = encoded(sound, file)?;
     match file {
         Some(file) => {
-            named::write(file, &wav)?;
+            named::write(file, &bytes)?;
             program.tell(&format!("{file}: {}", units::seconds(seconds)));
         }
         None if arguments.output.is_none() && (arguments.play || program.terminal.data_is_seen) => {
-            let played = play_bytes(&wav).map_err(CliError::process("play the audio"))?;
+            let played = play_bytes(&bytes).map_err(CliError::process("play the audio"))?;
             played.ok_or_else(|| {
                 let message = "no audio player was found";
                 CliError::failed(
@@ -56,9 +58,22 @@ pub fn say(
                 )
             })?;
         }
-        None => output.write_all(&wav)?,
+        None => output.write_all(&bytes)?,
     }
     Ok(Exit::Done)
+}
+
+/// The sound in the format that the extension of the file names; WAV without one.
+fn encoded(sound: Sound, file: Option<&Utf8Path>) -> Result<Vec<u8>, CliError> {
+    let extension = file.and_then(Utf8Path::extension).map(str::to_ascii_lowercase);
+    let bytes = match extension.as_deref() {
+        Some("flac") => sound.flac(),
+        Some("mp3") => Compressed::Mp3.write(&sound),
+        Some("opus" | "ogg") => Compressed::Opus.write(&sound),
+        Some("aac") => Compressed::Aac.write(&sound),
+        _ => sound.wav(),
+    };
+    bytes.map_err(|why| CliError::Failed { message: why, help: None })
 }
 
 fn text(given: &str) -> Result<String, CliError> {

@@ -9,6 +9,7 @@
 //! written again. So their stat is no proof after a restart of the machine, and they are read once
 //! more. Removals are synced, since nothing would look for those files again.
 
+mod clash;
 mod edits;
 mod gone;
 mod old;
@@ -34,6 +35,7 @@ use crate::record::{AfterExport, EXPORT, ExportRecord, LeftOut, decode, encode};
 use crate::store::Store;
 use crate::world;
 
+pub use edits::MAX_NAMED_FILES;
 use edits::{Judge, kept_message, stays_message};
 use old::{Old, intact, kept_key};
 use paths::Ground;
@@ -49,6 +51,8 @@ pub struct Exporting<'a> {
     pub failed: &'a [StageId],
     /// Also replaces files that somebody has changed.
     pub overwrite: bool,
+    /// The number of files with changes that a message names.
+    pub named: usize,
 }
 
 /// The result of an export.
@@ -63,6 +67,8 @@ struct Written {
     stays: Vec<Utf8PathBuf>,
     problems: Vec<String>,
     left_out: Option<LeftOut>,
+    /// The output has other fields than the exported one: these.
+    lacks_field: Option<String>,
     /// Items, and those that have the exported field.
     items: (u64, u64),
     lost: Vec<Digest>,
@@ -92,9 +98,11 @@ pub fn export(
     total: &mut u64,
     sink: Sink,
 ) -> Result<Exported, EngineError> {
-    let Exporting { stages, failed, overwrite } = *exporting;
+    let Exporting { stages, failed, overwrite, named } = *exporting;
+    let before = *total;
     let mut all = Exported::default();
     let mut unsaved = None;
+    let mut lacks_field = false;
     for spec in stages.iter().map(|id| pipeline.stage(*id)) {
         let upstream = pipeline.with_upstream(&[spec.id]);
         let is_partial = failed.iter().any(|id| upstream.contains(id));
@@ -108,14 +116,23 @@ pub fn export(
             all.kept += done.kept.len() as u64;
             all.left_out += done.left_out.as_ref().map_or(0, |left_out| left_out.items);
             unsaved = unsaved.or(done.unsaved.take());
-            one.tell(&done, sink);
+            lacks_field |= done.lacks_field.is_some();
+            one.tell(&done, named, sink);
         }
     }
     if let Some(error) = unsaved {
         sink(world::unsaved(&error));
     }
+    // Of two exports to one path, the later one replaces the file, or keeps it as an edit.
+    if (*total > before || all.kept > 0)
+        && let Some(failure) = clash::find(store, pipeline, stages)?
+    {
+        sink(failure);
+        all.failed = true;
+    }
     // Only a run that brought everything up to date knows which files are obsolete.
-    if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
+    let is_whole = !all.failed && !all.lost && !lacks_field;
+    if stages.len() == pipeline.stages.len() && is_whole {
         gone::take_back(store, pipeline, total, sink)?
     } else {
         gone::note(store, pipeline, stages)?
@@ -283,7 +300,7 @@ impl One<'_> {
         Ok(())
     }
 
-    fn tell(&self, done: &Written, sink: Sink) {
+    fn tell(&self, done: &Written, named: usize, sink: Sink) {
         let stage = self.spec.name.clone();
         for digest in &done.lost {
             self.store.lost(&stage, digest).into_iter().for_each(&mut *sink);
@@ -292,8 +309,12 @@ impl One<'_> {
             let help = Some("choose another `export` path, or make room for it".to_owned());
             sink(Event::StageFailed { stage: stage.clone(), message, help });
         }
-        let without_field = match (done.items, &self.export.field) {
-            ((1.., 0), Some(field)) => {
+        let without_field = match (done.items, &self.export.field, &done.lacks_field) {
+            (_, Some(field), Some(has)) => Some(format!(
+                "warning: the output has no field `{field}` to export, and earlier files stay; it \
+                 has {has}"
+            )),
+            ((1.., 0), Some(field), _) => {
                 Some(format!("warning: no item has the field `{field}` to export"))
             }
             _ => None,
@@ -301,7 +322,7 @@ impl One<'_> {
         let notes = [
             without_field,
             done.left_out.as_ref().map(LeftOut::to_string),
-            kept_message(&done.kept, self.pipeline, self.spec),
+            kept_message(&done.kept, (self.pipeline, self.spec), named),
             stays_message(&done.stays),
         ];
         for message in notes.into_iter().flatten() {

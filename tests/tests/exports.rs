@@ -346,7 +346,7 @@ fn overwritten(project: &Project) -> RanProgram {
 
 fn kept(path: &str) -> String {
     format!(
-        "warning: `{path}` differs from all known exports, and is kept: it is not updated any \
+        "warning: `{path}` differs from its export, and is kept: it is not updated any \
          more; remove the file, or use `--overwrite`, to export again"
     )
 }
@@ -395,14 +395,15 @@ fn a_changed_file_stays_while_the_others_follow_and_goes_only_when_told() {
 }
 
 #[test]
-fn the_content_of_an_earlier_export_is_no_edit() {
+fn a_restored_file_of_an_earlier_export_is_an_edit() {
     let project = done();
     let first = project.read("out/words/a.txt");
     project.edit("data/metadata.csv", |text| text.replace("Sana", "Lause"));
     project.run();
     project.write("out/words/a.txt", first);
     let ran = project.run();
-    assert_eq!((notes(&ran).len(), project.text("out/words/a.txt").as_str()), (0, "Lause a."));
+    let path = "out/words/a.txt";
+    assert_eq!((notes(&ran), project.text(path).as_str()), (vec![&*kept(path)], "Sana a."));
 }
 
 #[test]
@@ -577,4 +578,73 @@ fn a_field_that_is_no_file_is_told_instead_of_ignored() {
     let ran = of("{ output = { marks = \"out/{id}.txt\" } }").run();
     assert_eq!(ran.code, Some(0), "{}", ran.errors);
     assert_eq!(notes(&ran), ["warning: no item has the field `marks` to export"]);
+}
+
+#[test]
+fn a_file_with_the_content_of_another_one_is_an_edit() {
+    let project = done();
+    let (one, other) = ("out/words/a.txt", "out/words/b.txt");
+    let (text, other_text) = (project.text(one), project.text(other));
+    project.write(one, &other_text);
+    project.write(other, &text);
+    let ran = project.run();
+    ran.assert_nothing_done();
+    assert_eq!((project.text(one), project.text(other)), (other_text, text));
+    assert!(notes(&ran)[0].starts_with(&format!("warning: `{one}`, `{other}` differ from")));
+}
+
+#[test]
+fn a_link_in_the_place_of_an_exported_file_is_kept() {
+    let project = done();
+    let path = "out/words/a.txt";
+    project.write("mine.txt", "my own");
+    project.remove(path);
+    std::os::unix::fs::symlink("../../mine.txt", project.file(path)).unwrap();
+    let ran = project.run();
+    ran.assert_nothing_done();
+    assert_eq!((notes(&ran), project.text(path).as_str()), (vec![&*kept(path)], "my own"));
+    overwritten(&project);
+    let texts = (project.text(path), project.text("mine.txt"));
+    assert_eq!((texts.0.as_str(), texts.1.as_str()), ("Sana a.", "my own"));
+}
+
+#[test]
+fn two_exports_to_one_path_are_an_error() {
+    let project = done();
+    project.replace("pipeline.toml", "out/summary.json", "out/words/a.txt");
+    for _ in 0..2 {
+        let ran = project.run();
+        assert_eq!(ran.code, Some(1), "{}", ran.errors);
+        let failed = ran.all("stage-failed")[0]["message"].as_str().unwrap();
+        assert_eq!(failed, "`out/words/a.txt` is also exported by `words`");
+    }
+}
+
+#[test]
+fn an_export_of_a_field_that_the_output_lacks_leaves_earlier_files() {
+    let project = project();
+    let more =
+        "\n[stage.corpus]\nuse = \"dataset.corpus\"\ninput = \"clips\"\nexport = \"out/corpus\"\n";
+    project.edit("pipeline.toml", |text| format!("{text}{more}"));
+    assert_eq!(project.run().code, Some(0));
+    project.replace("pipeline.toml", "\"out/corpus\"", "{ more = \"out/corpus\" }");
+    let ran = project.run();
+    ran.assert_nothing_done();
+    let told = notes(&ran);
+    assert!(told.iter().any(|note| note.contains("has no field `more` to export")), "{told:?}");
+    assert!(project.file("out/corpus/metadata.csv").exists());
+}
+
+#[test]
+fn a_folder_in_the_place_of_an_outdated_export_stays() {
+    let project = done();
+    let path = "out/words/b.txt";
+    project.remove(path);
+    std::fs::create_dir(project.file(path)).unwrap();
+    project.edit("data/metadata.csv", |text| {
+        text.lines().filter(|line| !line.starts_with('b')).map(|line| format!("{line}\n")).collect()
+    });
+    assert_eq!(project.run().code, Some(0));
+    assert!(project.file(path).is_dir());
+    project.run().assert_nothing_done();
 }

@@ -303,3 +303,27 @@ fn a_kept_file_stays_without_the_stat_index() {
     assert!(lab.run().nothing_executed());
     assert_eq!(lab.read("out/ben1.txt").as_deref(), Some("mine"));
 }
+
+#[test]
+fn a_shortened_file_is_a_persons_if_it_was_changed_after_the_start_of_the_machine() {
+    for (booted, expected) in [(0, "MOIN! MO"), (i64::from(u32::MAX), "MOIN! MOIN!")] {
+        let world = fresh();
+        start(&world, "first");
+        let lab = Lab::in_memory(&world);
+        assert_eq!(lab.run().status, Status::Done);
+        // The next run is cut off.
+        lab.write("data/dora1.txt", "hej");
+        world.stop_after(3);
+        let _ = lab.attempt(&lab.pipeline(), &eager());
+        let disk = world.kill();
+        start(&disk, "second");
+        disk.create_dir_all("/proc".into()).unwrap();
+        disk.write_durably("/proc/stat".into(), format!("cpu 1\nbtime {booted}\n").as_bytes())
+            .unwrap();
+        disk.set_clock(disk.now() + 60_000_000_000);
+        let lab = Lab::in_memory(&disk);
+        lab.write("out/ben1.txt", "MOIN! MO");
+        lab.run();
+        assert_eq!(lab.read("out/ben1.txt").as_deref(), Some(expected), "{booted}");
+    }
+}

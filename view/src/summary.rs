@@ -69,10 +69,7 @@ impl Summary {
             }
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 let (stage, item, reason) = (stage.clone(), item.clone(), reason.clone());
-                match self.quarantined.len() < MAX_NAMED_ITEMS {
-                    true => self.quarantined.push(Quarantined { stage, item, reason }),
-                    false => self.more += 1,
-                }
+                self.name(Quarantined { stage, item, reason });
             }
             Event::StageFinished { stage, notes, .. } if !notes.is_empty() => {
                 self.notes.insert(stage.clone(), notes.clone());
@@ -83,6 +80,20 @@ impl Summary {
             }
             _ => {}
         }
+    }
+
+    /// Keeps the first items, but at least one of each stage as far as there is room.
+    fn name(&mut self, new: Quarantined) {
+        if self.quarantined.len() == MAX_NAMED_ITEMS {
+            self.more += 1;
+            let of = |stage: &str| self.quarantined.iter().filter(|one| one.stage == stage).count();
+            let spare = self.quarantined.iter().rposition(|one| of(&one.stage) > 1);
+            match spare.filter(|_| of(&new.stage) == 0) {
+                Some(spare) => drop(self.quarantined.remove(spare)),
+                None => return,
+            }
+        }
+        self.quarantined.push(new);
     }
 
     /// The counts of a stage. Their time is that with all threads to itself, as in estimates, in

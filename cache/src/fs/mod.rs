@@ -267,6 +267,15 @@ pub trait Fs: Debug + Send + Sync {
         Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(|id| !id.is_empty())
     }
 
+    /// The last start of the machine in nanoseconds since 1970, to the second; None if the system does
+    /// not tell.
+    fn booted_ns(&self) -> Option<i64> {
+        let facts = self.read_system_file("/proc/stat".into()).ok()?;
+        let facts = String::from_utf8_lossy(&facts);
+        let seconds = facts.lines().find_map(|line| line.strip_prefix("btime "))?;
+        seconds.trim().parse::<i64>().ok()?.checked_mul(1_000_000_000)
+    }
+
     /// The same file system for changes below an existing folder; see [`confined`]. None if it has
     /// no links, so that nothing can lead out of the folder.
     fn confined_to(&self, _folder: &Utf8Path) -> FsResult<Option<Arc<dyn Fs>>> {

@@ -58,7 +58,7 @@ pub struct Say {
     pub voice: String,
     /// The text; `-` reads it from standard input.
     pub text: String,
-    /// The WAV file to write; `-` for standard output.
+    /// The file to write: WAV, or what its extension names (`flac`, `mp3`, `opus`, `aac`); `-` for standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
     /// Play the sound although standard output is no terminal.

@@ -38,11 +38,12 @@ const fn measure(field: &'static str, label: &'static str, bad: Bad) -> Measure 
 }
 
 /// The fields that are compared, as far as clips have them.
-pub static MEASURES: [Measure; 6] = [
+pub static MEASURES: [Measure; 7] = [
     measure("align_worst", "worst window", Bad::Low),
     measure("align_mean", "path mean", Bad::Low),
     measure("align_edge", "first or last letter", Bad::Low),
     measure("letters_per_second", "letters per second", Bad::Both),
+    measure("characters_per_second", "characters per second", Bad::Both),
     measure("cer", "CER", Bad::High),
     measure("wer", "WER", Bad::High),
 ];

@@ -143,7 +143,11 @@ impl Api {
     fn next(&self, place: &Place, is_gone: impl Fn() -> bool) -> Result<Option<Sound>, Refusal> {
         loop {
             match place.sounds.recv_timeout(LOOK) {
-                Ok(Ok(sound)) => return Ok(Some(sound)),
+                Ok(Ok(sound)) if !is_gone() => return Ok(Some(sound)),
+                Ok(Ok(_)) => {
+                    self.metrics.abandoned();
+                    return Ok(None);
+                }
                 Ok(Err(Silence::Text(why))) => return Err(bad(why)),
                 Ok(Err(Silence::Server(why))) => return Err(Refusal::new(500, why)),
                 Err(RecvTimeoutError::Timeout) if is_gone() => {

@@ -42,10 +42,10 @@ impl Compressed {
     pub fn write(self, sound: &Sound) -> Result<Vec<u8>, String> {
         self.run(sound).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                "compressed formats need `ffmpeg`, which is not installed; request wav, flac or pcm"
+                "compressed formats need `ffmpeg`, which is not installed; choose wav or flac"
                     .to_owned()
             }
-            _ => format!("`ffmpeg` failed: {error}; ask for wav, flac or pcm"),
+            _ => format!("`ffmpeg` failed: {error}; choose wav or flac"),
         })
     }
 

@@ -1,9 +1,11 @@
 //! Tells files that an export has written from files that somebody has changed.
 //!
-//! A file is ours if its content is that of an export, known by its digest. Exported files are not
-//! synced, so a power cut may leave them without their end, with zeros in places, or as an earlier
-//! export. So if the machine was started anew since the last export, a file that is not newer than
-//! it is ours too; and after a run that was cut off, a newer one that is a torn copy of an export.
+//! A file is ours if an export has given this path this content, known by its digest. Exported files
+//! are not synced, so a power cut may leave them without their end, with zeros in places, or as an
+//! earlier export. So if the machine was started anew since the last export, a file whose status was
+//! not changed after it is ours too; and after a run that was cut off, a torn copy of an export from
+//! before the start of the machine. The time of the status (`ctime`) counts, since programs that copy
+//! files set the time of the content.
 
 use cache::stat::StatEntry;
 use cache::{CacheError, Digest, Target};
@@ -15,8 +17,8 @@ use crate::pipeline::{Pipeline, StageSpec};
 use crate::record::ExportRecord;
 use crate::store::{ReadError, Store};
 
-/// The number of files that a message names.
-const NAMED: usize = 3;
+/// The number of files that the messages of a run name.
+pub const MAX_NAMED_FILES: usize = 3;
 
 /// The traces that a power cut may have left since the last export.
 #[derive(Clone, Copy)]
@@ -27,6 +29,8 @@ enum Cut {
         in_a_run: bool,
         /// The end of the last export, in nanoseconds since 1970.
         exported: Option<i64>,
+        /// The start of the machine.
+        booted: Option<i64>,
     },
 }
 
@@ -50,6 +54,7 @@ impl<'a> Judge<'a> {
             Cut::Possible {
                 in_a_run: history::was_cut_off(store.cache(), &pipeline.name)?,
                 exported: before.and_then(|before| Some(before.after.as_ref()?.ended_ns)),
+                booted: store.cache().fs().booted_ns(),
             }
         };
         Ok(Judge { store, cut })
@@ -60,20 +65,25 @@ impl<'a> Judge<'a> {
     }
 
     /// Tests if an export has left this file, and nobody has changed it. `known` are contents that
-    /// it had or gets.
+    /// it had or gets. A path without any may be that of a stage or pipeline with another name, so
+    /// every output counts there.
     pub fn is_ours(
         &self,
         file: Target<'_>,
         found: &StatEntry,
         known: &[Digest],
+        is_first: bool,
     ) -> Result<bool, CacheError> {
-        if known.contains(&found.digest) || self.store.is_output(&found.digest)? {
+        if known.contains(&found.digest) || (is_first && self.store.is_output(&found.digest)?) {
             return Ok(true);
         }
         match self.cut {
             Cut::Impossible => Ok(false),
-            Cut::Possible { exported: Some(end), .. } if found.mtime_ns <= end => Ok(true),
-            Cut::Possible { in_a_run, .. } => Ok(in_a_run && self.is_torn_copy(file, known)?),
+            Cut::Possible { exported: Some(end), .. } if found.ctime_ns <= end => Ok(true),
+            Cut::Possible { in_a_run, booted, .. } => {
+                let is_before = booted.is_none_or(|booted| found.ctime_ns < booted);
+                Ok(in_a_run && is_before && self.is_torn_copy(file, known)?)
+            }
         }
     }
 
@@ -109,13 +119,13 @@ fn is_torn(found: &[u8], whole: &[u8]) -> bool {
 /// The message about files that an export did not replace.
 pub fn kept_message(
     files: &[Utf8PathBuf],
-    pipeline: &Pipeline,
-    spec: &StageSpec,
+    (pipeline, spec): (&Pipeline, &StageSpec),
+    named: usize,
 ) -> Option<String> {
     let (it_is, no_longer, the_file) = match files.len() {
         0 => return None,
-        1 => ("differs from all known exports, and is kept", "it is", "the file"),
-        _ => ("differ from all known exports, and are kept", "they are", "the files"),
+        1 => ("differs from its export, and is kept", "it is", "the file"),
+        _ => ("differ from their exports, and are kept", "they are", "the files"),
     };
     let corrections = corrections(pipeline, spec).map_or(String::new(), |(stage, table)| {
         format!("; corrections belong in `{table}`, the table of stage `{stage}`")
@@ -123,7 +133,7 @@ pub fn kept_message(
     Some(format!(
         "warning: {} {it_is}: {no_longer} not updated any more; remove {the_file}, or use \
          `--overwrite`, to export again{corrections}",
-        names(files)
+        names(files, named)
     ))
 }
 
@@ -138,13 +148,13 @@ pub fn stays_message(files: &[Utf8PathBuf]) -> Option<String> {
             "are no longer exported, but stay, since they were edited; remove them if you do not need them"
         }
     };
-    Some(format!("{} {what}", names(files)))
+    Some(format!("{} {what}", names(files, MAX_NAMED_FILES)))
 }
 
-fn names(files: &[Utf8PathBuf]) -> String {
+fn names(files: &[Utf8PathBuf], most: usize) -> String {
     let name = |file: &Utf8PathBuf| format!("`{}`", file.as_str().escape_debug());
-    let named: Vec<String> = files.iter().take(NAMED).map(name).collect();
-    match files.len().saturating_sub(NAMED) {
+    let named: Vec<String> = files.iter().take(most).map(name).collect();
+    match files.len().saturating_sub(most) {
         0 => named.join(", "),
         more => format!("{} and {more} more exported files", named.join(", ")),
     }

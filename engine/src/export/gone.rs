@@ -2,6 +2,7 @@
 //! at old paths.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 
 use cache::fs::{Fs, FsResult};
 use cache::stat::{self, Section, StatIndex};
@@ -216,9 +217,10 @@ pub fn remove(
 /// somebody.
 fn is_ours(judge: &Judge<'_>, file: Target<'_>, known: &[Digest]) -> FsResult<bool> {
     let found = stat::hash_file(file.fs, file.path);
-    let is_ours = found.and_then(|(_, found)| judge.is_ours(file, &found, known));
+    let is_ours = found.and_then(|(_, found)| judge.is_ours(file, &found, known, false));
     match is_ours {
         Ok(is_ours) => Ok(is_ours),
+        Err(CacheError::Fs(error)) if error.kind() == ErrorKind::IsADirectory => Ok(false),
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),
         // A folder, or a file that another process is writing.
         Err(_) => Ok(false),

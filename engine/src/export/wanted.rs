@@ -13,7 +13,7 @@ use crate::record::{ExportRecord, LeftOut, PortValue};
 use crate::store::ReadError;
 
 impl One<'_> {
-    /// The files to write, by path; None if a list of them is lost.
+    /// The files to write, by path; None if a list of them is lost, or the output lacks the field.
     pub fn wanted(
         &self,
         now: &mut ExportRecord,
@@ -32,10 +32,20 @@ impl One<'_> {
                 return Err(EngineError::Stage { stage, error });
             }
         };
-        if let (Some(field), PortValue::Artifact(fields)) = (&self.export.field, &now.value)
-            && let Some(value) = fields.get(field).filter(|value| value.as_blob().is_none())
-        {
-            done.problems.push(format!("the output cannot be exported: {}", no_file(field, value)));
+        if let (Some(field), PortValue::Artifact(fields)) = (&self.export.field, &now.value) {
+            match fields.get(field) {
+                Some(value) if value.as_blob().is_none() => {
+                    let why = no_file(field, value);
+                    done.problems.push(format!("the output cannot be exported: {why}"));
+                }
+                Some(_) => {}
+                None => {
+                    let names: Vec<String> =
+                        fields.iter().map(|(name, _)| format!("`{name}`")).collect();
+                    done.lacks_field = Some(names.join(", "));
+                    return Ok(None);
+                }
+            }
         }
         now.left_out = done.left_out.clone();
         if let Some(left_out) = self.too_many_left_out(now) {

@@ -137,12 +137,18 @@ impl Writer<'_> {
                 return Ok((StatEntry::unusable(path.to_string(), blob.digest), Fate::Kept));
             }
             Err(error) if is_denied(&error) && !self.overwrite => return Err(failed(error)),
-            // It is missing, a link, or a folder that cannot be replaced.
+            // No export makes one.
+            Err(_) if is_link(target) && !self.overwrite => {
+                return Ok((StatEntry::unusable(path.to_string(), blob.digest), Fate::Kept));
+            }
+            // It is missing, or a folder that cannot be replaced.
             Err(_) => {}
         }
         self.replace(target, blob).map_err(failed)?;
         let entry = hash_settled(target.fs, target.path).map_err(failed)?;
-        Ok((named(entry), Fate::Written))
+        // Somebody may have changed it at once.
+        let fate = if entry.digest == blob.digest { Fate::Written } else { Fate::Kept };
+        Ok((named(entry), fate))
     }
 
     fn may_replace(
@@ -159,8 +165,10 @@ impl Writer<'_> {
         if kept.is_some_and(|kept| kept.digest == found.digest) {
             return Ok(false);
         }
-        let known: Vec<Digest> = self.old.contents(path).chain([blob.digest]).collect();
-        self.judge.is_ours(target, found, &known)
+        let mut known: Vec<Digest> = self.old.contents(path).collect();
+        let is_first = known.is_empty();
+        known.push(blob.digest);
+        self.judge.is_ours(target, found, &known, is_first)
     }
 
     fn replace(&self, target: Target<'_>, blob: &Blob) -> Result<(), CacheError> {
@@ -255,6 +263,10 @@ pub fn places<'p>(
 /// A pipe, a socket or a device, which a renamed file would replace. A link to one is replaced.
 fn is_special(target: Target<'_>) -> bool {
     target.fs.symlink_metadata(target.path).is_ok_and(|found| found.kind == FileKind::Other)
+}
+
+fn is_link(target: Target<'_>) -> bool {
+    target.fs.symlink_metadata(target.path).is_ok_and(|found| found.kind == FileKind::Symlink)
 }
 
 /// Nobody can tell if the file was changed.

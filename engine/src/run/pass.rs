@@ -75,8 +75,12 @@ impl<'a> Pass<'a> {
             return Ok(ending);
         }
         let (done, failed) = ([board.done(), board.judged()].concat(), board.failed());
-        let exporting =
-            Exporting { stages: &done, failed: &failed, overwrite: run.options.overwrite };
+        let exporting = Exporting {
+            stages: &done,
+            failed: &failed,
+            overwrite: run.options.overwrite,
+            named: export::MAX_NAMED_FILES,
+        };
         let total = &mut total.exported;
         let exported = export::export(&store, run.pipeline, board.runs(), &exporting, total, sink)?;
         Ok(self.with_exports(ending, exported))
@@ -179,8 +183,12 @@ impl<'a> Pass<'a> {
             None => Ending::Done,
         };
         let store = planner.store.clone();
-        let exporting =
-            Exporting { stages: &done, failed: &[], overwrite: self.run.options.overwrite };
+        let exporting = Exporting {
+            stages: &done,
+            failed: &[],
+            overwrite: self.run.options.overwrite,
+            named: export::MAX_NAMED_FILES,
+        };
         let (pipeline, total) = (self.run.pipeline, &mut total.exported);
         let exported = export::export(&store, pipeline, &plan.stages, &exporting, total, sink)?;
         Ok(self.with_exports(ending, exported))

@@ -21,9 +21,13 @@ pub const ON_UNKNOWN: Parameter = choice(
 pub const ADVICE: &str = "put the text stages of the training before this stage, such as \
                           `text.normalize` with `numbers`, or rewrite the text";
 
-/// Letters and digits: without them, other words are spoken than those that are written.
+/// Letters and digits, and marks that make another letter of the one before: without them, other
+/// words are spoken than those that are written.
 pub fn is_spoken(character: char) -> bool {
-    character.is_alphanumeric()
+    const NUKTA: u8 = 7;
+    const VIRAMA: u8 = 9;
+    let class = unicode_normalization::char::canonical_combining_class(character);
+    character.is_alphanumeric() || class == NUKTA || class == VIRAMA
 }
 
 /// The name of a character for people; invisible ones are named by their code point.
@@ -97,6 +101,7 @@ mod tests {
     fn letters_and_digits_of_any_script_are_spoken_and_signs_are_not() {
         let dropped = Dropped::from([('3', 2), (',', 7), ('ж', 1), ('«', 1), ('૨', 1)]);
         assert_eq!(spoken(&dropped), Dropped::from([('3', 2), ('ж', 1), ('૨', 1)]));
+        assert!(is_spoken('\u{9bc}') && is_spoken('\u{94d}') && !is_spoken('\u{301}'));
         let reject = reject(&spoken(&dropped));
         assert_eq!(reject.code, "unknown-letters");
         assert!(reject.reason.contains("`3` (2 times)") && !reject.reason.contains('«'));

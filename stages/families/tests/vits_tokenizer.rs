@@ -58,7 +58,7 @@ proptest! {
     fn every_known_character_is_one_token_between_blanks(text: String) {
         let vocabulary = std::fs::read(fixture().join("vocab.json")).unwrap();
         let tokenizer = Tokenizer::read(&vocabulary, br#"{"phonemize": false}"#).unwrap();
-        let tokens = tokenizer.encode(&Tokenizer::prepare(&text));
+        let tokens = tokenizer.encode(&tokenizer.prepare(&text));
         let count = tokens.text.chars().count();
         prop_assert_eq!(tokens.ids.len(), if count == 0 { 0 } else { 2 * count + 1 });
         prop_assert!(tokens.ids.iter().all(|id| (0..tokenizer.size()).contains(id)));

@@ -313,8 +313,9 @@ pub const TRAINING: [Parameter; COUNT] = [
         0.5,
         0.05,
         "The share of clips that is held out without the port `validation`; selected by a hash of \
-            the clip, so that none ever moves. Of several clips at least one is held out, unless \
-            this is 0.",
+            the clip, so that other clips move none. A clip with another text or sound is another \
+            clip and may change sides: `dataset.split` goes by ids. Of several clips at least one \
+            is held out, unless this is 0.",
     ),
     or_share(at_least_one(
         count(

@@ -21,6 +21,8 @@ pub struct Tokenizer {
     symbols: Vec<String>,
     /// The symbols of a single character.
     ids: BTreeMap<char, i64>,
+    /// Symbols that a composed text has in parts, with these parts; the vocabulary lacks one of them.
+    never_composed: Vec<(String, String)>,
     size: i64,
 }
 
@@ -64,6 +66,14 @@ fn is_not_romanised(character: char) -> bool {
     !character.is_ascii() && character.is_alphanumeric()
 }
 
+fn never_composed(ids: &BTreeMap<char, i64>) -> Vec<(String, String)> {
+    let parts = |symbol: &char| (symbol.to_string(), symbol.nfc().collect::<String>());
+    let is_apart = |(symbol, parts): &(String, String)| {
+        symbol != parts && !parts.chars().all(|part| ids.contains_key(&part))
+    };
+    ids.keys().map(parts).filter(is_apart).collect()
+}
+
 impl Tokenizer {
     /// From the bytes of `vocab.json` and `tokenizer_config.json`. Refuses vocabularies with
     /// numbers that are not rows of an embedding, and models of phonemes.
@@ -88,7 +98,10 @@ impl Tokenizer {
         }
         match ids.is_empty() {
             true => Err(damaged("it has no symbol of a single character")),
-            false => Ok(Tokenizer { settings, symbols, ids, size }),
+            false => {
+                let never_composed = never_composed(&ids);
+                Ok(Tokenizer { settings, symbols, ids, never_composed, size })
+            }
         }
     }
 
@@ -117,10 +130,26 @@ impl Tokenizer {
     }
 
     /// Preparation that the original leaves to its caller: letters and combining marks are
-    /// composed, and any white space becomes single spaces, so that neither is dropped.
-    pub fn prepare(text: &str) -> String {
-        let composed: String = text.nfc().collect();
-        composed.split_whitespace().collect::<Vec<_>>().join(" ")
+    /// composed as the vocabulary has them, and any white space becomes single spaces, so that
+    /// neither is dropped.
+    pub fn prepare(&self, text: &str) -> String {
+        let mut composed: String = text.nfc().collect();
+        // Unicode never composes some letters, such as those with a nukta.
+        for (symbol, parts) in &self.never_composed {
+            composed = composed.replace(parts, symbol);
+        }
+        let in_parts: String = composed.chars().flat_map(|letter| self.in_parts(letter)).collect();
+        in_parts.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The parts of a letter, if the vocabulary has only those; else the letter.
+    fn in_parts(&self, letter: char) -> Vec<char> {
+        let is_known = |letter: &char| self.ids.contains_key(letter);
+        let parts = || letter.nfd().collect::<Vec<char>>();
+        match is_known(&letter) {
+            false if parts().iter().all(is_known) => parts(),
+            _ => vec![letter],
+        }
     }
 
     /// The tokens of a text as in the original, with a report of dropped characters.
@@ -219,7 +248,24 @@ mod tests {
     fn prepared_text_loses_no_marks_and_no_spaces() {
         let tokenizer = tokenizer(PLAIN);
         assert_eq!(tokenizer.encode("ka\u{308}\tka").text, "kaka");
-        assert_eq!(tokenizer.encode(&Tokenizer::prepare(" ka\u{308}\t\nka ")).text, "kä ka");
+        assert_eq!(tokenizer.encode(&tokenizer.prepare(" ka\u{308}\t\nka ")).text, "kä ka");
+    }
+
+    #[test]
+    fn letters_are_composed_as_the_vocabulary_has_them() {
+        let config = br#"{"phonemize": false}"#;
+        let of = |vocabulary: &str| Tokenizer::read(vocabulary.as_bytes(), config).unwrap();
+        // Composed forms of these letters are excluded from Unicode's composition.
+        let bengali = of(r#"{"\u0995": 0, "\u09df": 1, "\u09af": 2}"#);
+        for text in ["\u{995}\u{9df}", "\u{995}\u{9af}\u{9bc}"] {
+            assert_eq!(bengali.encode(&bengali.prepare(text)).text, "\u{995}\u{9df}");
+        }
+        let with_nukta = of(r#"{"\u09af": 0, "\u09bc": 1, "\u09df": 2}"#);
+        assert_eq!(with_nukta.prepare("\u{9df}"), "\u{9af}\u{9bc}");
+        let in_parts = of(r#"{"o": 0, "\u0308": 1}"#);
+        for text in ["ö", "o\u{308}"] {
+            assert_eq!(in_parts.prepare(text), "o\u{308}");
+        }
     }
 
     #[test]

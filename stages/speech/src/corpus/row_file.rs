@@ -124,7 +124,7 @@ impl RowFile {
                 return Err(error);
             }
         }
-        let mut others = 0;
+        let (mut others, mut first_other) = (0, String::new());
         let mut found = Vec::with_capacity(records.len());
         let mut kept = Vec::with_capacity(records.len());
         for (record, path) in records.into_iter().zip(paths) {
@@ -135,7 +135,12 @@ impl RowFile {
             }
             match self.other_name(&record, &files) {
                 Ok(name) => {
-                    others += u64::from(path.is_some_and(|path| path != name));
+                    if path.is_some_and(|path| path != name) {
+                        others += 1;
+                        if others == 1 {
+                            name.clone_into(&mut first_other);
+                        }
+                    }
                     found.push(Some(name));
                     kept.push(record);
                 }
@@ -143,7 +148,7 @@ impl RowFile {
             }
         }
         if others > 0 {
-            output.notes.push((OTHER_NAME.to_owned(), others));
+            output.notes.push((format!("{OTHER_NAME}, the first is `{first_other}`"), others));
         }
         let mut facts = facts;
         let new: Vec<&String> =

@@ -64,7 +64,7 @@ impl Reader {
         let (vocabulary, lower_case) = match self {
             Reader::Listed { vocabulary, lower_case } => (vocabulary, *lower_case),
             Reader::Model(tokenizer) => {
-                let unknown = tokenizer.encode(&Tokenizer::prepare(text)).unknown;
+                let unknown = tokenizer.encode(&tokenizer.prepare(text)).unknown;
                 return Ok(unknown.into_iter().map(|(own, count)| (own, count as u64)).collect());
             }
             Reader::Pieces { tokenizer, language } => {
@@ -91,7 +91,7 @@ impl Reader {
     pub fn needs_uroman(&self, text: &str) -> bool {
         match self {
             Reader::Listed { .. } | Reader::Pieces { .. } => false,
-            Reader::Model(tokenizer) => tokenizer.encode(&Tokenizer::prepare(text)).needs_uroman,
+            Reader::Model(tokenizer) => tokenizer.encode(&tokenizer.prepare(text)).needs_uroman,
         }
     }
 }

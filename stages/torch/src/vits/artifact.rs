@@ -111,7 +111,7 @@ impl Model {
 
     /// A tokenized text, with a report of unknown characters.
     pub fn tokens(&self, text: &str) -> Result<Tokens, Reject> {
-        let tokens = self.tokenizer.encode(&Tokenizer::prepare(text));
+        let tokens = self.tokenizer.encode(&self.tokenizer.prepare(text));
         if tokens.needs_uroman {
             let reason =
                 format!("the model needs romanised text, but this text is not; {ROMANISE}");
