@@ -16,7 +16,7 @@ use camino::Utf8Path;
 use engine::engine::{Engine, StopFlag};
 use engine::pipeline::{ITEMS, Pipeline, StageSpec};
 use engine::run::replay::ReplayError;
-use engine::run::standing::{Elsewhere, Prepared, Results, Standing, prepare};
+use engine::run::stage_worker::{Elsewhere, PreparedStage, Results, StageWorker, prepare};
 use engine::store::Store;
 use stage_core::{
     Batching, FieldType, Fields, Item, Kind, NewValue, Output, ParameterValue, StageError, Value,
@@ -76,7 +76,7 @@ pub struct Manner {
 
 /// Voices in one worker.
 pub struct Voices {
-    standing: Standing,
+    standing: StageWorker,
     pub voices: Vec<Voice>,
     /// For working files of the stages before. Removed after their processes are gone.
     folder: TempDir,
@@ -113,7 +113,7 @@ impl Voices {
     ) -> Result<Voices, CliError> {
         let engine = program.engine(options.threads, false);
         let mut voices = Voices {
-            standing: Standing::new(engine.clone(), stop.clone()),
+            standing: StageWorker::new(engine.clone(), stop.clone()),
             voices: Vec::new(),
             folder: tempfile::tempdir()
                 .map_err(CliError::process("make a folder for temporary files"))?,
@@ -162,7 +162,7 @@ impl Voices {
         &mut self,
         name: String,
         spec: &StageSpec,
-        mut prepared: Prepared,
+        mut prepared: PreparedStage,
         (speakers, reading): (Vec<String>, Reading),
         options: &VoiceOptions,
     ) {
@@ -280,7 +280,7 @@ fn prepared(
     cache: &Cache,
     spec: &StageSpec,
     folder: &Utf8Path,
-) -> Result<Prepared, CliError> {
+) -> Result<PreparedStage, CliError> {
     let items = Elsewhere { fields: &[TEXT, SPEAKER, LANGUAGE, SPEED], folder };
     prepare(engine, pipeline, cache, spec, &items, &mut |_| {}).map_err(|error| {
         let (message, file) = (error.to_string(), &pipeline.file);

@@ -13,7 +13,7 @@ use engine::mirror;
 use engine::misplaced::meets_cache;
 use engine::pipeline::RemoteSpec;
 use engine::runlog::RunLog;
-use engine::work::{Worked, Worker};
+use engine::work::{AttemptEnd, JobRunner};
 use view::Reporters;
 use view::lines::Lines;
 
@@ -56,7 +56,7 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
     let begun = cache.fs().now() / 1_000_000_000;
     let by = Attempt { id: attempt()?, machine: machine(), job: job(), begun };
     let shard = arguments.shard;
-    let worker = Worker { engine: &engine, cache: &cache, batch, shard, by, stop };
+    let worker = JobRunner { engine: &engine, cache: &cache, batch, shard, by, stop };
     let ended = worker.work(&mut |event| {
         // An output error does not change the result.
         let _ = display.lock().unwrap_or_else(PoisonError::into_inner).event(&event);
@@ -71,9 +71,9 @@ pub fn work(program: &Program, arguments: &Work) -> Result<Exit, CliError> {
         program.warn(&format!("failed to push the log of the run: {trouble}"));
     }
     Ok(match ended.worked {
-        Worked::Done => Exit::Done,
-        Worked::Later => Exit::Paused,
-        Worked::Failed => Exit::Failed,
+        AttemptEnd::Done => Exit::Done,
+        AttemptEnd::Later => Exit::Paused,
+        AttemptEnd::Failed => Exit::Failed,
     })
 }
 

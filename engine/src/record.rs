@@ -157,7 +157,7 @@ pub struct StageRecord {
     /// For a stage on whole data sets that has quarantined items. The last field, so that older
     /// records without it can still be read.
     #[serde(deserialize_with = "or_none")]
-    pub aside: Option<Aside>,
+    pub aside: Option<QuarantineRecord>,
     /// Parameters that were left to the machine, with the selected values: see
     /// `settled_key`. Only of work that was just done.
     #[serde(skip)]
@@ -170,7 +170,7 @@ pub struct StageRecord {
 
 /// Details of the items that a stage has quarantined, beside their names and reasons.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Aside {
+pub struct QuarantineRecord {
     /// The number of items that arrived.
     pub of: u64,
     /// For each item the port, and the part that the stage saw: a stage that does not read names
@@ -180,7 +180,7 @@ pub struct Aside {
     pub roots: BTreeMap<String, Digest>,
 }
 
-impl Aside {
+impl QuarantineRecord {
     /// The number of quarantined items and of all items, for the limit of the stage. An item that a
     /// person has dropped counts as neither.
     pub fn counted(&self, rejects: &[(Arc<str>, Reject)]) -> (u64, u64) {
@@ -398,7 +398,7 @@ mod tests {
             ..StageRecord::default()
         };
         assert_eq!(read, Some(expected.clone()));
-        let aside = Some(Aside { of: 7, ..Aside::default() });
+        let aside = Some(QuarantineRecord { of: 7, ..QuarantineRecord::default() });
         let with = StageRecord { aside, ..expected };
         assert_eq!(decode(&encode(&with)), Some(with));
     }

@@ -1,7 +1,6 @@
 //! Runs a plan: passes of planning and working until nothing is left to do.
 
 pub(crate) mod arrived;
-mod aside;
 mod batch;
 pub(crate) mod batch_thread;
 mod before;
@@ -15,11 +14,9 @@ mod cost;
 mod desk;
 mod device;
 mod duplicates;
-mod effects;
 mod export_paths;
 mod flow;
 mod gather;
-mod hands;
 mod home;
 mod intake;
 mod item_results;
@@ -32,6 +29,7 @@ mod pool;
 mod precedence;
 mod process;
 mod program_check;
+mod quarantine_list;
 mod queue;
 mod reaction;
 mod records;
@@ -44,8 +42,9 @@ mod scratch;
 mod share;
 mod shared;
 mod stage_state;
-pub mod standing;
+pub mod stage_worker;
 mod tasks;
+mod threads;
 mod total;
 pub mod training;
 mod trial;
@@ -72,7 +71,7 @@ pub use remote_jobs::require_remote;
 
 use commit::Committer;
 use obstacles::Ending;
-use pass::{Kept, Pass};
+use pass::{Pass, RunState};
 use records::{Run, next_run};
 use total::Total;
 
@@ -149,7 +148,7 @@ impl Run<'_> {
             process: Some(std::process::id()),
             machine: machine::host(),
         });
-        let mut kept = Kept::default();
+        let mut kept = RunState::default();
         let mut status = status(self.passes(&mut kept, total, sink)?, sink);
         if status == Status::Done && self.options.targets.is_empty() && cache.has_losses() {
             // Everything that this pipeline wants exists; other pipelines detect their losses on use.
@@ -186,7 +185,7 @@ impl Run<'_> {
     /// Plans and works until nothing is left to do, or nothing more can be done.
     fn passes(
         &self,
-        kept: &mut Kept,
+        kept: &mut RunState,
         total: &mut Total,
         sink: Sink,
     ) -> Result<Ending, EngineError> {
@@ -284,7 +283,7 @@ pub fn probe(
     let pipeline = &trial::shortened(pipeline);
     let mut total = Total::new(pipeline);
     let run = Run { engine, pipeline, cache, options, wanted, number };
-    Pass { run, kept: &mut Kept::default(), deep: false }.run(&mut total, sink)?;
+    Pass { run, kept: &mut RunState::default(), deep: false }.run(&mut total, sink)?;
     Ok(total.probed)
 }
 

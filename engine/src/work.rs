@@ -1,4 +1,4 @@
-//! A worker of an executor: does one shard of a batch with the engine, and knows only the remote.
+//! A job of an executor: it does one shard of a batch with the engine, and knows only the remote.
 //!
 //! It may run twice at the same time, and may be killed at any moment. Results are written once, and
 //! a second result is compared with the first.
@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(15);
 /// The largest number of attempts at a shard.
 const MOST: u32 = 100_000;
 
-/// The work of one process.
-pub struct Worker<'a> {
+/// The process of a job.
+pub struct JobRunner<'a> {
     /// With the remote, which is required.
     pub engine: &'a Engine,
     pub cache: &'a Cache,
@@ -40,9 +40,9 @@ pub struct Worker<'a> {
     pub stop: StopFlag,
 }
 
-/// The end of a worker.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worked {
+pub enum AttemptEnd {
     /// The result is in the remote.
     Done,
     /// Another job can continue.
@@ -51,29 +51,29 @@ pub enum Worked {
     Failed,
 }
 
-/// The end of a worker, and the name and the run of its log.
-pub struct Ended {
-    pub worked: Worked,
+/// The end of the process, and the name and the run of its log.
+pub struct JobEnd {
+    pub worked: AttemptEnd,
     pub log: Option<(String, u64)>,
 }
 
-impl Ended {
-    fn at_once(worked: Worked) -> Ended {
-        Ended { worked, log: None }
+impl JobEnd {
+    fn at_once(worked: AttemptEnd) -> JobEnd {
+        JobEnd { worked, log: None }
     }
 }
 
 /// The beginning of an attempt.
-pub enum Entered {
+pub enum AttemptStart {
     /// There is nothing to do.
-    Ended(Worked),
+    Ended(AttemptEnd),
     /// The share of the work, and the number of the attempt.
     Begun(Arc<Share>, u32),
 }
 
 /// The end of a run, from its events.
 #[derive(Default)]
-pub struct Heard {
+pub struct RunNotes {
     run: Option<u64>,
     failed: Option<String>,
     why: Option<String>,
@@ -84,7 +84,7 @@ pub struct Heard {
     aside: BTreeMap<String, Reject>,
 }
 
-impl Heard {
+impl RunNotes {
     pub fn note(&mut self, event: &Event) {
         match event {
             Event::StageFailed { message, help, .. } => {
@@ -105,15 +105,15 @@ impl Heard {
     }
 }
 
-impl Worker<'_> {
-    pub fn work(&self, sink: Sink) -> Result<Ended, EngineError> {
+impl JobRunner<'_> {
+    pub fn work(&self, sink: Sink) -> Result<JobEnd, EngineError> {
         let remote = self.remote()?;
         let (share, number) = match self.enter(&remote)? {
-            Entered::Ended(worked) => return Ok(Ended::at_once(worked)),
-            Entered::Begun(share, number) => (share, number),
+            AttemptStart::Ended(worked) => return Ok(JobEnd::at_once(worked)),
+            AttemptStart::Begun(share, number) => (share, number),
         };
         let watch = CancelWatch::start(remote.clone(), self.batch, self.stop.clone());
-        let mut heard = Heard::default();
+        let mut heard = RunNotes::default();
         let pipeline = self.pipeline(&share.batch);
         let ran = pipeline.and_then(|pipeline| {
             self.require_place(&pipeline, &remote)?;
@@ -127,7 +127,7 @@ impl Worker<'_> {
     }
 
     /// Reads the batch, and begins an attempt if there is something to do.
-    pub fn enter(&self, remote: &Remote) -> Result<Entered, EngineError> {
+    pub fn enter(&self, remote: &Remote) -> Result<AttemptStart, EngineError> {
         let Some(batch) = self.read_batch(remote)? else {
             return Err(internal("the batch is not in the remote, or has an unsupported version"));
         };
@@ -136,10 +136,10 @@ impl Worker<'_> {
         }
         let share = Arc::new(Share { batch, shard: self.shard });
         if self.is_done(remote, &share)? {
-            return Ok(Entered::Ended(Worked::Done));
+            return Ok(AttemptStart::Ended(AttemptEnd::Done));
         }
         if remote.look_up(&Name::Cancel.of(&self.batch))?.is_some() {
-            return Ok(Entered::Ended(Worked::Later));
+            return Ok(AttemptStart::Ended(AttemptEnd::Later));
         }
         let number = self.begin(remote)?;
         if let Work::Items(_) = share.batch.work {
@@ -147,7 +147,7 @@ impl Worker<'_> {
             // other attempts at this shard.
             remote.read_only_under(&Name::Scope(self.shard).of(&self.batch))?;
         }
-        Ok(Entered::Begun(share, number))
+        Ok(AttemptStart::Begun(share, number))
     }
 
     /// Writes the result of an attempt, or a report on its end without one.
@@ -157,22 +157,24 @@ impl Worker<'_> {
         share: &Share,
         number: u32,
         ran: Result<Status, EngineError>,
-        mut heard: Heard,
-    ) -> Result<Ended, EngineError> {
+        mut heard: RunNotes,
+    ) -> Result<JobEnd, EngineError> {
         let worked = self.end(remote, share, ran, &mut heard)?;
         let report = match worked {
-            Worked::Done => None,
-            Worked::Later => {
+            AttemptEnd::Done => None,
+            AttemptEnd::Later => {
                 let why = heard.why.unwrap_or_default();
                 Some(Report::Later { has_moved: heard.has_moved, why })
             }
-            Worked::Failed => Some(Report::Failed { message: heard.failed.unwrap_or_default() }),
+            AttemptEnd::Failed => {
+                Some(Report::Failed { message: heard.failed.unwrap_or_default() })
+            }
         };
         if let Some(report) = report {
             self.publish(remote, Name::Report(self.shard, number), encode(&report))?;
         }
         let name = log_name(&self.batch, self.shard, number);
-        Ok(Ended { worked, log: heard.run.map(|run| (name, run)) })
+        Ok(JobEnd { worked, log: heard.run.map(|run| (name, run)) })
     }
 
     /// Fails for folders that a run refuses too.
@@ -278,8 +280,8 @@ impl Worker<'_> {
         remote: &Remote,
         share: &Share,
         ran: Result<Status, EngineError>,
-        heard: &mut Heard,
-    ) -> Result<Worked, EngineError> {
+        heard: &mut RunNotes,
+    ) -> Result<AttemptEnd, EngineError> {
         let status = match ran {
             Ok(status) => status,
             Err(EngineError::Stage { stage, error }) => {
@@ -293,7 +295,7 @@ impl Worker<'_> {
             Err(error) => return Err(error),
         };
         if heard.failed.is_some() && status == Status::Failed {
-            return Ok(Worked::Failed);
+            return Ok(AttemptEnd::Failed);
         }
         match share.batch.work {
             Work::Training => {
@@ -301,7 +303,7 @@ impl Worker<'_> {
                     // This cache had the result before: the run did nothing, and wrote nothing.
                     mirror::push(self.cache, remote, &|_, _| {})?;
                 }
-                Ok(if self.is_done(remote, share)? { Worked::Done } else { Worked::Later })
+                Ok(if self.is_done(remote, share)? { AttemptEnd::Done } else { AttemptEnd::Later })
             }
             Work::Items(_) => self.end_items(remote, share, heard),
         }
@@ -312,8 +314,8 @@ impl Worker<'_> {
         &self,
         remote: &Remote,
         share: &Share,
-        heard: &mut Heard,
-    ) -> Result<Worked, EngineError> {
+        heard: &mut RunNotes,
+    ) -> Result<AttemptEnd, EngineError> {
         let keys = share.keys();
         let records = self.cache.get_many(ITEM, keys)?;
         let mut items = Vec::new();
@@ -339,7 +341,7 @@ impl Worker<'_> {
         // ends in time would be tried for ever.
         heard.has_moved |= heard.tried > failed.len() as u64;
         if items.len() + failed.len() < keys.len() {
-            return Ok(Worked::Later);
+            return Ok(AttemptEnd::Later);
         }
         // Those that an earlier run left in this cache are not in the remote yet.
         let objects = items.iter().flat_map(|(_, record)| match record {
@@ -361,7 +363,7 @@ impl Worker<'_> {
         let (records, logs) = (Vec::new(), Vec::new());
         let outcomes = vec![outcome];
         remote.push(Push { objects, records, outcomes, logs, progress: &|_, _| {} })?;
-        Ok(Worked::Done)
+        Ok(AttemptEnd::Done)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use engine::run::standing::Results;
+use engine::run::stage_worker::Results;
 use stage_core::{Item, Reject, StageError};
 
 use super::metrics::Metrics;

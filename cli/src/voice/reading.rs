@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use engine::run::standing::Chain;
+use engine::run::stage_worker::Chain;
 use engine::store::Store;
 use stage_core::{Fields, Item, ParameterValue, Setup, StageError};
 use stage_families::dropped::{self, Dropped, listed};

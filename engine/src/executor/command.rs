@@ -11,10 +11,10 @@ use cache::Digest;
 use cache::fs::{Fs, Open, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::decide::Seen;
+use super::decide::JobState;
 use super::jobs::{Jobs, Order, joined};
 use super::process::{Mark, living};
-use super::queue::{Listed, Shards};
+use super::queue::{QueuedJob, Shards};
 
 /// The number of bytes of output that a message repeats.
 const LAST: usize = 2_000;
@@ -86,7 +86,7 @@ pub fn listed(logs: &Utf8Path, batch: &Digest, shards: u32) -> Shards {
     let job = |shard| {
         let job = living(&mark(logs, batch, shard))?.to_string();
         let (node, reason) = (String::new(), String::new());
-        Some((shard, Listed { seen: Seen::Running, job, node, reason }))
+        Some((shard, QueuedJob { seen: JobState::Running, job, node, reason }))
     };
     (0..shards).filter_map(job).collect()
 }
@@ -102,7 +102,7 @@ impl Jobs for Programs {
         Ok(format!("processes {}", names.join(", ")))
     }
 
-    fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String> {
+    fn look(&mut self) -> Result<BTreeMap<u32, JobState>, String> {
         self.running.retain(|_, child| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
         self.adopted = BTreeMap::new();
         for shard in (0..self.order.shards).filter(|shard| !self.running.contains_key(shard)) {
@@ -111,7 +111,7 @@ impl Jobs for Programs {
             }
         }
         let jobs = self.running.keys().chain(self.adopted.keys());
-        Ok(jobs.map(|shard| (*shard, Seen::Running)).collect())
+        Ok(jobs.map(|shard| (*shard, JobState::Running)).collect())
     }
 
     fn cancel(&mut self) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 /// The facts about a shard in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct ShardFacts {
     /// Its result is there.
     pub is_done: bool,
     /// An attempt has reported that no other attempt can succeed.
@@ -13,7 +13,7 @@ pub struct Stored {
 
 /// The state of a shard according to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum JobState {
     Waiting,
     Running,
     /// It knows no such job: it ended, was lost, or was never taken.
@@ -24,7 +24,7 @@ pub enum Seen {
 
 /// The attempts of this engine at a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tried {
+pub struct ShardAttempts {
     /// The number of jobs since the last progress.
     pub jobs: u32,
     /// The number of attempts with progress that are accounted for.
@@ -44,18 +44,18 @@ pub enum Decision {
     Wait,
 }
 
-impl Tried {
+impl ShardAttempts {
     /// The store is asked first. A scheduler that knows nothing says nothing about the result.
-    pub fn decide(&mut self, stored: Stored, seen: Seen, limit: u32) -> Decision {
+    pub fn decide(&mut self, stored: ShardFacts, seen: JobState, limit: u32) -> Decision {
         if stored.moved > self.moved {
-            *self = Tried { jobs: 0, moved: stored.moved };
+            *self = ShardAttempts { jobs: 0, moved: stored.moved };
         }
         match seen {
             _ if stored.is_done => Decision::Take,
             _ if stored.has_failed => Decision::Fail,
-            Seen::Waiting | Seen::Running | Seen::NoAnswer => Decision::Wait,
-            Seen::Unknown if self.jobs >= limit => Decision::GiveUp,
-            Seen::Unknown => {
+            JobState::Waiting | JobState::Running | JobState::NoAnswer => Decision::Wait,
+            JobState::Unknown if self.jobs >= limit => Decision::GiveUp,
+            JobState::Unknown => {
                 self.jobs += 1;
                 Decision::Submit
             }
@@ -71,32 +71,41 @@ mod tests {
 
     #[test]
     fn the_store_is_right_whatever_the_scheduler_says() {
-        for seen in [Seen::Waiting, Seen::Running, Seen::Unknown, Seen::NoAnswer] {
-            let done = Stored { is_done: true, has_failed: true, moved: 0 };
-            assert_eq!(Tried::default().decide(done, seen, LIMIT), Decision::Take);
-            let failed = Stored { has_failed: true, ..Stored::default() };
-            assert_eq!(Tried::default().decide(failed, seen, LIMIT), Decision::Fail);
+        for seen in [JobState::Waiting, JobState::Running, JobState::Unknown, JobState::NoAnswer] {
+            let done = ShardFacts { is_done: true, has_failed: true, moved: 0 };
+            assert_eq!(ShardAttempts::default().decide(done, seen, LIMIT), Decision::Take);
+            let failed = ShardFacts { has_failed: true, ..ShardFacts::default() };
+            assert_eq!(ShardAttempts::default().decide(failed, seen, LIMIT), Decision::Fail);
         }
     }
 
     #[test]
     fn a_job_that_the_scheduler_has_forgotten_is_submitted_again_but_not_for_ever() {
-        let mut tried = Tried::default();
+        let mut tried = ShardAttempts::default();
         for _ in 0..LIMIT {
-            assert_eq!(tried.decide(Stored::default(), Seen::Unknown, LIMIT), Decision::Submit);
-            assert_eq!(tried.decide(Stored::default(), Seen::Waiting, LIMIT), Decision::Wait);
-            assert_eq!(tried.decide(Stored::default(), Seen::NoAnswer, LIMIT), Decision::Wait);
+            assert_eq!(
+                tried.decide(ShardFacts::default(), JobState::Unknown, LIMIT),
+                Decision::Submit
+            );
+            assert_eq!(
+                tried.decide(ShardFacts::default(), JobState::Waiting, LIMIT),
+                Decision::Wait
+            );
+            assert_eq!(
+                tried.decide(ShardFacts::default(), JobState::NoAnswer, LIMIT),
+                Decision::Wait
+            );
         }
-        assert_eq!(tried.decide(Stored::default(), Seen::Unknown, LIMIT), Decision::GiveUp);
+        assert_eq!(tried.decide(ShardFacts::default(), JobState::Unknown, LIMIT), Decision::GiveUp);
     }
 
     #[test]
     fn a_training_gets_as_many_jobs_as_it_makes_progress_in() {
-        let mut tried = Tried::default();
+        let mut tried = ShardAttempts::default();
         for moved in 0..100 {
-            let stored = Stored { moved, ..Stored::default() };
-            assert_eq!(tried.decide(stored, Seen::Unknown, LIMIT), Decision::Submit);
-            assert_eq!(tried.decide(stored, Seen::Unknown, LIMIT), Decision::Submit);
+            let stored = ShardFacts { moved, ..ShardFacts::default() };
+            assert_eq!(tried.decide(stored, JobState::Unknown, LIMIT), Decision::Submit);
+            assert_eq!(tried.decide(stored, JobState::Unknown, LIMIT), Decision::Submit);
         }
     }
 }

@@ -9,7 +9,7 @@ use cache::Digest;
 use camino::Utf8PathBuf;
 
 use super::command::Programs;
-use super::decide::Seen;
+use super::decide::JobState;
 use super::queue::Queue;
 use super::slurm::Cluster;
 use crate::pipeline::{Adapter, ExecutorSpec};
@@ -20,7 +20,7 @@ pub trait Jobs: Send {
     fn submit(&mut self, shards: &[u32]) -> Result<String, String>;
 
     /// The shards that the scheduler knows.
-    fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String>;
+    fn look(&mut self) -> Result<BTreeMap<u32, JobState>, String>;
 
     fn cancel(&mut self) -> Result<(), String>;
 

@@ -7,13 +7,13 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::decide::Seen;
+use super::decide::JobState;
 use super::jobs::output;
 
 /// A job in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    pub seen: Seen,
+pub struct QueuedJob {
+    pub seen: JobState,
     /// Its number.
     pub job: String,
     /// Its machine; empty before it starts.
@@ -23,14 +23,14 @@ pub struct Listed {
 }
 
 /// The jobs of a name by the numbers of their shards; a job outside of an array has number 0.
-pub type Shards = BTreeMap<u32, Listed>;
+pub type Shards = BTreeMap<u32, QueuedJob>;
 
 /// The answers are shared: batches that look at about the same time ask once.
 #[derive(Debug, Default)]
-pub struct Queue(Mutex<Asked>);
+pub struct Queue(Mutex<QueueState>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct QueueState {
     /// The names of the jobs that are watched.
     names: BTreeSet<String>,
     last: Option<(Instant, Answer)>,
@@ -39,7 +39,7 @@ struct Asked {
 type Answer = Result<BTreeMap<String, Shards>, String>;
 
 impl Queue {
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, QueueState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,22 +106,22 @@ fn jobs(text: &str) -> BTreeMap<String, Shards> {
                 Err(_) => continue,
             },
         };
-        let listed = Listed { seen, job: next(), node: next(), reason: next() };
+        let listed = QueuedJob { seen, job: next(), node: next(), reason: next() };
         let shards = jobs.entry(name).or_default();
-        if seen == Seen::Running || !shards.contains_key(&shard) {
+        if seen == JobState::Running || !shards.contains_key(&shard) {
             shards.insert(shard, listed);
         }
     }
     jobs
 }
 
-fn seen(state: &str) -> Option<Seen> {
+fn seen(state: &str) -> Option<JobState> {
     match state {
         "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
-            Some(Seen::Waiting)
+            Some(JobState::Waiting)
         }
         "RUNNING" | "CONFIGURING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING"
-        | "SIGNALING" | "STAGE_OUT" => Some(Seen::Running),
+        | "SIGNALING" | "STAGE_OUT" => Some(JobState::Running),
         _ => None,
     }
 }
@@ -135,12 +135,15 @@ mod tests {
         let text = "a|0|RUNNING|7|n1|None\na|1|PENDING|7||Priority\na|2|COMPLETED|7|n1|\n\
                     b|N/A|RUNNING|8|n2|None\n\na|3\na|4|NEW_STATE\na|1|RUNNING|9|n3|None\na|x|RUNNING\n";
         let jobs = jobs(text);
-        let seen = |name: &str| -> BTreeMap<u32, (Seen, &str)> {
+        let seen = |name: &str| -> BTreeMap<u32, (JobState, &str)> {
             let shards = jobs.get(name).into_iter().flatten();
             shards.map(|(shard, job)| (*shard, (job.seen, job.node.as_str()))).collect()
         };
-        assert_eq!(seen("a"), [(0, (Seen::Running, "n1")), (1, (Seen::Running, "n3"))].into());
-        assert_eq!(seen("b"), [(0, (Seen::Running, "n2"))].into());
+        assert_eq!(
+            seen("a"),
+            [(0, (JobState::Running, "n1")), (1, (JobState::Running, "n3"))].into()
+        );
+        assert_eq!(seen("b"), [(0, (JobState::Running, "n2"))].into());
         assert_eq!(super::jobs("c|5|PENDING|1||Resources")["c"][&5].reason, "Resources");
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cache::fs::{Fs, RealFs};
 
-use super::decide::Seen;
+use super::decide::JobState;
 use super::jobs::{Jobs, Order, joined, output};
 use super::queue::Queue;
 use crate::pipeline::Slurm;
@@ -104,7 +104,7 @@ impl Jobs for Cluster {
         Ok(format!("job {}", submitted?))
     }
 
-    fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String> {
+    fn look(&mut self) -> Result<BTreeMap<u32, JobState>, String> {
         let jobs = self.queue.look(&self.name, self.age)?;
         Ok(jobs.into_iter().map(|(shard, job)| (shard, job.seen)).collect())
     }

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::batch::{Attempt, Name, Report, log_name};
 use super::command;
-use super::decide::Seen;
+use super::decide::JobState;
 use super::jobs::name;
 use super::own::{OwnBatch, own};
-use super::queue::{Listed, Shards};
+use super::queue::{QueuedJob, Shards};
 use crate::pipeline::{Adapter, Pipeline};
 use crate::record::decode;
 
@@ -204,7 +204,7 @@ impl ShardState {
     }
 
     /// A job that the scheduler does not know has ended, or was lost: the next run starts another.
-    fn add(&mut self, listed: Option<&Listed>) {
+    fn add(&mut self, listed: Option<&QueuedJob>) {
         if matches!(self.state, State::Done | State::Failed) {
             return;
         }
@@ -215,7 +215,7 @@ impl ShardState {
         };
         self.job = Some(listed.job.clone());
         self.state = match listed.seen {
-            Seen::Running => State::Running,
+            JobState::Running => State::Running,
             _ => State::Pending,
         };
         let reason = Some(&listed.reason).filter(|_| self.state == State::Pending);
@@ -241,19 +241,19 @@ mod tests {
         ShardState { part: 1, state, attempts: Vec::new(), job: None, why: None, output: None }
     }
 
-    fn listed(seen: Seen) -> Listed {
+    fn listed(seen: JobState) -> QueuedJob {
         let (job, node, reason) = ("7".to_owned(), "n1".to_owned(), "Priority".to_owned());
-        Listed { seen, job, node, reason }
+        QueuedJob { seen, job, node, reason }
     }
 
     #[test]
     fn the_remote_is_right_about_results_and_the_scheduler_about_jobs() {
         for (stored, seen, expected) in [
-            (State::Done, Some(Seen::Running), State::Done),
+            (State::Done, Some(JobState::Running), State::Done),
             (State::Failed, None, State::Failed),
             (State::Running, None, State::Pending),
-            (State::Running, Some(Seen::Waiting), State::Pending),
-            (State::Pending, Some(Seen::Running), State::Running),
+            (State::Running, Some(JobState::Waiting), State::Pending),
+            (State::Pending, Some(JobState::Running), State::Running),
         ] {
             let mut shard = shard(stored);
             shard.add(seen.map(listed).as_ref());

@@ -12,7 +12,7 @@ use cache::fs::{Fs, FsError, Open, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
-use super::decide::Seen;
+use super::decide::JobState;
 use super::jobs::joined;
 use super::process::{Mark, living};
 use super::queue::Shards;
@@ -104,7 +104,7 @@ impl Unattended {
                 None => SubmissionState::Ended,
             },
             (true, Some(Ok(jobs))) => match jobs.values().next() {
-                Some(job) if job.seen == Seen::Running => {
+                Some(job) if job.seen == JobState::Running => {
                     SubmissionState::Running { node: job.node.clone() }
                 }
                 Some(job) => SubmissionState::Waiting { reason: job.reason.clone() },

@@ -9,7 +9,7 @@ use stage_core::key::ItemReads;
 use super::work::Keyed;
 use crate::error::PlanError;
 use crate::pipeline::{Reads, StageSpec};
-use crate::record::{Aside, StageRecord};
+use crate::record::{QuarantineRecord, StageRecord};
 use crate::store::Store;
 
 /// The items of a data set in the order in which a stage on whole data sets gets them, each with
@@ -84,6 +84,6 @@ pub fn with_names_of(
         let found = names.get_mut(port).and_then(|names| names.get_mut(seen)?.pop());
         *name = found.unwrap_or_else(|| name.clone());
     }
-    let aside = Aside { roots, ..aside.clone() };
+    let aside = QuarantineRecord { roots, ..aside.clone() };
     Ok(StageRecord { rejects: renamed, aside: Some(aside), ..record })
 }

@@ -177,10 +177,10 @@ impl Planner<'_> {
     }
 
     /// The first sweep in which every trial has failed, and why the first trial has.
-    pub fn hopeless(
+    pub fn lost_sweep(
         &self,
         stages: &[impl AsRef<Known>],
-    ) -> Result<Option<Hopeless<'_>>, PlanError> {
+    ) -> Result<Option<LostSweep<'_>>, PlanError> {
         for (number, sweep) in self.pipeline.sweeps.iter().enumerate() {
             let Some(score) = &sweep.score else { continue };
             let scores = self.scores(sweep, stages)?;
@@ -192,7 +192,7 @@ impl Planner<'_> {
                 Some(failed) => failed,
                 None => (score.stage.clone(), self.without_score(score, stages)?),
             };
-            return Ok(Some(Hopeless { sweep, stage, why }));
+            return Ok(Some(LostSweep { sweep, stage, why }));
         }
         Ok(None)
     }
@@ -231,14 +231,14 @@ impl Planner<'_> {
 }
 
 /// A sweep in which every trial has failed.
-pub struct Hopeless<'a> {
+pub struct LostSweep<'a> {
     pub sweep: &'a Sweep,
     /// The stage of the first trial that failed, or that gives its score.
     pub stage: String,
     pub why: String,
 }
 
-impl Hopeless<'_> {
+impl LostSweep<'_> {
     pub fn event(&self) -> Event {
         Event::StageFailed {
             stage: self.sweep.stage.clone(),

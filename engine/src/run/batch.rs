@@ -27,28 +27,28 @@ pub struct Batch {
 
 /// The size of a task at which no more items are added.
 #[derive(Clone, Copy, Debug)]
-pub enum Full {
+pub enum BatchLimit {
     Items(u64),
     Bytes(u64),
 }
 
-impl Full {
+impl BatchLimit {
     /// The size for the next task of a stage.
-    pub fn of(spec: &StageSpec, stage: &ItemStage, threads: usize) -> Full {
+    pub fn of(spec: &StageSpec, stage: &ItemStage, threads: usize) -> BatchLimit {
         let most = |wanted: u64| stage.batch_limit.map_or(wanted, |limit| limit.min(wanted));
         match spec.kind.batching {
             Batching::ByBytes { parameter } => {
-                Full::Bytes(most(spec.parameters.bytes(parameter).unwrap_or(1 << 20)))
+                BatchLimit::Bytes(most(spec.parameters.bytes(parameter).unwrap_or(1 << 20)))
             }
-            Batching::ByCount { parameter } => {
-                Full::Items(most(spec.parameters.integer(parameter).unwrap_or(1).max(1) as u64))
-            }
-            Batching::Single if spec.kind.place == Place::Worker => Full::Items(1),
+            Batching::ByCount { parameter } => BatchLimit::Items(most(
+                spec.parameters.integer(parameter).unwrap_or(1).max(1) as u64,
+            )),
+            Batching::Single if spec.kind.place == Place::Worker => BatchLimit::Items(1),
             Batching::Single => {
                 let by_time =
                     if stage.pace > 0.0 { (TASK_SECONDS / stage.pace) as usize } else { 1 };
                 let share = stage.queue.len() / (2 * threads.max(1));
-                Full::Items(by_time.min(share).clamp(1, TASK_ITEMS) as u64)
+                BatchLimit::Items(by_time.min(share).clamp(1, TASK_ITEMS) as u64)
             }
         }
     }
@@ -56,8 +56,8 @@ impl Full {
     /// Tests if an item of this size has no room.
     pub fn is_reached(self, batch: Batch, next: u64) -> bool {
         match self {
-            Full::Items(limit) => batch.items >= limit,
-            Full::Bytes(limit) => batch.items > 0 && batch.bytes + next > limit,
+            BatchLimit::Items(limit) => batch.items >= limit,
+            BatchLimit::Bytes(limit) => batch.items > 0 && batch.bytes + next > limit,
         }
     }
 }

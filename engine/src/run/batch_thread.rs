@@ -16,7 +16,7 @@ use stage_core::{Item, StageError};
 use super::message::{Failure, GatherSource, GatherSources, ItemOutcome, Message, Outcome};
 use crate::engine::StopFlag;
 use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Work};
-use crate::executor::decide::{Decision, Seen, Stored, Tried};
+use crate::executor::decide::{Decision, JobState, ShardAttempts, ShardFacts};
 use crate::executor::jobs::Jobs;
 use crate::executor::own::{OwnBatch, tell_cancelled};
 use crate::mirror;
@@ -28,25 +28,25 @@ use crate::store::{ReadError, Store};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A shard that is waited for.
-pub struct Sent {
+pub struct OpenShard {
     ticket: u64,
     /// The keys and names of its items.
     items: Vec<(Digest, Arc<str>)>,
-    tried: Tried,
+    tried: ShardAttempts,
     /// The reports of its attempts that are known, by their numbers; none for an attempt that has not
     /// reported.
     attempts: Vec<Option<Report>>,
 }
 
-impl Sent {
-    pub fn new(ticket: u64, items: Vec<(Digest, Arc<str>)>) -> Sent {
-        Sent { ticket, items, tried: Tried::default(), attempts: Vec::new() }
+impl OpenShard {
+    pub fn new(ticket: u64, items: Vec<(Digest, Arc<str>)>) -> OpenShard {
+        OpenShard { ticket, items, tried: ShardAttempts::default(), attempts: Vec::new() }
     }
 
-    fn stored(&self, is_done: bool) -> Stored {
+    fn stored(&self, is_done: bool) -> ShardFacts {
         let reports = || self.attempts.iter().flatten();
         let has_moved = |report: &&Report| matches!(report, Report::Later { has_moved: true, .. });
-        Stored {
+        ShardFacts {
             is_done,
             has_failed: reports().any(|report| matches!(report, Report::Failed { .. })),
             moved: reports().filter(has_moved).count() as u32,
@@ -85,7 +85,7 @@ pub struct BatchThread {
     pub batch: Batch,
     pub id: Digest,
     pub logs: Utf8PathBuf,
-    pub open: BTreeMap<u32, Sent>,
+    pub open: BTreeMap<u32, OpenShard>,
     /// None if an earlier run has published the batch.
     pub inputs: Option<Inputs>,
     pub jobs: Box<dyn Jobs>,
@@ -96,27 +96,27 @@ pub struct BatchThread {
 }
 
 /// Why a batch cannot go on.
-pub enum Stuck {
+pub enum JobError {
     /// The machine, the remote or the scheduler: a later run goes on.
     Pause(String),
     Stage(StageError),
 }
 
-impl From<Trouble> for Stuck {
-    fn from(trouble: Trouble) -> Stuck {
-        Stuck::Pause(trouble.to_string())
+impl From<Trouble> for JobError {
+    fn from(trouble: Trouble) -> JobError {
+        JobError::Pause(trouble.to_string())
     }
 }
 
-impl From<CacheError> for Stuck {
-    fn from(error: CacheError) -> Stuck {
-        Stuck::Pause(error.whole())
+impl From<CacheError> for JobError {
+    fn from(error: CacheError) -> JobError {
+        JobError::Pause(error.whole())
     }
 }
 
-impl From<ReadError> for Stuck {
-    fn from(error: ReadError) -> Stuck {
-        Stuck::Stage(error.into())
+impl From<ReadError> for JobError {
+    fn from(error: ReadError) -> JobError {
+        JobError::Stage(error.into())
     }
 }
 
@@ -127,15 +127,15 @@ impl BatchThread {
     }
 
     /// Ends the work; false if it was stopped before all shards had ended.
-    pub fn end(mut self, worked: Result<bool, Stuck>) {
+    pub fn end(mut self, worked: Result<bool, JobError>) {
         let has_ended = match worked {
             Ok(true) => true,
             Ok(false) => self.leave(),
-            Err(Stuck::Pause(why)) => {
+            Err(JobError::Pause(why)) => {
                 let _ = self.messages.send(Message::Full { why });
                 self.leave()
             }
-            Err(Stuck::Stage(error)) => {
+            Err(JobError::Stage(error)) => {
                 let open: Vec<u32> = self.open.keys().copied().collect();
                 open.into_iter().for_each(|shard| self.fail(shard, error.clone()));
                 true
@@ -162,7 +162,7 @@ impl BatchThread {
     /// Writes the batch and everything that its workers read, and then notes it here. A batch that did
     /// not reach the remote is not noted: it would be found if it arrives late, beside another one with
     /// the same items.
-    pub fn publish(&mut self) -> Result<(), Stuck> {
+    pub fn publish(&mut self) -> Result<(), JobError> {
         let cache = self.store.cache().clone();
         cache.fs().create_dir_all(&self.logs).map_err(CacheError::from)?;
         let Some(inputs) = self.inputs.take() else { return Ok(()) };
@@ -247,7 +247,7 @@ impl BatchThread {
     }
 
     /// Waits for all shards; false if it was stopped before.
-    fn wait(&mut self) -> Result<bool, Stuck> {
+    fn wait(&mut self) -> Result<bool, JobError> {
         let pause = Duration::from_secs_f64(self.spec.poll_seconds);
         while !self.open.is_empty() {
             if self.is_stopped() {
@@ -263,7 +263,7 @@ impl BatchThread {
     }
 
     /// Looks at all open shards once, and starts the jobs that they need.
-    pub fn round(&mut self) -> Result<(), Stuck> {
+    pub fn round(&mut self) -> Result<(), JobError> {
         // The scheduler is asked before the store: a job that has ended since is in the store.
         let seen = self.jobs.look();
         let seen = match seen {
@@ -279,8 +279,8 @@ impl BatchThread {
         let mut submitted = Vec::new();
         for shard in self.open.keys().copied().collect::<Vec<_>>() {
             let state = match &seen {
-                Some(seen) => seen.get(&shard).copied().unwrap_or(Seen::Unknown),
-                None => Seen::NoAnswer,
+                Some(seen) => seen.get(&shard).copied().unwrap_or(JobState::Unknown),
+                None => JobState::NoAnswer,
             };
             if self.step(shard, state)? {
                 submitted.push(shard);
@@ -288,7 +288,7 @@ impl BatchThread {
         }
         if !self.remote.is_usable() {
             let url = self.remote.address();
-            return Err(Stuck::Pause(format!("the remote `{url}` no longer answers")));
+            return Err(JobError::Pause(format!("the remote `{url}` no longer answers")));
         }
         if !submitted.is_empty() && !self.is_stopped() {
             self.submit(&submitted);
@@ -309,7 +309,7 @@ impl BatchThread {
     }
 
     /// True if a job has to be started for the shard.
-    fn step(&mut self, shard: u32, seen: Seen) -> Result<bool, Stuck> {
+    fn step(&mut self, shard: u32, seen: JobState) -> Result<bool, JobError> {
         self.read_reports(shard)?;
         let key = match self.batch.work {
             Work::Items(_) => Name::Result(shard).of(&self.id),
@@ -334,7 +334,7 @@ impl BatchThread {
                 let error = self.gave_up(shard);
                 // A fault of a machine, such as a full disk, is no verdict on the stage.
                 if MachineFault::of_message(&error.to_string()).is_some() {
-                    return Err(Stuck::Pause(error.to_string()));
+                    return Err(JobError::Pause(error.to_string()));
                 }
                 self.fail(shard, error);
             }
@@ -345,7 +345,7 @@ impl BatchThread {
     }
 
     /// Reads what the attempts at a shard have left in the store.
-    fn read_reports(&mut self, shard: u32) -> Result<(), Stuck> {
+    fn read_reports(&mut self, shard: u32) -> Result<(), JobError> {
         let Some(sent) = self.open.get_mut(&shard) else { return Ok(()) };
         let mut begun = Vec::new();
         for number in 0.. {
@@ -442,7 +442,7 @@ impl BatchThread {
     }
 }
 
-fn failed(sent: &Sent, failure: Failure) -> Outcome {
+fn failed(sent: &OpenShard, failure: Failure) -> Outcome {
     if sent.items.is_empty() {
         Outcome::Gather(Err(failure))
     } else {
@@ -451,7 +451,7 @@ fn failed(sent: &Sent, failure: Failure) -> Outcome {
 }
 
 /// The outcomes of items in the order in which they were sent.
-fn outcomes(sent: &Sent, result: Option<ShardResult>) -> Vec<ItemOutcome> {
+fn outcomes(sent: &OpenShard, result: Option<ShardResult>) -> Vec<ItemOutcome> {
     let (mut records, mut failures) = (HashMap::new(), HashMap::new());
     if let Some(result) = result {
         records.extend(result.items);

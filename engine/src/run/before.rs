@@ -14,7 +14,7 @@ use stage_core::{
 
 use super::arrived::artifacts;
 use super::replay::ReplayError;
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::engine::{Engine, EngineError};
 use crate::manifest::declared;
 use crate::pipeline::{ITEMS, Pipeline, Reads, Reference, StageSpec, StageWork};
@@ -26,17 +26,17 @@ use crate::plan::planner::Planner;
 const TEXT: &str = "text";
 
 /// A stage that the items come through.
-pub struct Before {
+pub struct UpstreamJob {
     kind: &'static Kind,
     job: Box<dyn ItemJob>,
 }
 
-impl Before {
+impl UpstreamJob {
     /// The item behind this stage.
     pub fn apply(
         &self,
         mut item: Item,
-        shared: &Shared,
+        shared: &SharedState,
     ) -> Result<Result<Item, Reject>, StageError> {
         let mut context = shared.context(0, self.kind);
         let Output { values, .. } =
@@ -63,8 +63,8 @@ pub fn before(
     (planner, plans): (&Planner, &[StagePlan]),
     spec: &StageSpec,
     given: &[&str],
-    shared: &Shared,
-) -> Result<Vec<Before>, ReplayError> {
+    shared: &SharedState,
+) -> Result<Vec<UpstreamJob>, ReplayError> {
     let mut jobs = Vec::new();
     for spec in chain(pipeline, spec, given)? {
         let at = |error| EngineError::Stage { stage: spec.name.clone(), error };
@@ -79,7 +79,7 @@ pub fn before(
         setup.files = planner.files[spec.id.0].clone();
         let mut context = shared.context(0, spec.kind);
         if let Job::Item(job) = engine.open(spec.kind, setup, &mut context).map_err(at)? {
-            jobs.push(Before { kind: spec.kind, job });
+            jobs.push(UpstreamJob { kind: spec.kind, job });
         }
     }
     Ok(jobs)

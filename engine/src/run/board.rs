@@ -21,7 +21,7 @@ use crate::reason::Reason;
 use crate::sweep::halving::Part;
 
 use State::{
-    AwaitsClaim, AwaitsExecutor, AwaitsInputs, Closes, Done, Failed, Left, Planned as IsPlanned,
+    AwaitsClaim, AwaitsInputs, AwaitsThread, Closes, Done, Failed, Left, Planned as IsPlanned,
     RunsItems, Unwanted,
 };
 
@@ -98,7 +98,7 @@ impl StageRun {
     /// Tests if it has work that could be handed out.
     pub fn has_pending_work(&self) -> bool {
         match self.state {
-            AwaitsExecutor | AwaitsClaim => true,
+            AwaitsThread | AwaitsClaim => true,
             _ => self.items().is_some_and(|stage| !stage.queue.is_empty()),
         }
     }
@@ -267,7 +267,7 @@ mod tests {
         Unwanted,
         IsPlanned,
         AwaitsInputs,
-        AwaitsExecutor,
+        AwaitsThread,
         AwaitsClaim,
         RunsTask,
         RunsItems,
@@ -380,7 +380,7 @@ mod tests {
             for id in
                 (0..stages).map(StageId).filter(|id| board.is(*id, IsPlanned)).collect::<Vec<_>>()
             {
-                board.advance(id, AwaitsExecutor).unwrap();
+                board.advance(id, AwaitsThread).unwrap();
             }
             let left = board.leave_unfinished();
             assert!(left.is_ok(), "seed {seed}: {events:?}");

@@ -5,14 +5,21 @@ use std::time::{Duration, Instant};
 use cache::{Cache, CacheError};
 use stage_core::event::Event;
 
-use super::effects::Effects;
-use super::hands::Hands;
+use super::threads::Threads;
 use crate::allowance::{Allowance, Limit};
 use crate::engine::StopFlag;
 
 /// The time after its limit that a run waits for a worker to name the GPUs: a broken driver may
 /// never answer.
 const LATE_ANSWER: Duration = Duration::from_secs(10);
+
+/// What the schedule does after a look at the budget.
+#[derive(Default)]
+pub struct Effects {
+    /// Something was recorded, and has to become durable.
+    pub has_recorded: bool,
+    pub events: Vec<Event>,
+}
 
 pub struct Budget<'a> {
     allowance: &'a mut Allowance,
@@ -47,18 +54,18 @@ impl<'a> Budget<'a> {
     }
 
     /// Records the GPU time of a finished task, which becomes durable with its outcome.
-    pub fn count_task(&mut self, started: Instant, hands: &Hands) -> Result<(), CacheError> {
-        self.allowance.count_task(self.cache, started, hands.gpus_are_busy())
+    pub fn count_task(&mut self, started: Instant, threads: &Threads) -> Result<(), CacheError> {
+        self.allowance.count_task(self.cache, started, threads.gpus_are_busy())
     }
 
     /// Records the used money and GPU time, and stops work that has used up either.
-    pub fn watch(&mut self, hands: &Hands) -> Result<Effects, CacheError> {
-        let busy = hands.gpus_are_busy().then(Instant::now);
+    pub fn watch(&mut self, threads: &Threads) -> Result<Effects, CacheError> {
+        let busy = threads.gpus_are_busy().then(Instant::now);
         let has_recorded = self.allowance.watch(self.cache, busy)?;
         let mut events = Vec::new();
         for limit in self.allowance.reached(self.cache) {
             if limit == Limit::GpuHours {
-                hands.stop_gpus();
+                threads.stop_gpus();
             }
             events.extend(self.stop_at(limit));
         }

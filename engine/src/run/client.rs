@@ -29,18 +29,18 @@ const PARTING: Duration = Duration::from_secs(5);
 const GREETING: Duration = Duration::from_secs(600);
 
 /// The worker's results for a batch.
-pub type Processed = Result<Result<Vec<Result<Output, Reject>>, StageError>, Failure>;
+pub type ProcessResult = Result<Result<Vec<Result<Output, Reject>>, StageError>, Failure>;
 
 /// The limits on the time for one answer. A run has none of them, since its schedule watches the
 /// process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
+pub struct ReplyLimits {
     pub whole: Option<Duration>,
     /// For a time in which the worker neither says nor computes anything.
     pub silence: Option<Duration>,
 }
 
-impl Limits {
+impl ReplyLimits {
     fn patience(self, worker: &Worker) -> Patience {
         let whole = self.whole.map_or_else(Patience::default, Patience::within);
         match self.silence {
@@ -57,7 +57,7 @@ pub struct WorkerClient {
     spare: Spare,
     messages: Sender<Message>,
     /// For the requests of jobs.
-    pub limits: Limits,
+    pub limits: ReplyLimits,
     /// For the present request.
     patience: Patience,
     worker: Option<Worker>,
@@ -78,7 +78,7 @@ impl WorkerClient {
             handle: ProcessHandle::default(),
             spare,
             messages,
-            limits: Limits::default(),
+            limits: ReplyLimits::default(),
             patience: Patience::default(),
             worker: None,
             last_said: None,
@@ -97,7 +97,7 @@ impl WorkerClient {
         items: &[Item],
         blobs: &[(Digest, Bytes)],
         desk: &mut dyn Desk,
-    ) -> Processed {
+    ) -> ProcessResult {
         let mut result = self.process_once(job, items, blobs, desk);
         if is_out_of_memory(&result) && self.makes_room(job.number) {
             result = self.process_once(job, items, blobs, desk);
@@ -111,7 +111,7 @@ impl WorkerClient {
         items: &[Item],
         blobs: &[(Digest, Bytes)],
         desk: &mut dyn Desk,
-    ) -> Processed {
+    ) -> ProcessResult {
         self.open(job, desk)?;
         let request =
             Request::Process { job: job.number, items: items.to_vec(), blobs: blobs.to_vec() };
@@ -196,7 +196,7 @@ impl WorkerClient {
         self.tell(Event::WorkerStarted { device: self.device, process });
         let (device, threads) = (self.device, self.engine.threads as u32);
         let hello = Request::Hello { protocol: PROTOCOL, device, threads };
-        let limits = Limits { whole: Some(GREETING), ..Limits::default() };
+        let limits = ReplyLimits { whole: Some(GREETING), ..ReplyLimits::default() };
         let reply = self.ask_within(limits, hello, desk).map_err(|failure| match failure {
             Failure::Stage(late @ StageError::TimedOut { .. }) => {
                 Failure::Died { message: format!("the worker failed to start: {late}") }
@@ -223,7 +223,7 @@ impl WorkerClient {
 
     fn ask_within(
         &mut self,
-        limits: Limits,
+        limits: ReplyLimits,
         request: Request,
         desk: &mut dyn Desk,
     ) -> Result<Reply, Failure> {
@@ -359,7 +359,7 @@ fn said(report: &Reply) -> Option<String> {
     }
 }
 
-fn is_out_of_memory(result: &Processed) -> bool {
+fn is_out_of_memory(result: &ProcessResult) -> bool {
     let error = match result {
         Ok(Err(error)) | Err(Failure::Open(error) | Failure::Stage(error)) => error,
         _ => return false,

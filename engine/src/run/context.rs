@@ -14,8 +14,8 @@ use stage_core::{
     Blob, Context, Fields, FileParts, Kind, NewValue, Output, Reject, StageError, Take,
 };
 
-use super::aside::Asides;
 use super::message::{Message, Report};
+use super::quarantine_list::QuarantineList;
 use super::scratch::Scratch;
 use super::training::Training;
 use crate::checkpoints::is_there;
@@ -48,7 +48,7 @@ pub struct EngineContext {
     /// The name of the folder for the inputs of a program, for a task on whole data sets.
     pub inputs: Option<Digest>,
     /// Quarantined items, for a task on whole data sets.
-    pub aside: Option<Asides>,
+    pub aside: Option<QuarantineList>,
     /// The folder of a replay, which reuses nothing.
     pub kept: Option<Utf8PathBuf>,
     /// Objects that turned out to be damaged or gone, and changed sources.

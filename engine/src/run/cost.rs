@@ -17,7 +17,7 @@ const SAVE: &str = "save_seconds";
 pub struct Cost {
     /// The measures that are not in the ledger yet.
     pub unwritten: Tally,
-    pub taken: Taken,
+    pub taken: PassCost,
     /// The progress of a whole stage: done and total.
     pub progress: Option<(u64, u64)>,
 }
@@ -30,12 +30,12 @@ pub struct Tally {
     pub vram_bytes: f64,
     /// The last reported training step, and its time.
     step: Option<(u64, Instant)>,
-    pub training: Session,
+    pub training: TrainingTally,
 }
 
 /// The progress of a training in a run.
 #[derive(Default)]
-pub struct Session {
+pub struct TrainingTally {
     /// The step of the checkpoint that it resumes from.
     from: u64,
     pub validation: Line,
@@ -50,7 +50,7 @@ pub struct Session {
 
 /// The cost of a stage in this pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Taken {
+pub struct PassCost {
     pub seconds: f64,
     pub bytes: f64,
 }
@@ -106,9 +106,9 @@ impl Cost {
     }
 }
 
-impl Session {
-    pub fn begin(from: u64, has_preflight: bool) -> Session {
-        Session { from, has_preflight, ..Session::default() }
+impl TrainingTally {
+    pub fn begin(from: u64, has_preflight: bool) -> TrainingTally {
+        TrainingTally { from, has_preflight, ..TrainingTally::default() }
     }
 
     /// The training has ended or was stopped, after this time.
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn steps_validations_checkpoints_and_the_start_of_a_training_are_told_apart() {
         let mut cost = Cost::default();
-        cost.unwritten.training = Session::begin(5, true);
+        cost.unwritten.training = TrainingTally::begin(5, true);
         let step = |step, cost: &mut Cost| told(step, &[("loss", 1.0), (STEP, 2.0)], cost);
         told(0, &[("preflight/loss", 1.0)], &mut cost);
         told(5, &[("held_out", 1.0), (VALIDATION, 7.0)], &mut cost);

@@ -6,17 +6,17 @@ use crossbeam_channel::Receiver;
 use stage_core::device::DeviceId;
 use stage_core::{Context, Item, StageError};
 
-use super::aside::Asides;
-use super::client::{Processed, WorkerClient};
+use super::client::{ProcessResult, WorkerClient};
 use super::context::EngineContext;
 use super::gather;
 use super::message::{Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Outcome, Task};
 use super::pool::outcomes;
 use super::process::ProcessHandle;
-use super::shared::Shared;
+use super::quarantine_list::QuarantineList;
+use super::shared::SharedState;
 
 /// Serves the tasks of one device until there are none.
-pub fn work(shared: Shared, device: DeviceId, handle: ProcessHandle, tasks: Receiver<Task>) {
+pub fn work(shared: SharedState, device: DeviceId, handle: ProcessHandle, tasks: Receiver<Task>) {
     let (engine, spare) = (shared.engine.clone(), shared.spare.clone());
     let client = WorkerClient::new(engine, device, spare, shared.messages.clone());
     let mut host = Host { shared, client: client.watched_by(handle) };
@@ -35,7 +35,7 @@ pub fn work(shared: Shared, device: DeviceId, handle: ProcessHandle, tasks: Rece
 }
 
 struct Host {
-    shared: Shared,
+    shared: SharedState,
     client: WorkerClient,
 }
 
@@ -67,7 +67,7 @@ impl Host {
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.inputs = task.inputs;
         context.training = task.training.take();
-        context.aside = Some(Asides::new(&task));
+        context.aside = Some(QuarantineList::new(&task));
         context.device_stop = self.client.device.is_gpu().then(|| self.shared.gpu_stop.clone());
         let started = Instant::now();
         // A model in training needs the memory that earlier stages still hold.
@@ -87,7 +87,7 @@ impl Host {
         job: &JobHandle,
         items: &[Item],
         context: &mut EngineContext,
-    ) -> Processed {
+    ) -> ProcessResult {
         let blobs = blobs(items, context).map_err(Failure::Stage)?;
         self.client.process(job, items, &blobs, context)
     }

@@ -20,7 +20,9 @@ pub fn left_out<'a>(
     items: impl Iterator<Item = &'a Item> + Clone,
 ) -> Vec<(StageId, LeftOut)> {
     let mut found = Vec::new();
-    for Below { exporting, export, is_whole, is_open } in exports_below(pipeline, is_wanted, id) {
+    for ReachedExport { exporting, export, is_whole, is_open } in
+        exports_below(pipeline, is_wanted, id)
+    {
         let refused = |item: &'a Item| Some((item, refusal(&export.template, item, is_open)?));
         let mut without: Vec<(&Item, String)> = items.clone().filter_map(refused).collect();
         if is_whole && (without.len() as u64) < total {
@@ -37,7 +39,7 @@ pub fn left_out<'a>(
 }
 
 /// An export that is reached from a stage.
-struct Below<'a> {
+struct ReachedExport<'a> {
     exporting: StageId,
     export: &'a Export,
     /// A stage on whole data sets is between the two, which may leave items out: only a fault of all
@@ -53,7 +55,7 @@ fn exports_below<'a>(
     pipeline: &'a Pipeline,
     is_wanted: &dyn Fn(StageId) -> bool,
     id: StageId,
-) -> Vec<Below<'a>> {
+) -> Vec<ReachedExport<'a>> {
     let mut found = Vec::new();
     let mut waiting = vec![(id, BTreeSet::new(), false, false)];
     while let Some((id, mut written, mut is_whole, mut is_open)) = waiting.pop() {
@@ -68,7 +70,12 @@ fn exports_below<'a>(
                 && places.all(|name| !written.contains(name))
         };
         let exports = spec.exports.iter().filter(is_certain);
-        found.extend(exports.map(|export| Below { exporting: id, export, is_whole, is_open }));
+        found.extend(exports.map(|export| ReachedExport {
+            exporting: id,
+            export,
+            is_whole,
+            is_open,
+        }));
         let takes =
             |below: &&StageSpec| is_wanted(below.id) && takes_items(below, id) && passes_on(below);
         let below = pipeline.stages.iter().filter(takes);

@@ -9,9 +9,9 @@ use stage_core::Item;
 use stage_core::event::StageCounts;
 
 use super::board::Board;
-use super::intake::{Passed, Route};
-use super::item_stage::{Arrived, Slot};
-use super::queue::Queued;
+use super::intake::{Delivery, Route};
+use super::item_stage::{BucketInput, Slot};
+use super::queue::QueuedItem;
 use crate::pipeline::{StageId, StageSpec};
 use crate::store::Store;
 use crate::tables::close_bucket;
@@ -26,7 +26,7 @@ impl Board {
         }
     }
 
-    pub fn requeue(&mut self, id: StageId, queued: Queued) {
+    pub fn requeue(&mut self, id: StageId, queued: QueuedItem) {
         if let Some(stage) = self[id].items_mut() {
             stage.queue.push(queued);
         }
@@ -37,7 +37,7 @@ impl Board {
         &mut self,
         store: &Store,
         id: StageId,
-        queued: &Queued,
+        queued: &QueuedItem,
         slot: Slot,
     ) -> Result<(), CacheError> {
         let (item, bucket) = (&queued.item.id, queued.bucket);
@@ -61,11 +61,11 @@ impl Board {
         &mut self,
         store: &Store,
         id: StageId,
-        queued: &Queued,
-        passed: Passed,
+        queued: &QueuedItem,
+        delivery: Delivery,
     ) -> Result<(), CacheError> {
         let (name, bucket) = (&queued.item.id, queued.bucket);
-        let Passed { slot, mut arrivals } = passed;
+        let Delivery { slot, mut arrivals } = delivery;
         for below in self.item_consumers(id) {
             // It may have started since the output was prepared.
             if let Some(stage) = self[below].items()
@@ -118,7 +118,7 @@ impl Board {
             let Some(closed) = stage.close(number) else { continue };
             let bucket = close_bucket(store, &stage.intake.key, closed)?;
             stage.closed.extend(bucket);
-            let arrived = Some(Arrived { chunk: bucket.map(|bucket| bucket.chunk) });
+            let arrived = Some(BucketInput { chunk: bucket.map(|bucket| bucket.chunk) });
             for below in self.item_consumers(id) {
                 if let Some(stage) = self[below].items_mut()
                     && let Some(bucket) = stage.open.get_mut(&number)

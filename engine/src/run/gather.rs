@@ -12,9 +12,9 @@ use stage_core::{
     StageError,
 };
 
-use super::aside::Asides;
 use super::context::EngineContext;
 use super::message::{GatherSource, GatherTask};
+use super::quarantine_list::QuarantineList;
 use crate::error::PlanError;
 use crate::pipeline::Reads;
 use crate::plan::inputs::{project, question};
@@ -154,7 +154,7 @@ pub fn keep(
             missing.name
         )));
     }
-    let (rejects, aside) = context.aside.take().map(Asides::close).unwrap_or_default();
+    let (rejects, aside) = context.aside.take().map(QuarantineList::close).unwrap_or_default();
     Ok(StageRecord {
         outputs,
         rejects,

@@ -1,4 +1,4 @@
-//! The way of items into a stage and out of it, as far as executors prepare it: the thread of the
+//! The way of items into a stage and out of it, as far as the threads with tasks prepare it: the thread of the
 //! schedule only moves prepared items from queue to queue.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use stage_core::key::ItemReads;
 use stage_core::{Fields, Item, children};
 
 use super::item_stage::Slot;
-use super::queue::Queued;
+use super::queue::QueuedItem;
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageId};
 use crate::plan::items::merged;
 
@@ -20,9 +20,9 @@ pub struct Intake {
 }
 
 impl Intake {
-    pub fn queued(&self, bucket: u32, item: Item) -> Queued {
+    pub fn queued(&self, bucket: u32, item: Item) -> QueuedItem {
         let key = self.reads.see(&item).key(&self.key);
-        Queued::new(&self.reads, bucket, item, key)
+        QueuedItem::new(&self.reads, bucket, item, key)
     }
 }
 
@@ -33,14 +33,14 @@ pub struct Route {
 }
 
 /// An output that is ready for its slot, and for the queues of the stages below.
-pub struct Passed {
+pub struct Delivery {
     pub slot: Slot,
-    pub arrivals: Vec<(StageId, Queued)>,
+    pub arrivals: Vec<(StageId, QueuedItem)>,
 }
 
 impl Route {
     /// Prepares the output of an item from the fields that the stage wrote.
-    pub fn pass(&self, queued: &Queued, written: &Fields) -> Passed {
+    pub fn pass(&self, queued: &QueuedItem, written: &Fields) -> Delivery {
         let slot = if self.is_expanding {
             Slot::Expanded(children(&queued.item, written))
         } else {
@@ -52,7 +52,7 @@ impl Route {
             let arriving = items.iter().map(|item| intake.queued(queued.bucket, item.clone()));
             arrivals.extend(arriving.map(|arriving| (*below, arriving)));
         }
-        Passed { slot, arrivals }
+        Delivery { slot, arrivals }
     }
 }
 

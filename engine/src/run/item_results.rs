@@ -1,4 +1,4 @@
-//! The share of executors in the bookkeeping of items: they claim the items of a task, take over
+//! The share of the threads in the bookkeeping of items: they claim the items of a task, take over
 //! known outcomes, record new ones, and prepare the outputs for the stages below.
 
 use cache::{CacheError, Claim, Digest};
@@ -8,14 +8,14 @@ use super::batch::Batch;
 use super::context::EngineContext;
 use super::intake::Route;
 use super::message::{Failure, ItemOutcome, ItemTask, Outcome};
-use super::queue::Queued;
+use super::queue::QueuedItem;
 use super::results::{ItemEnd, ItemResult, ItemResults};
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::record::{ITEM, ItemRecord, encode};
 use crate::store::Store;
 
 /// The size of what was executed of a task with these items.
-pub fn batch(results: &ItemResults, items: &[Queued]) -> Batch {
+pub fn batch(results: &ItemResults, items: &[QueuedItem]) -> Batch {
     let is_executed = |result: &ItemResult| matches!(result.end, ItemEnd::Executed(_));
     let mut batch = Batch::default();
     for (queued, _) in items.iter().zip(&results.each).filter(|(_, result)| is_executed(result)) {
@@ -27,23 +27,23 @@ pub fn batch(results: &ItemResults, items: &[Queued]) -> Batch {
 
 impl ItemResult {
     fn elsewhere() -> ItemResult {
-        ItemResult { end: ItemEnd::Elsewhere, passed: None }
+        ItemResult { end: ItemEnd::Elsewhere, delivery: None }
     }
 
-    fn known(record: ItemRecord, queued: &Queued, route: &Route) -> ItemResult {
-        let passed = match &record {
+    fn known(record: ItemRecord, queued: &QueuedItem, route: &Route) -> ItemResult {
+        let delivery = match &record {
             ItemRecord::Done { fields, .. } => Some(route.pass(queued, fields)),
             ItemRecord::Rejected(_) => None,
         };
-        ItemResult { end: ItemEnd::Known(record), passed }
+        ItemResult { end: ItemEnd::Known(record), delivery }
     }
 
-    fn executed(outcome: ItemOutcome, queued: &Queued, route: &Route) -> ItemResult {
-        let passed = match &outcome {
+    fn executed(outcome: ItemOutcome, queued: &QueuedItem, route: &Route) -> ItemResult {
+        let delivery = match &outcome {
             ItemOutcome::Done { fields, .. } => Some(route.pass(queued, fields)),
             ItemOutcome::Rejected(_) | ItemOutcome::Failed(_) => None,
         };
-        ItemResult { end: ItemEnd::Executed(outcome), passed }
+        ItemResult { end: ItemEnd::Executed(outcome), delivery }
     }
 }
 
@@ -51,7 +51,7 @@ impl ItemResult {
 pub fn keep<'a>(
     store: &Store,
     route: &Route,
-    outcomes: impl Iterator<Item = (&'a Queued, ItemOutcome)>,
+    outcomes: impl Iterator<Item = (&'a QueuedItem, ItemOutcome)>,
 ) -> Result<Vec<ItemResult>, CacheError> {
     let (mut results, mut records) = (Vec::new(), Vec::new());
     for (queued, outcome) in outcomes {
@@ -71,12 +71,12 @@ pub fn keep<'a>(
 
 impl ItemTask {
     /// Items with only the fields that the stage reads.
-    fn given<'a>(&self, items: impl Iterator<Item = &'a Queued>) -> Vec<Item> {
+    fn given<'a>(&self, items: impl Iterator<Item = &'a QueuedItem>) -> Vec<Item> {
         items.map(|queued| self.intake.reads.see(&queued.item).to_item()).collect()
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Works on a task of items. `process` returns one outcome for each of the given items.
     pub fn run_items(
         &self,
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn results(each: impl IntoIterator<Item = ItemEnd>) -> ItemResults {
-        let result = |end| ItemResult { end, passed: None };
+        let result = |end| ItemResult { end, delivery: None };
         ItemResults { each: each.into_iter().map(result).collect(), claims: Vec::new() }
     }
 

@@ -9,7 +9,7 @@ use stage_core::{Bucket, Expands, Item, Reject};
 use super::intake::Intake;
 use super::message::JobHandle;
 use super::program_check::ProgramCheck;
-use super::queue::Queued;
+use super::queue::QueuedItem;
 use crate::plan::{Expected, ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
 use crate::tables::ClosedBucket;
 
@@ -21,9 +21,9 @@ pub struct ItemStage {
     pub expands: Option<Expands>,
     pub closed: Vec<Bucket>,
     pub open: HashMap<u32, RunBucket>,
-    pub queue: BinaryHeap<Queued>,
+    pub queue: BinaryHeap<QueuedItem>,
     /// Items that another process works on.
-    pub elsewhere: VecDeque<Queued>,
+    pub elsewhere: VecDeque<QueuedItem>,
     pub running: usize,
     pub rejects: Vec<(Arc<str>, Reject)>,
     /// Items that failed without a recordable verdict, with reasons.
@@ -43,7 +43,7 @@ pub struct ItemStage {
 #[derive(Default)]
 pub struct RunBucket {
     /// The input, once the upstream stage has closed its bucket.
-    pub arrived: Option<Arrived>,
+    pub arrived: Option<BucketInput>,
     pub slots: BTreeMap<Arc<str>, Slot>,
     /// The number of undecided slots.
     pub undecided: usize,
@@ -52,7 +52,7 @@ pub struct RunBucket {
 }
 
 #[derive(Clone, Copy)]
-pub struct Arrived {
+pub struct BucketInput {
     /// `None` if every item of the bucket was quarantined upstream.
     pub chunk: Option<Digest>,
 }
@@ -100,7 +100,7 @@ impl ItemStage {
             total: 0,
         };
         for bucket in work.open {
-            let arrived = bucket.chunk.map(|chunk| Arrived { chunk: Some(chunk) });
+            let arrived = bucket.chunk.map(|chunk| BucketInput { chunk: Some(chunk) });
             let run = RunBucket { arrived, ..RunBucket::default() };
             stage.open.insert(bucket.number, run);
             bucket.items.into_iter().for_each(|item| stage.take(bucket.number, item));
@@ -128,7 +128,7 @@ impl ItemStage {
                 bucket.undecided += 1;
                 let expected = Expected::of(&item.fields);
                 bucket.slots.insert(item.id.clone(), Slot::Undecided(expected));
-                self.queue.push(Queued::new(&self.intake.reads, number, item, key));
+                self.queue.push(QueuedItem::new(&self.intake.reads, number, item, key));
             }
         }
     }

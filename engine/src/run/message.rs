@@ -12,9 +12,9 @@ use stage_core::event::Event;
 use stage_core::{Context, Fields, GatherJob, ItemJob, Job, Kind, Reject, Setup, StageError};
 
 use super::intake::{Intake, Route};
-use super::queue::Queued;
+use super::queue::QueuedItem;
 use super::results::ItemResults;
-use super::training::{Saved, Training};
+use super::training::{SavedCheckpoint, Training};
 use crate::engine::Engine;
 use crate::pipeline::{Policy, Reads};
 use crate::record::{ItemRecord, StageRecord};
@@ -71,13 +71,13 @@ pub enum Report {
     /// A training is about to make its first step.
     Begins(Course),
     /// A checkpoint is durable.
-    CheckpointKept(Saved),
+    CheckpointKept(SavedCheckpoint),
 }
 
 pub enum Outcome {
     /// One for each item of the task. Nothing is recorded.
     Items(Vec<ItemOutcome>),
-    /// The same, as an executor of this process has recorded them.
+    /// The same, as a thread of this process has recorded them.
     Results(Result<ItemResults, CacheError>),
     Gather(Result<StageRecord, Failure>),
 }
@@ -154,7 +154,7 @@ pub struct ItemTask {
     pub ticket: u64,
     pub job: Arc<JobHandle>,
     pub intake: Arc<Intake>,
-    pub items: Arc<Vec<Queued>>,
+    pub items: Arc<Vec<QueuedItem>>,
     /// None for a replay, which executes all items and records nothing.
     pub route: Option<Route>,
 }

@@ -29,7 +29,7 @@ const NO_ITEMS: &str = "warning: the stage has no items; check its files and pat
 
 /// Shared by the passes of a run; the first pass with work sets the options.
 #[derive(Default)]
-pub struct Kept {
+pub struct RunState {
     /// The last commits of passes, and the claims that they release.
     pub held: Vec<Committer>,
     pub allowance: Option<Allowance>,
@@ -40,7 +40,7 @@ pub struct Kept {
 
 pub struct Pass<'a> {
     pub run: Run<'a>,
-    pub kept: &'a mut Kept,
+    pub kept: &'a mut RunState,
     /// An object is known to be lost: check the objects of every record.
     pub deep: bool,
 }
@@ -174,8 +174,9 @@ impl<'a> Pass<'a> {
         total.take_keys(self.run.pipeline, &plan.stages);
         let takes_part = |id: &StageId| plan.stage(*id).known.part == Part::In;
         let done: Vec<StageId> = self.run.wanted.iter().copied().filter(takes_part).collect();
-        let hopeless = planner.hopeless(&plan.stages).map_err(|error| error.at(String::new()))?;
-        let ending = match hopeless.map(|hopeless| hopeless.event()) {
+        let lost_sweep =
+            planner.lost_sweep(&plan.stages).map_err(|error| error.at(String::new()))?;
+        let ending = match lost_sweep.map(|lost_sweep| lost_sweep.event()) {
             Some(event) => {
                 sink(event);
                 Ending::Failed

@@ -7,14 +7,14 @@ use crossbeam_channel::Receiver;
 use stage_core::worker::shielded;
 use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
 
-use super::aside::Asides;
 use super::context::EngineContext;
 use super::gather;
 use super::message::{Failure, ItemOutcome, ItemTask, Outcome, Task};
-use super::shared::Shared;
+use super::quarantine_list::QuarantineList;
+use super::shared::SharedState;
 
 /// Takes tasks until there are none.
-pub fn work(shared: Shared, tasks: Receiver<Task>) {
+pub fn work(shared: SharedState, tasks: Receiver<Task>) {
     for task in tasks {
         match task {
             Task::Items(task) => run_items(&shared, task),
@@ -23,7 +23,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
                 let mut context = shared.context(task.ticket, task.job.kind);
                 context.inputs = task.inputs;
                 context.training = task.training.take();
-                context.aside = Some(Asides::new(&task));
+                context.aside = Some(QuarantineList::new(&task));
                 let job = task.job.gather_job(&shared.engine, &mut context);
                 let result = job.and_then(|mut job| {
                     let input = gather::input(&mut context, &task, Some(&*job))?;
@@ -40,7 +40,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
     }
 }
 
-fn run_items(shared: &Shared, task: ItemTask) {
+fn run_items(shared: &SharedState, task: ItemTask) {
     let mut context = shared.context(task.ticket, task.job.kind);
     context.finishes_batch = true;
     let job = task.job.clone();
@@ -51,7 +51,7 @@ fn run_items(shared: &Shared, task: ItemTask) {
 }
 
 fn run_batches(
-    shared: &Shared,
+    shared: &SharedState,
     (batching, job): (Batching, &Arc<dyn ItemJob>),
     items: &[Item],
     context: &mut EngineContext,

@@ -1,4 +1,4 @@
-//! The precedence of stages: which of them gets an executor first, and how many threads a stage may
+//! The precedence of stages: which of them gets a thread first, and how many threads a stage may
 //! hold. Both depend on the open work downstream of a stage.
 
 use stage_core::Place;
@@ -68,19 +68,19 @@ impl Precedence {
         id: StageId,
         waiting: impl Iterator<Item = StageId>,
         threads: usize,
-    ) -> Limit {
+    ) -> ThreadLimit {
         let most = waiting.map(|other| self.behind(other)).max();
         match most.filter(|most| *most >= self.behind(id)) {
             // One thread stays for the others.
-            Some(most) => Limit { threads: threads.saturating_sub(1).max(1), below: most },
-            None => Limit { threads, below: Behind::Nothing },
+            Some(most) => ThreadLimit { threads: threads.saturating_sub(1).max(1), below: most },
+            None => ThreadLimit { threads, below: Behind::Nothing },
         }
     }
 }
 
 /// A limit on the threads of long tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct ThreadLimit {
     pub threads: usize,
     /// Stages with less behind them share the limit.
     pub below: Behind,
@@ -253,10 +253,10 @@ mod tests {
             let waiting = waiting.iter().map(|name| id(name));
             precedence.limit(id(of), waiting, threads)
         };
-        let all = Limit { threads: 4, below: Behind::Nothing };
+        let all = ThreadLimit { threads: 4, below: Behind::Nothing };
         assert_eq!(limit("pictures", &[], 4), all);
         assert_eq!(limit("checked", &["pictures"], 4), all, "nothing waits for pictures");
-        let shared = Limit { threads: 3, below: Behind::Training };
+        let shared = ThreadLimit { threads: 3, below: Behind::Training };
         assert_eq!(limit("pictures", &["checked"], 4), shared);
         assert_eq!(limit("checked", &["resampled"], 4), shared);
         assert_eq!(limit("pictures", &["checked"], 1).threads, 1);

@@ -5,15 +5,15 @@
 
 use stage_core::{Parameters, Reject, StageError, Verdicts};
 
-use super::queue::Queued;
+use super::queue::QueuedItem;
 use crate::pipeline::StageSpec;
 
 /// This number of equal failures without another outcome means that the program is broken.
 const ALIKE: usize = 20;
 
 /// An item to be quarantined.
-pub struct Unfit {
-    pub queued: Queued,
+pub struct QuarantinedItem {
+    pub queued: QueuedItem,
     pub reject: Reject,
     /// A verdict is recorded; other failures are tried again by the next run.
     pub is_verdict: bool,
@@ -21,19 +21,19 @@ pub struct Unfit {
 
 /// The first failures of a stage, before any other outcome.
 pub struct ProgramCheck {
-    pub held: Vec<Unfit>,
+    pub held: Vec<QuarantinedItem>,
     /// The setting that always quarantines items, for the advice.
     way_out: String,
 }
 
 /// The result of holding back a failure.
-pub enum Judged {
+pub enum CheckResult {
     /// Not decided yet.
     Held,
     /// The program is to blame.
     Broken,
     /// The items are to blame.
-    Trusted(Vec<Unfit>),
+    Trusted(Vec<QuarantinedItem>),
 }
 
 impl ProgramCheck {
@@ -46,19 +46,19 @@ impl ProgramCheck {
         is_checked.then(|| ProgramCheck { held: Vec::new(), way_out })
     }
 
-    pub fn judge(&mut self, unfit: Unfit) -> Judged {
-        let is_alike = |first: &Unfit| alike(&first.reject) == alike(&unfit.reject);
+    pub fn judge(&mut self, item: QuarantinedItem) -> CheckResult {
+        let is_alike = |first: &QuarantinedItem| alike(&first.reject) == alike(&item.reject);
         let agrees = self.held.first().is_none_or(is_alike);
-        self.held.push(unfit);
+        self.held.push(item);
         match (agrees, self.held.len()) {
-            (false, _) => Judged::Trusted(std::mem::take(&mut self.held)),
-            (true, ALIKE) => Judged::Broken,
-            (true, _) => Judged::Held,
+            (false, _) => CheckResult::Trusted(std::mem::take(&mut self.held)),
+            (true, ALIKE) => CheckResult::Broken,
+            (true, _) => CheckResult::Held,
         }
     }
 
     pub fn error(&self) -> StageError {
-        let told = self.held.first().map(|unfit| alike(&unfit.reject));
+        let told = self.held.first().map(|item| alike(&item.reject));
         let (_, what, last) = told.unwrap_or_default();
         let said = if last.is_empty() { String::new() } else { format!("; it said: {last}") };
         StageError::with_help(

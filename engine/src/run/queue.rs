@@ -9,7 +9,7 @@ use crate::measure::weight::{blobs, item_weight};
 /// A pending item. The longest come first. Items of equal length that read the same file follow
 /// each other, so that a stage can reuse an expensive result of that file, such as a loaded model.
 #[derive(Clone, Debug)]
-pub struct Queued {
+pub struct QueuedItem {
     pub weight: u64,
     pub file: Option<Digest>,
     pub bucket: u32,
@@ -18,33 +18,33 @@ pub struct Queued {
     pub attempt: u32,
 }
 
-impl PartialEq for Queued {
-    fn eq(&self, other: &Queued) -> bool {
+impl PartialEq for QueuedItem {
+    fn eq(&self, other: &QueuedItem) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Queued {}
+impl Eq for QueuedItem {}
 
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+impl PartialOrd for QueuedItem {
+    fn partial_cmp(&self, other: &QueuedItem) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Queued {
-    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+impl Ord for QueuedItem {
+    fn cmp(&self, other: &QueuedItem) -> std::cmp::Ordering {
         let by_size = self.weight.cmp(&other.weight).then_with(|| other.file.cmp(&self.file));
         by_size.then_with(|| other.item.id.cmp(&self.item.id))
     }
 }
 
-impl Queued {
+impl QueuedItem {
     /// With the size of the blobs that the stage reads of the item, and the first of them.
-    pub fn new(reads: &ItemReads, bucket: u32, item: Item, key: Digest) -> Queued {
+    pub fn new(reads: &ItemReads, bucket: u32, item: Item, key: Digest) -> QueuedItem {
         let weight = item_weight(reads, &item);
         let file = blobs(reads, &item).next().map(|blob| blob.digest);
-        Queued { weight, file, bucket, item, key, attempt: 0 }
+        QueuedItem { weight, file, bucket, item, key, attempt: 0 }
     }
 }
 
@@ -58,12 +58,12 @@ mod tests {
     use super::*;
 
     /// An item that reads a file of this size.
-    fn queued(id: &str, file: &str, size: u64) -> Queued {
+    fn queued(id: &str, file: &str, size: u64) -> QueuedItem {
         let blob = Blob { digest: Digest::of(file.as_bytes()), size, kind: "x".into() };
         let fields = [("text", Value::text(id)), ("weights", Value::Blob(Arc::new(blob)))];
         let item = Item::new(id, fields.into_iter().collect());
         let reads = ItemReads { names: vec!["text".into(), "weights".into()], id: false };
-        Queued::new(&reads, 0, item, Digest::of(id.as_bytes()))
+        QueuedItem::new(&reads, 0, item, Digest::of(id.as_bytes()))
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<'a> Run<'a> {
     }
 
     /// Tests if a stage runs on an executor.
-    pub fn is_away(&self, id: StageId) -> bool {
+    pub fn is_on_executor(&self, id: StageId) -> bool {
         self.executor(id).is_some()
     }
 

@@ -80,7 +80,7 @@ impl RemoteJobs {
 
     pub fn start(&mut self, thread: BatchThread) -> io::Result<()> {
         let batch = thread.id;
-        let handle = Builder::new().name("executor".into()).spawn(move || thread.work())?;
+        let handle = Builder::new().name("jobs".into()).spawn(move || thread.work())?;
         self.threads.insert(batch, handle);
         Ok(())
     }
@@ -137,7 +137,7 @@ pub fn require_remote(
 }
 
 /// Takes the items of each shard of an earlier batch out of the pending ones.
-pub fn taken_up<T>(batch: &Batch, left: &mut HashMap<Digest, T>) -> Vec<Vec<T>> {
+pub fn shards_of_earlier<T>(batch: &Batch, left: &mut HashMap<Digest, T>) -> Vec<Vec<T>> {
     let Work::Items(shards) = &batch.work else { return Vec::new() };
     let mut take = |keys: &Vec<Digest>| keys.iter().filter_map(|key| left.remove(key)).collect();
     shards.iter().map(&mut take).collect()

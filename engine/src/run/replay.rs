@@ -11,10 +11,10 @@ use stage_core::event::{Event, StageCounts};
 use stage_core::{Item, with_parents};
 
 use super::arrived::{artifacts, gather_sources};
-use super::hands::Hands;
 use super::intake::Intake;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
-use super::shared::Shared;
+use super::shared::SharedState;
+use super::threads::Threads;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::history;
 use crate::pipeline::{Pipeline, StageSpec, StageWork};
@@ -201,18 +201,18 @@ impl Replayer<'_> {
         Ok(JobHandle::new(1, spec.kind, setup))
     }
 
-    /// Hands the task to the executor that does such work in a run, and forwards its events.
+    /// Hands the task to a thread that does such work in a run, and forwards its events.
     fn work(&self, store: &Store, task: Task, sink: Sink) -> Result<Outcome, EngineError> {
         let (messages, received) = unbounded();
         let engine = Engine { threads: 1, ..self.engine.clone() };
-        let shared = Shared {
+        let shared = SharedState {
             kept: Some(self.folder.to_owned()),
-            ..Shared::new(&engine, store.clone(), messages, &self.stop)
+            ..SharedState::new(&engine, store.clone(), messages, &self.stop)
         };
-        let mut hands = Hands::new(shared).map_err(EngineError::Thread)?;
-        hands.hand_out(self.spec, task).map_err(EngineError::Thread)?;
+        let mut threads = Threads::new(shared).map_err(EngineError::Thread)?;
+        threads.hand_out(self.spec, task).map_err(EngineError::Thread)?;
         let outcome = self.wait(&received, sink);
-        hands.dismiss();
+        threads.dismiss();
         Ok(outcome)
     }
 

@@ -1,8 +1,8 @@
-//! The results of a task over items, as executors hand them to the schedule.
+//! The results of a task over items, as threads hand them to the schedule.
 
 use cache::Claim;
 
-use super::intake::Passed;
+use super::intake::Delivery;
 use super::message::ItemOutcome;
 use crate::record::ItemRecord;
 
@@ -19,7 +19,7 @@ pub enum ItemEnd {
 /// The end of an item, and its output for the stages below, if it has one.
 pub struct ItemResult {
     pub end: ItemEnd,
-    pub passed: Option<Passed>,
+    pub delivery: Option<Delivery>,
 }
 
 /// The results of a task in the order of its items.

@@ -25,11 +25,9 @@ use stage_core::escape::cleaned;
 use stage_core::event::Event;
 
 use super::board::Board;
-use super::budget::Budget;
+use super::budget::{Budget, Effects};
 use super::commit::Committer;
 use super::duplicates::Duplicates;
-use super::effects::Effects;
-use super::hands::Hands;
 use super::home::Home;
 use super::message::Message;
 use super::meter::Meter;
@@ -37,8 +35,9 @@ use super::obstacles::{Ending, Obstacle, Obstacles};
 use super::precedence::Precedence;
 use super::records::Run;
 use super::remote_jobs::RemoteJobs;
-use super::shared::Shared;
+use super::shared::SharedState;
 use super::tasks::Tasks;
+use super::threads::Threads;
 use super::total::Total;
 use super::watchdog::Watchdog;
 use crate::allowance::Allowance;
@@ -62,7 +61,7 @@ pub struct Schedule<'a> {
     precedence: Precedence,
     tasks: Tasks,
     duplicates: Duplicates,
-    hands: Hands,
+    threads: Threads,
     messages: Receiver<Message>,
     sink: Sink<'a>,
     committer: Committer,
@@ -94,7 +93,8 @@ impl<'a> Schedule<'a> {
     ) -> Result<(Schedule<'a>, Vec<(StageId, Work)>), EngineError> {
         let (sender, messages) = unbounded();
         let (cache, options) = (run.cache, run.options);
-        let shared = Shared::new(run.engine, planner.store.clone(), sender.clone(), &options.stop);
+        let shared =
+            SharedState::new(run.engine, planner.store.clone(), sender.clone(), &options.stop);
         let precedence = Precedence::of(run.pipeline, |id| plan.stage(id).work.is_open());
         let (board, works) = Board::new(run.pipeline, run.wanted, plan);
         let schedule = Schedule {
@@ -105,7 +105,7 @@ impl<'a> Schedule<'a> {
             precedence,
             tasks: Tasks::default(),
             duplicates: Duplicates::default(),
-            hands: Hands::new(shared).map_err(EngineError::Thread)?,
+            threads: Threads::new(shared).map_err(EngineError::Thread)?,
             messages,
             sink,
             committer: Committer::new(cache.clone(), sender, options.commit_every),
@@ -126,12 +126,12 @@ impl<'a> Schedule<'a> {
             total.take_cost(self.run.stage(id), self.taken(id));
         }
         total.add(&self.board.counts());
-        let Schedule { hands, planner, board, mut committer, meter, jobs, .. } = self;
+        let Schedule { threads, planner, board, mut committer, meter, jobs, .. } = self;
         if has_failed {
             // Their tasks are not waited for.
-            hands.leave_workers();
+            threads.leave_workers();
         }
-        hands.dismiss();
+        threads.dismiss();
         // A running commit moves the files that exports are made from.
         committer.join();
         committer.hold(jobs.into_claims());
@@ -150,7 +150,7 @@ impl Schedule<'_> {
             if self.may_start() {
                 self.dispatch()?;
             }
-            let awaits_devices = self.may_start() && self.hands.awaits_devices();
+            let awaits_devices = self.may_start() && self.threads.awaits_devices();
             if self.tasks.is_empty() && !awaits_devices {
                 if self.trust_all()? {
                     continue;
@@ -199,7 +199,7 @@ impl Schedule<'_> {
     /// A run that reaches its time limit while its worker starts still hands out its first task:
     /// runs as short as that start would make no progress.
     fn owes_task(&self) -> bool {
-        let is_first = self.tasks.is_untouched() && self.hands.has_asked() && !self.has_done();
+        let is_first = self.tasks.is_untouched() && self.threads.has_asked() && !self.has_done();
         is_first && self.budget.has_just_ended()
     }
 
@@ -212,7 +212,7 @@ impl Schedule<'_> {
         (self.sink)(event);
     }
 
-    /// Applies what a part of the schedule asks for.
+    /// Applies what the budget asks for.
     fn apply(&mut self, effects: Effects) {
         if effects.has_recorded {
             self.committer.mark();
@@ -265,7 +265,7 @@ impl Schedule<'_> {
             }
             Message::Committed(result) => self.report_commit(result)?,
             Message::BatchEnded(id) => self.close_batch(&id)?,
-            Message::Found(devices) => self.hands.learn(devices),
+            Message::Found(devices) => self.threads.learn(devices),
             Message::Report { ticket, report } => {
                 // A task that was given up on may still report.
                 if let Some(id) = self.tasks.stage(ticket) {
@@ -316,7 +316,7 @@ impl Schedule<'_> {
         self.watch_budget()?;
         self.watch_memory();
         if self.run.options.stop.is_requested() || self.obstacles.has(Obstacle::MachineFault) {
-            for message in self.watchdog.watch(&self.run.options.stop, &self.hands) {
+            for message in self.watchdog.watch(&self.run.options.stop, &self.threads) {
                 self.tell(Event::Note { stage: None, message });
             }
         }
@@ -326,7 +326,7 @@ impl Schedule<'_> {
     }
 
     fn watch_budget(&mut self) -> Result<(), EngineError> {
-        let effects = self.budget.watch(&self.hands)?;
+        let effects = self.budget.watch(&self.threads)?;
         self.apply(effects);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The state that all executors of a run share.
+//! The state that all threads of a run share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::store::Store;
 const FIRST_TICKET: u64 = 1;
 
 #[derive(Clone)]
-pub struct Shared {
+pub struct SharedState {
     pub engine: Arc<Engine>,
     pub store: Store,
     pub messages: Sender<Message>,
@@ -29,15 +29,15 @@ pub struct Shared {
     pub kept: Option<Utf8PathBuf>,
 }
 
-impl Shared {
+impl SharedState {
     /// For the threads of a run.
     pub fn new(
         engine: &Engine,
         store: Store,
         messages: Sender<Message>,
         stop: &StopFlag,
-    ) -> Shared {
-        Shared {
+    ) -> SharedState {
+        SharedState {
             engine: Arc::new(engine.clone()),
             store,
             messages,

@@ -10,8 +10,8 @@ pub enum State {
     Planned,
     /// An upstream stage has to finish before its work is known.
     AwaitsInputs,
-    /// Its only task waits for an executor.
-    AwaitsExecutor,
+    /// Its only task waits for a thread.
+    AwaitsThread,
     /// Another process works on the same task.
     AwaitsClaim,
     /// Its only task is handed out.
@@ -31,11 +31,11 @@ impl State {
     pub fn next(self) -> &'static [State] {
         use State::*;
         match self {
-            Planned => &[AwaitsExecutor, RunsItems, Done, Failed],
+            Planned => &[AwaitsThread, RunsItems, Done, Failed],
             AwaitsInputs => &[Planned, Failed, Left],
-            AwaitsExecutor => &[AwaitsClaim, RunsTask, Planned, Left],
+            AwaitsThread => &[AwaitsClaim, RunsTask, Planned, Left],
             AwaitsClaim => &[RunsTask, Planned, Left],
-            RunsTask => &[AwaitsExecutor, Done, Failed, Left],
+            RunsTask => &[AwaitsThread, Done, Failed, Left],
             RunsItems => &[Closes, Failed, Left],
             Closes => &[Done, Failed],
             Unwanted | Left | Done | Failed => &[],

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use cache::Claim;
 
-use super::queue::Queued;
+use super::queue::QueuedItem;
 use crate::pipeline::StageId;
 
 /// The time in seconds that work may take beyond its limit: a stage that ends its program itself also
@@ -17,7 +17,7 @@ const OVERTIME: f64 = 1.0;
 pub struct InFlight {
     pub stage: StageId,
     /// Shared with the thread that has the task.
-    pub items: Arc<Vec<Queued>>,
+    pub items: Arc<Vec<QueuedItem>>,
     pub claims: Vec<Claim>,
     pub started: Instant,
     /// Its time limit counts from here: until it runs, this is the last look at it.
@@ -57,7 +57,7 @@ impl Tasks {
         &mut self,
         ticket: u64,
         stage: StageId,
-        items: Arc<Vec<Queued>>,
+        items: Arc<Vec<QueuedItem>>,
         claims: Vec<Claim>,
     ) {
         let started = Instant::now();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stage_core::event::StageCounts;
 
-use super::cost::Taken;
+use super::cost::PassCost;
 use crate::estimate::{Estimate, RunOutcome, StageOutcome};
 use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId, StageSpec};
@@ -59,8 +59,8 @@ impl Total {
     }
 
     /// Takes the cost of a stage that has finished.
-    pub fn take_cost(&mut self, spec: &StageSpec, taken: Taken) {
-        if taken == Taken::default() {
+    pub fn take_cost(&mut self, spec: &StageSpec, taken: PassCost) {
+        if taken == PassCost::default() {
             return;
         }
         let expected = self.expected.as_ref().and_then(|estimate| estimate.stages.get(&spec.name));

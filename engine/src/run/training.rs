@@ -86,11 +86,11 @@ impl Training {
     }
 
     /// Makes a state the newest checkpoint, durably.
-    pub fn keep(&mut self, store: &Store, state: Fields) -> Result<Saved, CacheError> {
+    pub fn keep(&mut self, store: &Store, state: Fields) -> Result<SavedCheckpoint, CacheError> {
         let began = *self.pace.saving.get_or_insert_with(Instant::now);
         let bytes: u64 = state.blobs().map(|blob| blob.size).sum();
         if self.is_probe {
-            return Ok(Saved { bytes, seconds: 0.0, is_further: false });
+            return Ok(SavedCheckpoint { bytes, seconds: 0.0, is_further: false });
         }
         let mut states = self.states(store)?;
         let is_further = states.first() != Some(&state);
@@ -114,13 +114,13 @@ impl Training {
         if let Some(mirror) = &self.mirror {
             mirror.offer();
         }
-        Ok(Saved { bytes, seconds: began.elapsed().as_secs_f64(), is_further })
+        Ok(SavedCheckpoint { bytes, seconds: began.elapsed().as_secs_f64(), is_further })
     }
 }
 
 /// A durable checkpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Saved {
+pub struct SavedCheckpoint {
     /// The size of everything that it refers to.
     pub bytes: u64,
     pub seconds: f64,
@@ -142,20 +142,20 @@ pub struct Pace {
     /// The last step included a save and is not representative.
     disturbed: bool,
     /// Steps without and with a validation after them, if the stage reports each.
-    told_steps: [Recent; 2],
+    told_steps: [RecentTimes; 2],
     /// The start of the current step, and its type.
     begun: Option<(Instant, usize)>,
     /// The time of saves since then.
     saved_in: Duration,
     /// The stage was told to stop because of the deadline.
     pub told: bool,
-    owed: Owed,
+    owed: Debt,
 }
 
 /// A step that is made even after the deadline: otherwise runs that are shorter than the loading of
 /// a model would make no progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Owed {
+pub enum Debt {
     #[default]
     Nothing,
     /// The next step of a stage that reports each step. The stage may look for a stop before it.
@@ -167,12 +167,12 @@ pub enum Owed {
 }
 
 impl Pace {
-    pub fn until(deadline: Option<Instant>, owed: Owed) -> Pace {
+    pub fn until(deadline: Option<Instant>, owed: Debt) -> Pace {
         Pace { deadline, owed, ..Pace::default() }
     }
 
     pub fn owes_step(&self) -> bool {
-        self.owed != Owed::Nothing
+        self.owed != Debt::Nothing
     }
 
     /// Notes a stored object: the first one since the last step begins a save.
@@ -197,11 +197,11 @@ impl Pace {
         }
         self.begun = Some((now, usize::from(validates)));
         (self.saving, self.saved_in) = (None, Duration::ZERO);
-        if self.owed == Owed::Step {
-            self.owed = Owed::Begun;
+        if self.owed == Debt::Step {
+            self.owed = Debt::Begun;
             return true;
         }
-        self.owed = Owed::Nothing;
+        self.owed = Debt::Nothing;
         let Some(deadline) = self.deadline else { return true };
         let [plain, validating] = [0, 1].map(|kind: usize| self.told_steps[kind].longest());
         // Before the first one, a validation counts as long as a step.
@@ -243,8 +243,8 @@ impl Pace {
         }
         (self.asked, self.saving, self.disturbed) = (Some(now), None, false);
         if self.owes_step() {
-            if self.owed == Owed::Look {
-                self.owed = Owed::Nothing;
+            if self.owed == Debt::Look {
+                self.owed = Debt::Nothing;
             }
             return false;
         }
@@ -259,9 +259,9 @@ impl Pace {
 
 /// Recent durations.
 #[derive(Clone, Debug, Default)]
-struct Recent(VecDeque<Duration>);
+struct RecentTimes(VecDeque<Duration>);
 
-impl Recent {
+impl RecentTimes {
     fn push(&mut self, time: Duration) {
         if self.0.len() == STEPS {
             self.0.pop_front();
@@ -332,13 +332,13 @@ mod tests {
     fn an_owed_step_is_made_after_the_deadline_and_no_second_one() {
         let start = Instant::now();
         let late = after(start, 60);
-        let mut pace = Pace::until(Some(start), Owed::Step);
+        let mut pace = Pace::until(Some(start), Debt::Step);
         assert!(!pace.is_time_to_save(late), "it validates before its first step");
         assert!(pace.may_begin(late, false) && !pace.is_time_to_save(late) && pace.owes_step());
         assert!(!pace.may_begin(after(start, 61), false) && !pace.owes_step());
-        let mut looks = Pace::until(Some(start), Owed::Look);
+        let mut looks = Pace::until(Some(start), Debt::Look);
         assert!(!looks.is_time_to_save(late) && looks.is_time_to_save(after(start, 61)));
-        assert!(!Pace::until(Some(start), Owed::Nothing).may_begin(late, false));
+        assert!(!Pace::until(Some(start), Debt::Nothing).may_begin(late, false));
     }
 
     #[test]

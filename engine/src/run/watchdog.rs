@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use stage_core::device::DeviceId;
 
-use super::hands::Hands;
+use super::threads::Threads;
 use crate::engine::StopFlag;
 use crate::units;
 
@@ -63,13 +63,13 @@ impl Liveness {
 
 impl Watchdog {
     /// Kills workers that would keep a stopping run from ending, and returns a message for each.
-    pub fn watch(&mut self, stop: &StopFlag, hands: &Hands) -> Vec<String> {
+    pub fn watch(&mut self, stop: &StopFlag, threads: &Threads) -> Vec<String> {
         let now = Instant::now();
         if stop.is_pressing() {
             self.pressed.get_or_insert(now);
         }
         let mut killed = Vec::new();
-        for (device, process) in hands.busy_workers() {
+        for (device, process) in threads.busy_workers() {
             let pulse = process.pulse();
             let life = self.lives.entry(device).or_insert_with(|| {
                 process.wake();

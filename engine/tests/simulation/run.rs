@@ -20,7 +20,8 @@ use engine::executor::own;
 use engine::executor::split::{Limits, split};
 use engine::pipeline::{Adapter, ExecutorSpec};
 use engine::protocol::{
-    BatchThread, Failure, Inputs, ItemOutcome, Message, Outcome, Sent, Stuck, taken_up,
+    BatchThread, Failure, Inputs, ItemOutcome, JobError, Message, OpenShard, Outcome,
+    shards_of_earlier,
 };
 use engine::record::{ITEM, ItemRecord, STAGE, StageRecord, decode, encode};
 use engine::store::Store;
@@ -193,7 +194,7 @@ impl Run {
             return Some(());
         }
         for batch in self.earlier(world, &work)? {
-            let taken = taken_up(&batch, &mut left);
+            let taken = shards_of_earlier(&batch, &mut left);
             let taken =
                 taken.into_iter().map(|part| part.into_iter().map(|(key, _)| key).collect());
             let taken = taken.collect();
@@ -244,7 +245,7 @@ impl Run {
         for (shard, part) in (0..).zip(parts).filter(|(_, part)| is_waited_for(part)) {
             let ticket = self.tickets.len() as u64;
             let items = part.iter().map(|key| (*key, key.short().into())).collect();
-            open.insert(shard, Sent::new(ticket, items));
+            open.insert(shard, OpenShard::new(ticket, items));
             self.tickets.insert(ticket, (id, shard, part));
         }
         if open.is_empty() {
@@ -318,7 +319,7 @@ impl Run {
                     batch_thread.end(Ok(true));
                 }
                 Some(_) => {
-                    batch_thread.end(Err(Stuck::Pause("the store does not answer".to_owned())))
+                    batch_thread.end(Err(JobError::Pause("the store does not answer".to_owned())))
                 }
                 None if is_stopped => batch_thread.end(Ok(false)),
                 None => self.batch_threads.push((batch_thread, is_published)),

@@ -8,7 +8,7 @@ use cache::Digest;
 use crate::mutation::Mutation;
 use crate::worker::Process;
 use crate::world::{Event, SECOND, State, Time, World};
-use engine::executor::decide::Seen;
+use engine::executor::decide::JobState;
 use engine::executor::jobs::Jobs;
 
 /// The scheduler starts a job again after its machine has died.
@@ -127,7 +127,7 @@ impl Jobs for Queue {
         if fate < 60 { Err("no answer, but a job".to_owned()) } else { Ok("jobs".to_owned()) }
     }
 
-    fn look(&mut self) -> Result<BTreeMap<u32, Seen>, String> {
+    fn look(&mut self) -> Result<BTreeMap<u32, JobState>, String> {
         let mutation = {
             let mut state = self.world.state();
             if state.mutation == Mutation::StoreFirst {
@@ -160,8 +160,8 @@ impl Jobs for Queue {
         let mut seen = BTreeMap::new();
         for job in state.jobs.iter().filter(of_batch).filter(|job| job.is_shown(now)) {
             match job.state {
-                Phase::Waiting => _ = seen.entry(job.shard).or_insert(Seen::Waiting),
-                Phase::Running | Phase::Ended => _ = seen.insert(job.shard, Seen::Running),
+                Phase::Waiting => _ = seen.entry(job.shard).or_insert(JobState::Waiting),
+                Phase::Running | Phase::Ended => _ = seen.insert(job.shard, JobState::Running),
             }
         }
         Ok(seen)

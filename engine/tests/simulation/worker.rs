@@ -1,4 +1,4 @@
-//! A process of a job: the real `Worker`, with items and trainings that need no stage.
+//! A process of a job: the real `JobRunner`, with items and trainings that need no stage.
 //!
 //! The output of an item is made of its key alone, and the state of a training of its steps alone, so
 //! every wrong byte is noticed.
@@ -14,11 +14,11 @@ use stage_core::{Blob, Catalogue, Fields, Reject, Value};
 
 use crate::machine::{open, remote};
 use crate::mutation::Mutation;
-use crate::world::{Event, SECOND, Seen, State, World};
+use crate::world::{Event, JobState, SECOND, State, World};
 use engine::engine::{Engine, StopFlag, WorkerCommand};
 use engine::executor::batch::{Attempt, Name, Share, Work};
 use engine::mirror;
-use engine::protocol::{Entered, Heard, Worker};
+use engine::protocol::{AttemptStart, JobRunner, RunNotes};
 use engine::record::{CHECKPOINT, CheckpointRecord, ITEM, ItemRecord, STAGE, StageRecord};
 use engine::record::{PortValue, decode, encode};
 
@@ -120,8 +120,8 @@ fn engine(remote: &Arc<Remote>) -> Engine {
 }
 
 /// Reads the end of a run from its events.
-fn heard(event: Told) -> Heard {
-    let mut heard = Heard::default();
+fn heard(event: Told) -> RunNotes {
+    let mut heard = RunNotes::default();
     heard.note(&event);
     heard
 }
@@ -129,7 +129,7 @@ fn heard(event: Told) -> Heard {
 impl State {
     pub fn begin_process(&mut self, machine: usize) -> u64 {
         let id = self.seen.len() as u64 + 1;
-        self.seen.insert(id, Seen { machine, ..Seen::default() });
+        self.seen.insert(id, JobState { machine, ..JobState::default() });
         id
     }
 }
@@ -182,8 +182,8 @@ impl Process {
         }
     }
 
-    fn worker<'a>(&'a self, engine: &'a Engine) -> Worker<'a> {
-        Worker {
+    fn worker<'a>(&'a self, engine: &'a Engine) -> JobRunner<'a> {
+        JobRunner {
             engine,
             cache: &self.cache,
             batch: self.batch,
@@ -210,7 +210,7 @@ impl Process {
         let (was_done, lies) = self.is_done(world);
         let engine = engine(&self.remote);
         let entered = self.worker(&engine).enter(&self.remote)?;
-        let Entered::Begun(share, number) = entered else { return Err(Next::End) };
+        let AttemptStart::Begun(share, number) = entered else { return Err(Next::End) };
         if was_done && self.is_done(world).1 == lies {
             let short = self.batch.short();
             world.state().wrong(format!("the finished part {} of {short} begins", self.shard));
@@ -337,7 +337,7 @@ impl Process {
         let heard = if self.has_saved {
             heard(Told::CheckpointKept { stage, bytes, seconds })
         } else {
-            Heard::default()
+            RunNotes::default()
         };
         let engine = engine(&self.remote);
         let worker = self.worker(&engine);

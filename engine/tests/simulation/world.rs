@@ -51,7 +51,7 @@ pub enum Named {
 
 /// A process as its world sees it.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct JobState {
     pub machine: usize,
     pub is_gone: bool,
     /// The number of wrong answers that it was given.
@@ -77,7 +77,7 @@ pub struct State {
     /// The step of each checkpoint in the store.
     pub steps: BTreeMap<String, u64>,
     pub disks: Vec<MemoryFs>,
-    pub seen: BTreeMap<u64, Seen>,
+    pub seen: BTreeMap<u64, JobState>,
     pub jobs: Vec<Job>,
     /// The scheduler does not answer until then.
     pub silent_until: Time,

@@ -1,4 +1,4 @@
-//! Hands out work: to executors that are free, under claims that exclude other processes.
+//! Hands out work: to threads that are free, under claims that exclude other processes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,18 +17,15 @@ use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
 use crate::record::last_key;
 use crate::run::arrived;
-use crate::run::batch::{Batch, Full};
+use crate::run::batch::{Batch, BatchLimit};
 use crate::run::board::State;
-use crate::run::cost::Session;
+use crate::run::cost::TrainingTally;
 use crate::run::message::{GatherTask, ItemTask, JobHandle, Task};
-use crate::run::queue::Queued;
-use crate::run::training::{Owed, Pace, Training};
-
-/// The items of a task, and their claims.
-type Taken = (Arc<Vec<Queued>>, Vec<Claim>);
+use crate::run::queue::QueuedItem;
+use crate::run::training::{Debt, Pace, Training};
 
 impl Schedule<'_> {
-    /// Hands out work as long as executors are free.
+    /// Hands out work as long as threads are free.
     pub(super) fn dispatch(&mut self) -> Result<(), EngineError> {
         loop {
             // Outputs that turned out to be known may have passed to a stage without work, or ended
@@ -50,7 +47,7 @@ impl Schedule<'_> {
             let id = self.precedence.order()[at];
             if self.board[id].has_pending_work() && !self.may_work(id) {
                 // It may have to wait for another week.
-                self.hands.release(id);
+                self.threads.release(id);
                 continue;
             }
             while self.has_turn(id) {
@@ -67,8 +64,8 @@ impl Schedule<'_> {
     fn hand_out_next(&mut self, id: StageId) -> Result<bool, EngineError> {
         match self.board[id].state() {
             _ if self.leave_rest(id)? => Ok(true),
-            _ if self.run.is_away(id) => self.hand_out_away(id),
-            State::AwaitsExecutor | State::AwaitsClaim => self.hand_out_whole(id),
+            _ if self.run.is_on_executor(id) => self.hand_out_jobs(id),
+            State::AwaitsThread | State::AwaitsClaim => self.hand_out_whole(id),
             State::RunsItems => self.hand_out_items(id),
             _ => Ok(false),
         }
@@ -81,7 +78,7 @@ impl Schedule<'_> {
     /// Tests if a probe has run enough of a stage, or need not.
     fn is_probed(&self, id: StageId) -> bool {
         let Some(items) = self.run.options.mode.probed_items() else { return false };
-        if self.run.is_away(id) {
+        if self.run.is_on_executor(id) {
             return true;
         }
         let spec = self.run.stage(id);
@@ -96,7 +93,7 @@ impl Schedule<'_> {
 
     /// Tests if a stage would run on a GPU.
     pub(super) fn is_on_gpu(&self, id: StageId) -> bool {
-        !self.run.is_away(id) && self.hands.is_on_gpu(self.run.stage(id))
+        !self.run.is_on_executor(id) && self.threads.is_on_gpu(self.run.stage(id))
     }
 
     /// Tests if a stage has to wait: for another week, or for all its inputs if it runs on an
@@ -106,7 +103,7 @@ impl Schedule<'_> {
         if !self.run.is_probe() && self.board.awaits_check(self.run.pipeline, id) {
             return true;
         }
-        if self.run.is_away(id) {
+        if self.run.is_on_executor(id) {
             return !self.upstream_is_done(id);
         }
         let session = &self.run.pipeline.session;
@@ -122,18 +119,18 @@ impl Schedule<'_> {
             None => None,
         };
         if keyed.is_some() && claim.is_none() {
-            self.hands.release(id);
-            if self.board.is(id, State::AwaitsExecutor) {
+            self.threads.release(id);
+            if self.board.is(id, State::AwaitsThread) {
                 self.board.advance(id, State::AwaitsClaim)?;
             }
             return Ok(false);
         }
         if self.take_finished(id)? {
-            self.hands.release(id);
+            self.threads.release(id);
             return Ok(true);
         }
         let spec = self.run.stage(id);
-        if !self.hands.reserve(spec) {
+        if !self.threads.reserve(spec) {
             return Ok(false);
         }
         let training = self.training(id)?;
@@ -141,7 +138,7 @@ impl Schedule<'_> {
             let begun = begun_under(self.store(), &training.key, &training.prefixes)?;
             let from = steps_done(self.store(), &begun.unwrap_or(training.key))?;
             let preflight = spec.parameters.flag("preflight").unwrap_or(false);
-            let session = Session::begin(from, preflight && from == 0);
+            let session = TrainingTally::begin(from, preflight && from == 0);
             self.board[id].cost.unwritten.training = session;
         }
         let ports = arrived::gather_sources(
@@ -163,15 +160,19 @@ impl Schedule<'_> {
             awaits: Vec::new(),
         }));
         self.board.advance(id, State::RunsTask)?;
-        self.send(id, task, (Arc::default(), claim.into_iter().collect()))?;
+        self.send(id, task, Arc::default(), claim.into_iter().collect())?;
         Ok(true)
     }
 
-    fn send(&mut self, id: StageId, task: Task, taken: Taken) -> Result<(), EngineError> {
-        let spec = self.run.stage(id);
-        let (items, claims) = taken;
+    fn send(
+        &mut self,
+        id: StageId,
+        task: Task,
+        items: Arc<Vec<QueuedItem>>,
+        claims: Vec<Claim>,
+    ) -> Result<(), EngineError> {
         self.tasks.begin(task.ticket(), id, items, claims);
-        self.hands.hand_out(spec, task).map_err(EngineError::Thread)
+        self.threads.hand_out(self.run.stage(id), task).map_err(EngineError::Thread)
     }
 
     /// The identity of a training task. The choice of a parent is recorded before the work begins,
@@ -202,12 +203,12 @@ impl Schedule<'_> {
 
     /// A run that has done nothing else by the end of its time owes a step of its training: the
     /// next run would get no further. A budget is not exceeded for that.
-    fn owed(&self, spec: &StageSpec, first: Option<(Limit, Instant)>) -> Owed {
+    fn owed(&self, spec: &StageSpec, first: Option<(Limit, Instant)>) -> Debt {
         let is_of_time = first.is_some_and(|(limit, _)| limit == Limit::Time);
         match (is_of_time && !self.has_done(), spec.kind.cost) {
-            (false, _) => Owed::Nothing,
-            (true, Cost::Training(_)) => Owed::Step,
-            (true, _) => Owed::Look,
+            (false, _) => Debt::Nothing,
+            (true, Cost::Training(_)) => Debt::Step,
+            (true, _) => Debt::Look,
         }
     }
 
@@ -223,15 +224,15 @@ impl Schedule<'_> {
         let (job, intake) = (stage.job.clone(), stage.intake.clone());
         let (given, route) = (items.clone(), Some(route));
         let task = Task::Items(ItemTask { ticket, job, intake, items: given, route });
-        self.send(id, task, (items, Vec::new()))?;
+        self.send(id, task, items, Vec::new())?;
         Ok(true)
     }
 
     /// Takes the items of a task off the queue, without those that another item of this run has the
     /// key of.
-    fn pick(&mut self, id: StageId, spec: &StageSpec) -> Vec<Queued> {
+    fn pick(&mut self, id: StageId, spec: &StageSpec) -> Vec<QueuedItem> {
         let Some(stage) = self.board[id].items_mut() else { return Vec::new() };
-        let full = Full::of(spec, stage, self.run.engine.threads);
+        let full = BatchLimit::of(spec, stage, self.run.engine.threads);
         let most = self.run.options.mode.probed_items().unwrap_or(u64::MAX);
         let (mut picked, mut batch) = (Vec::new(), Batch::default());
         while let Some(next) = stage.queue.peek() {

@@ -10,9 +10,9 @@ use crate::engine::EngineError;
 use crate::excess::{self, Excess};
 use crate::pipeline::{ITEMS, Reference, StageId, StageWork};
 use crate::record::FAILED_HERE;
-use crate::run::aside::TooMany;
 use crate::run::board::State;
 use crate::run::obstacles::Obstacle;
+use crate::run::quarantine_list::LimitExceeded;
 use crate::run::reaction::TIMED_OUT;
 
 impl Schedule<'_> {
@@ -50,7 +50,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    fn too_many(&self, id: StageId, (quarantined, of): (u64, u64)) -> TooMany<'_> {
+    fn too_many(&self, id: StageId, (quarantined, of): (u64, u64)) -> LimitExceeded<'_> {
         let spec = self.run.stage(id);
         let references = spec.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
         let name = |reference: &Reference| match reference {
@@ -59,7 +59,7 @@ impl Schedule<'_> {
         };
         let from = references.filter_map(name).collect();
         let limit = spec.policy.quarantine;
-        TooMany { stage: &spec.name, kind: spec.kind, limit, quarantined, of, from }
+        LimitExceeded { stage: &spec.name, kind: spec.kind, limit, quarantined, of, from }
     }
 
     /// Keeps the items that a stage has quarantined when it ends without a recorded outcome.
@@ -93,7 +93,7 @@ impl Schedule<'_> {
             return Ok(());
         }
         if let Some(stage) = self.board[id].items() {
-            self.hands.close(stage.job.number);
+            self.threads.close(stage.job.number);
         }
         self.board.advance(id, State::Failed)?;
         let (message, help) = (error.to_string(), error.help().map(str::to_owned));

@@ -70,7 +70,7 @@ impl Schedule<'_> {
     fn finish_items(&mut self, id: StageId) -> Result<(), EngineError> {
         let spec = self.run.stage(id);
         let Some(stage) = self.board.close_items(id)? else { return Ok(()) };
-        self.hands.close(stage.job.number);
+        self.threads.close(stage.job.number);
         let bad = (stage.rejects.len() + stage.failures.len()) as u64;
         // Items that upstream stages have quarantined meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
@@ -199,7 +199,7 @@ impl Schedule<'_> {
         let seconds = took.unwrap_or_else(|| task.started.elapsed()).as_secs_f64();
         self.board[id].counts.seconds += seconds;
         if self.is_on_gpu(id) {
-            self.budget.count_task(task.started, &self.hands)?;
+            self.budget.count_task(task.started, &self.threads)?;
             self.committer.mark();
         }
         match result {
@@ -275,7 +275,7 @@ impl Schedule<'_> {
             self.board[id].attempt += 1;
             let (stage, attempt) = (self.name(id), self.board[id].attempt);
             self.tell(Event::Retried { what: stage.clone(), stage, attempt });
-            return self.board.advance(id, State::AwaitsExecutor);
+            return self.board.advance(id, State::AwaitsThread);
         }
         let error = match failure {
             Failure::Stage(error) if error.is_of_machine() => {
@@ -293,15 +293,15 @@ impl Schedule<'_> {
 
     /// Ends work that exceeds the time limit of its stage.
     pub(super) fn end_overdue(&mut self) -> Result<(), EngineError> {
-        let (run, hands) = (self.run, &self.hands);
+        let (run, threads) = (self.run, &self.threads);
         let limit = |id| {
             let spec = run.stage(id);
             let limit = spec.policy.timeout_seconds.filter(|_| !spec.kind.watches_time)?;
-            (!run.is_away(id)).then_some(limit)
+            (!run.is_on_executor(id)).then_some(limit)
         };
-        let overdue = self.tasks.overdue(|ticket| hands.is_running(ticket), limit);
+        let overdue = self.tasks.overdue(|ticket| threads.is_running(ticket), limit);
         for Overdue { ticket, limit_seconds, items } in overdue {
-            self.hands.abandon(ticket).map_err(EngineError::Thread)?;
+            self.threads.abandon(ticket).map_err(EngineError::Thread)?;
             let failure = Failure::Stage(StageError::timed_out(limit_seconds));
             let outcome = match items {
                 0 => Outcome::Gather(Err(failure)),

@@ -12,21 +12,21 @@ use crate::measure::{self, Measure};
 use crate::pipeline::{StageId, StageWork};
 use crate::record::{DEVICES, encode};
 use crate::run::board::State;
-use crate::run::cost::Taken;
+use crate::run::cost::PassCost;
 
 impl Schedule<'_> {
     /// The cost of a stage in terms of its estimate: with all threads to itself.
-    pub(super) fn taken(&self, id: StageId) -> Taken {
+    pub(super) fn taken(&self, id: StageId) -> PassCost {
         let taken = self.board[id].cost.taken;
         let spec = self.run.stage(id);
         let threads = threads_of(spec, self.run.engine.threads);
-        Taken { seconds: taken.seconds / threads, ..taken }
+        PassCost { seconds: taken.seconds / threads, ..taken }
     }
 
     /// Reports the cost of a stage so far, and records it.
     pub(super) fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let taken = self.taken(id);
-        if self.board[id].counts.executed > 0 && taken != Taken::default() {
+        if self.board[id].counts.executed > 0 && taken != PassCost::default() {
             let tally = &self.board[id].cost.unwritten;
             let (ram_bytes, vram_bytes) = (tally.ram_bytes, tally.vram_bytes);
             self.tell(Event::Measured {
@@ -100,7 +100,7 @@ impl Schedule<'_> {
 
     /// Keeps the GPUs that a worker has found, for estimates.
     pub(super) fn note_devices(&mut self) -> Result<(), EngineError> {
-        let Some(found) = self.hands.found() else { return Ok(()) };
+        let Some(found) = self.threads.found() else { return Ok(()) };
         if self.meter.knows(found) {
             return Ok(());
         }

@@ -8,29 +8,29 @@ use crate::engine::EngineError;
 use crate::pipeline::StageId;
 use crate::record::{ITEM, ItemRecord, encode};
 use crate::run::item_stage::Slot;
-use crate::run::program_check::{Judged, Unfit};
-use crate::run::queue::Queued;
+use crate::run::program_check::{CheckResult, QuarantinedItem};
+use crate::run::queue::QueuedItem;
 
 impl Schedule<'_> {
     /// Quarantines an item, unless the program is to blame.
-    pub(super) fn judge(&mut self, id: StageId, unfit: Unfit) -> Result<(), EngineError> {
+    pub(super) fn judge(&mut self, id: StageId, item: QuarantinedItem) -> Result<(), EngineError> {
         self.board[id].counts.executed += 1;
         let judged = match self.board[id].items_mut() {
             Some(stage) => match &mut stage.program_check {
-                Some(check) => check.judge(unfit),
-                None => Judged::Trusted(vec![unfit]),
+                Some(check) => check.judge(item),
+                None => CheckResult::Trusted(vec![item]),
             },
             // The program may be to blame for results after its failure as for those before it.
             None if self.run.stage(id).kind.verdicts != Verdicts::Own => {
-                self.free_duplicates(&unfit.queued);
+                self.free_duplicates(&item.queued);
                 return Ok(());
             }
-            None => Judged::Trusted(vec![unfit]),
+            None => CheckResult::Trusted(vec![item]),
         };
         match judged {
-            Judged::Held => Ok(()),
-            Judged::Broken => self.fail_broken(id),
-            Judged::Trusted(held) => self.settle_held(id, held),
+            CheckResult::Held => Ok(()),
+            CheckResult::Broken => self.fail_broken(id),
+            CheckResult::Trusted(held) => self.settle_held(id, held),
         }
     }
 
@@ -54,11 +54,11 @@ impl Schedule<'_> {
         Ok(any)
     }
 
-    fn settle_held(&mut self, id: StageId, held: Vec<Unfit>) -> Result<(), EngineError> {
+    fn settle_held(&mut self, id: StageId, held: Vec<QuarantinedItem>) -> Result<(), EngineError> {
         if let Some(stage) = self.board[id].items_mut() {
             stage.program_check = None;
         }
-        held.into_iter().try_for_each(|Unfit { queued, reject, is_verdict }| {
+        held.into_iter().try_for_each(|QuarantinedItem { queued, reject, is_verdict }| {
             if is_verdict {
                 self.keep_verdict(id, queued, reject)
             } else {
@@ -71,7 +71,7 @@ impl Schedule<'_> {
         let stage = self.board[id].items_mut();
         let Some(check) = stage.and_then(|stage| stage.program_check.take()) else { return Ok(()) };
         self.fail_for_now(id, &check.error())?;
-        check.held.iter().for_each(|unfit| self.free_duplicates(&unfit.queued));
+        check.held.iter().for_each(|item| self.free_duplicates(&item.queued));
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Schedule<'_> {
     fn keep_verdict(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         reject: Reject,
     ) -> Result<(), EngineError> {
         let record = ItemRecord::Rejected(reject);
@@ -91,7 +91,7 @@ impl Schedule<'_> {
     fn item_fails(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         reject: Reject,
     ) -> Result<(), EngineError> {
         self.tell_quarantined(id, &queued.item.id, &reject);

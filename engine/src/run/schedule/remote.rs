@@ -20,14 +20,14 @@ use crate::pipeline::{ExecutorSpec, StageId};
 use crate::plan::Planned;
 use crate::record::PortValue;
 use crate::run::arrived::{artifacts, gather_sources};
-use crate::run::batch_thread::{BatchThread, Inputs, Sent, objects};
+use crate::run::batch_thread::{BatchThread, Inputs, OpenShard, objects};
 use crate::run::board::State;
-use crate::run::queue::Queued;
-use crate::run::remote_jobs::taken_up;
+use crate::run::queue::QueuedItem;
+use crate::run::remote_jobs::shards_of_earlier;
 
 impl Schedule<'_> {
     /// Hands all pending work of a stage to its executor. True if it was taken off the queue.
-    pub(super) fn hand_out_away(&mut self, id: StageId) -> Result<bool, EngineError> {
+    pub(super) fn hand_out_jobs(&mut self, id: StageId) -> Result<bool, EngineError> {
         let Some(spec) = self.run.executor(id).cloned() else { return Ok(false) };
         let Some(remote) = self.store().remote().cloned().filter(|remote| remote.is_writable())
         else {
@@ -35,19 +35,19 @@ impl Schedule<'_> {
                 format!("the executor `{}` needs a remote that can be written", spec.name);
             let help = "add `[remote]` with `url = \"file:///shared/cache\"`, or use `--remote`";
             let error = StageError::with_help(message, help);
-            if self.board.is(id, State::AwaitsExecutor) {
+            if self.board.is(id, State::AwaitsThread) {
                 self.board.advance(id, State::RunsTask)?;
             }
             return self.fail(id, &error).map(|()| false);
         };
         match self.board[id].state() {
-            State::AwaitsExecutor | State::AwaitsClaim => self.training_away(id, spec, remote),
-            State::RunsItems => self.items_away(id, spec, remote),
+            State::AwaitsThread | State::AwaitsClaim => self.submit_training(id, spec, remote),
+            State::RunsItems => self.submit_items(id, spec, remote),
             _ => Ok(false),
         }
     }
 
-    fn training_away(
+    fn submit_training(
         &mut self,
         id: StageId,
         spec: ExecutorSpec,
@@ -59,7 +59,7 @@ impl Schedule<'_> {
         let stage = self.run.stage(id);
         let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
         if !self.jobs.claim(self.run.cache, &keyed.digest)? {
-            if self.board.is(id, State::AwaitsExecutor) {
+            if self.board.is(id, State::AwaitsThread) {
                 self.board.advance(id, State::AwaitsClaim)?;
             }
             return Ok(false);
@@ -67,7 +67,7 @@ impl Schedule<'_> {
         let at = |error: crate::error::PlanError| error.at(stage.name.clone());
         self.planner.choose_parent(stage, &keyed).map_err(at)?;
         let ticket = self.tasks.ticket();
-        let open = BTreeMap::from([(0, Sent::new(ticket, Vec::new()))]);
+        let open = BTreeMap::from([(0, OpenShard::new(ticket, Vec::new()))]);
         // The job of an earlier run may still be at work.
         let Some(earlier) = self.earlier(&keyed.digest, &remote)? else { return Ok(false) };
         if let Some(batch) = earlier.into_iter().next() {
@@ -85,7 +85,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    fn items_away(
+    fn submit_items(
         &mut self,
         id: StageId,
         spec: ExecutorSpec,
@@ -104,22 +104,23 @@ impl Schedule<'_> {
         let Some(earlier) = self.earlier(&key, &remote)? else { return Ok(false) };
         let picked = self.pick_all(id)?;
         let each = self.jobs.seconds(id);
-        let mut left: HashMap<Digest, Queued> =
+        let mut left: HashMap<Digest, QueuedItem> =
             picked.into_iter().map(|queued| (queued.key, queued)).collect();
         // Jobs of an earlier run may still be at work on some of them.
         for batch in earlier {
-            let taken = taken_up(&batch, &mut left);
-            self.submit_items(id, &spec, &remote, batch, taken, None)?;
+            let taken = shards_of_earlier(&batch, &mut left);
+            self.submit_shards(id, &spec, &remote, batch, taken, None)?;
         }
         if left.is_empty() {
             return Ok(true);
         }
-        let mut items: Vec<Queued> = left.into_values().collect();
+        let mut items: Vec<QueuedItem> = left.into_values().collect();
         items.sort_by_key(|queued| queued.key);
         let weight: u64 = items.iter().map(|queued| queued.weight).sum();
         let mean = weight as f64 / items.len() as f64;
-        let cost =
-            |queued: &Queued| if mean > 0.0 { each * queued.weight as f64 / mean } else { each };
+        let cost = |queued: &QueuedItem| {
+            if mean > 0.0 { each * queued.weight as f64 / mean } else { each }
+        };
         let (size, jobs) = batches(items.len(), spec.max_jobs as usize);
         let limits = Limits { seconds: spec.shard_seconds, jobs };
         for items in items.chunks(size) {
@@ -133,7 +134,7 @@ impl Schedule<'_> {
                 .iter()
                 .map(|shard| shard.iter().map(|at| items[*at].clone()).collect())
                 .collect();
-            self.submit_items(id, &spec, &remote, batch, taken, Some(inputs))?;
+            self.submit_shards(id, &spec, &remote, batch, taken, Some(inputs))?;
         }
         Ok(true)
     }
@@ -157,7 +158,7 @@ impl Schedule<'_> {
     }
 
     /// Takes everything off the queue of a stage, except items that another one has the key of.
-    fn pick_all(&mut self, id: StageId) -> Result<Vec<Queued>, EngineError> {
+    fn pick_all(&mut self, id: StageId) -> Result<Vec<QueuedItem>, EngineError> {
         let Some(stage) = self.board[id].items_mut() else { return Ok(Vec::new()) };
         let mut picked = Vec::new();
         while let Some(queued) = stage.queue.pop() {
@@ -175,20 +176,20 @@ impl Schedule<'_> {
     }
 
     /// Hands out the taken items of each shard; shards without any are not waited for.
-    fn submit_items(
+    fn submit_shards(
         &mut self,
         id: StageId,
         spec: &ExecutorSpec,
         remote: &Arc<Remote>,
         batch: Batch,
-        taken: Vec<Vec<Queued>>,
+        taken: Vec<Vec<QueuedItem>>,
         inputs: Option<Inputs>,
     ) -> Result<(), EngineError> {
         let mut open = BTreeMap::new();
         for (shard, items) in (0..).zip(taken).filter(|(_, items)| !items.is_empty()) {
             let ticket = self.tasks.ticket();
             let waited = items.iter().map(|queued| (queued.key, queued.item.id.clone()));
-            open.insert(shard, Sent::new(ticket, waited.collect()));
+            open.insert(shard, OpenShard::new(ticket, waited.collect()));
             if let Some(stage) = self.board[id].items_mut() {
                 stage.running += items.len();
             }
@@ -205,7 +206,7 @@ impl Schedule<'_> {
         spec: ExecutorSpec,
         remote: Arc<Remote>,
         batch: Batch,
-        open: BTreeMap<u32, Sent>,
+        open: BTreeMap<u32, OpenShard>,
         inputs: Option<Inputs>,
     ) -> Result<(), EngineError> {
         let id = batch.id();
@@ -220,7 +221,7 @@ impl Schedule<'_> {
         let order = Order { batch: id, shards: batch.shards(), worker, logs: logs.clone() };
         let batch_thread = BatchThread {
             store: self.store().clone(),
-            messages: self.hands.messages(),
+            messages: self.threads.messages(),
             stops: [self.run.options.stop.clone(), self.jobs.stop().clone()],
             jobs: jobs::start(&spec, order, self.jobs.queue()),
             run: self.run.number,

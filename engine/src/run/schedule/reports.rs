@@ -10,7 +10,7 @@ use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageWork};
 use crate::record::{PROGRESS, encode};
 use crate::run::message::Report;
-use crate::run::training::Saved;
+use crate::run::training::SavedCheckpoint;
 
 impl Schedule<'_> {
     pub(super) fn report(&mut self, id: StageId, report: Report) -> Result<(), EngineError> {
@@ -42,8 +42,8 @@ impl Schedule<'_> {
         }
     }
 
-    fn checkpoint_kept(&mut self, id: StageId, saved: Saved) -> Result<(), EngineError> {
-        let Saved { bytes, seconds, is_further } = saved;
+    fn checkpoint_kept(&mut self, id: StageId, saved: SavedCheckpoint) -> Result<(), EngineError> {
+        let SavedCheckpoint { bytes, seconds, is_further } = saved;
         if is_further {
             // A stage that made progress gets its full number of retries again.
             self.board[id].attempt = 0;

@@ -13,13 +13,13 @@ use crate::measure::MEGABYTE;
 use crate::pipeline::StageId;
 use crate::record::ItemRecord;
 use crate::run::batch::{Batch, KeptLimit};
-use crate::run::intake::Passed;
+use crate::run::intake::Delivery;
 use crate::run::item_results::{batch, keep};
 use crate::run::item_stage::Slot;
 use crate::run::message::{Failure, ItemOutcome, Outcome};
 use crate::run::obstacles::Obstacle;
-use crate::run::program_check::Unfit;
-use crate::run::queue::Queued;
+use crate::run::program_check::QuarantinedItem;
+use crate::run::queue::QueuedItem;
 use crate::run::reaction::{FailedItem, Reaction, TIMED_OUT};
 use crate::run::results::{ItemEnd, ItemResult, ItemResults};
 use crate::run::tasks::InFlight;
@@ -54,7 +54,7 @@ impl Schedule<'_> {
             }
             return Ok(());
         };
-        self.hands.returned(ticket);
+        self.threads.returned(ticket);
         if !lost.is_empty() {
             self.note_lost(task.stage, &lost);
         }
@@ -77,7 +77,7 @@ impl Schedule<'_> {
         let cache = self.run.cache;
         self.home.require(cache.fs().as_ref())?;
         cache.require_in_place()?;
-        if self.hands.is_scratch_gone(cache.fs().as_ref()) {
+        if self.threads.is_scratch_gone(cache.fs().as_ref()) {
             return Err(CacheError::Gone { dir: cache.dir().to_owned() }.into());
         }
         Ok(())
@@ -102,9 +102,9 @@ impl Schedule<'_> {
             self.count_death(id, message)?;
         }
         let items = Arc::unwrap_or_clone(task.items);
-        for (queued, ItemResult { end, passed }) in items.into_iter().zip(results.each) {
+        for (queued, ItemResult { end, delivery }) in items.into_iter().zip(results.each) {
             match end {
-                ItemEnd::Known(record) => self.resolve_known(id, queued, record, passed)?,
+                ItemEnd::Known(record) => self.resolve_known(id, queued, record, delivery)?,
                 ItemEnd::Elsewhere => {
                     self.free_duplicates(&queued);
                     if let Some(stage) = self.board[id].items_mut() {
@@ -114,7 +114,9 @@ impl Schedule<'_> {
                 ItemEnd::Executed(ItemOutcome::Failed(failure)) => {
                     self.item_failed(id, queued, failure, (batch.items > 1).then_some(batch))?;
                 }
-                ItemEnd::Executed(good) => self.item_done(id, queued, good, (passed, handling))?,
+                ItemEnd::Executed(good) => {
+                    self.item_done(id, queued, good, (delivery, handling))?
+                }
             }
         }
         self.committer.note(results.claims);
@@ -127,9 +129,9 @@ impl Schedule<'_> {
     fn item_done(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         outcome: ItemOutcome,
-        (passed, handling): (Option<Passed>, f64),
+        (delivery, handling): (Option<Delivery>, f64),
     ) -> Result<(), EngineError> {
         self.board[id].deaths = 0;
         let record = match outcome {
@@ -146,55 +148,55 @@ impl Schedule<'_> {
                 ItemRecord::Done { fields, notes, seconds }
             }
             ItemOutcome::Rejected(reject) => {
-                return self.judge(id, Unfit { queued, reject, is_verdict: true });
+                return self.judge(id, QuarantinedItem { queued, reject, is_verdict: true });
             }
             ItemOutcome::Failed(_) => return Ok(()),
         };
-        self.apply_to_all(id, queued, record, passed)
+        self.apply_to_all(id, queued, record, delivery)
     }
 
     /// An outcome that existed already.
     pub(super) fn resolve_known(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         record: ItemRecord,
-        passed: Option<Passed>,
+        delivery: Option<Delivery>,
     ) -> Result<(), EngineError> {
         self.board[id].counts.reused += 1;
-        self.apply_to_all(id, queued, record, passed)
+        self.apply_to_all(id, queued, record, delivery)
     }
 
     /// Applies an outcome to an item and to those that wait for the same key.
     pub(super) fn apply_to_all(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         record: ItemRecord,
-        passed: Option<Passed>,
+        delivery: Option<Delivery>,
     ) -> Result<(), EngineError> {
         for (id, duplicate) in self.duplicates.end(&queued.key) {
             self.board[id].counts.reused += 1;
             self.settle(id, duplicate, record.clone(), None)?;
         }
-        self.settle(id, queued, record, passed)
+        self.settle(id, queued, record, delivery)
     }
 
     fn settle(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         record: ItemRecord,
-        passed: Option<Passed>,
+        delivery: Option<Delivery>,
     ) -> Result<(), EngineError> {
         match record {
             ItemRecord::Done { fields, notes, .. } => {
                 for (note, count) in notes {
                     *self.board[id].notes.entry(note).or_default() += count;
                 }
-                let passed = passed
+                let delivery = delivery
                     .unwrap_or_else(|| self.board.route(self.run.stage(id)).pass(&queued, &fields));
-                self.board.pass_on(&self.planner.store, id, &queued, passed)?;
+                self.board.pass_on(&self.planner.store, id, &queued, delivery)?;
             }
             ItemRecord::Rejected(reject) => {
                 self.tell_quarantined(id, &queued.item.id, &reject);
@@ -208,7 +210,7 @@ impl Schedule<'_> {
     pub(super) fn decide(
         &mut self,
         id: StageId,
-        queued: &Queued,
+        queued: &QueuedItem,
         slot: Slot,
     ) -> Result<(), EngineError> {
         Ok(self.board.decide(&self.planner.store, id, queued, slot)?)
@@ -217,7 +219,7 @@ impl Schedule<'_> {
     fn item_failed(
         &mut self,
         id: StageId,
-        queued: Queued,
+        queued: QueuedItem,
         failure: Failure,
         batch: Option<Batch>,
     ) -> Result<(), EngineError> {
@@ -255,13 +257,13 @@ impl Schedule<'_> {
                     self.trial_is_late(id);
                 }
                 let reject = Reject::new(code, reason);
-                self.judge(id, Unfit { queued, reject, is_verdict: false })?;
+                self.judge(id, QuarantinedItem { queued, reject, is_verdict: false })?;
             }
         }
         Ok(())
     }
 
-    fn retry(&mut self, id: StageId, mut queued: Queued) {
+    fn retry(&mut self, id: StageId, mut queued: QueuedItem) {
         queued.attempt += 1;
         let (what, attempt) = (queued.item.id.to_string(), queued.attempt);
         self.tell(Event::Retried { stage: self.name(id), what, attempt });
@@ -300,7 +302,7 @@ impl Schedule<'_> {
     }
 
     /// Items with the key of a failed one are decided by their own stages.
-    pub(super) fn free_duplicates(&mut self, queued: &Queued) {
+    pub(super) fn free_duplicates(&mut self, queued: &QueuedItem) {
         for (id, duplicate) in self.duplicates.end(&queued.key) {
             self.board.requeue(id, duplicate);
         }

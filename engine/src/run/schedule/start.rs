@@ -52,7 +52,7 @@ impl Schedule<'_> {
             }
             Work::Whole => {
                 self.tell_started(id, 1);
-                self.board.advance(id, State::AwaitsExecutor)
+                self.board.advance(id, State::AwaitsThread)
             }
             Work::Items(work) => {
                 let spec = self.run.stage(id);

@@ -41,9 +41,9 @@ impl Schedule<'_> {
         let Some(stage) = self.board[id].items_mut() else { return };
         stage.is_late = true;
         let held = stage.program_check.take().map(|check| check.held);
-        for unfit in held.unwrap_or_default() {
-            self.free_duplicates(&unfit.queued);
-            self.board.requeue(id, unfit.queued);
+        for item in held.unwrap_or_default() {
+            self.free_duplicates(&item.queued);
+            self.board.requeue(id, item.queued);
         }
     }
 
@@ -160,9 +160,9 @@ impl Schedule<'_> {
 
     /// Fails the run if no trial of a sweep is left.
     pub(super) fn require_trials(&mut self) -> Result<(), EngineError> {
-        let hopeless = self.planner.hopeless(self.board.runs());
-        let hopeless = hopeless.map_err(|error| error.at(String::new()))?;
-        if let Some(event) = hopeless.map(|hopeless| hopeless.event()) {
+        let lost_sweep = self.planner.lost_sweep(self.board.runs());
+        let lost_sweep = lost_sweep.map_err(|error| error.at(String::new()))?;
+        if let Some(event) = lost_sweep.map(|lost_sweep| lost_sweep.event()) {
             self.obstacles.add(Obstacle::NoTrial);
             self.tell(event);
         }

@@ -4,7 +4,7 @@ use stage_core::Place;
 
 use super::Schedule;
 use crate::pipeline::StageId;
-use crate::run::batch::Full;
+use crate::run::batch::BatchLimit;
 use crate::run::board::State;
 use crate::run::precedence::is_short;
 
@@ -19,7 +19,8 @@ impl Schedule<'_> {
         self.may_start()
             && self.board[id].has_pending_work()
             && self.may_work(id)
-            && (self.run.is_away(id) || (self.hands.is_free(spec) && self.is_within_limit(id)))
+            && (self.run.is_on_executor(id)
+                || (self.threads.is_free(spec) && self.is_within_limit(id)))
     }
 
     /// The stage that gets a thread for its first item, whatever has more behind it: a mistake in the
@@ -35,12 +36,12 @@ impl Schedule<'_> {
         if firsts().any(is_at_work) {
             None
         } else {
-            firsts().find(|id| self.has_work_here(*id) && self.hands.is_free(self.run.stage(*id)))
+            firsts().find(|id| self.has_work_here(*id) && self.threads.is_free(self.run.stage(*id)))
         }
     }
 
     fn is_here(&self, id: StageId) -> bool {
-        self.run.stage(id).kind.place == Place::Here && !self.run.is_away(id)
+        self.run.stage(id).kind.place == Place::Here && !self.run.is_on_executor(id)
     }
 
     /// Tests if a stage has work for a thread of this process.
@@ -58,23 +59,23 @@ impl Schedule<'_> {
         }
         let others = self.run.pipeline.ids().filter(|other| *other != id);
         let waiting = others.filter(|other| self.has_work_here(*other));
-        let at_work = self.hands.on_threads().filter(|other| *other != id);
-        let limit = self.precedence.limit(id, waiting.chain(at_work), self.hands.threads());
+        let at_work = self.threads.on_threads().filter(|other| *other != id);
+        let limit = self.precedence.limit(id, waiting.chain(at_work), self.threads.count());
         let is_counted =
             |other: &StageId| *other == id || self.precedence.behind(*other) < limit.below;
-        self.hands.on_threads().filter(is_counted).count() < limit.threads
+        self.threads.on_threads().filter(is_counted).count() < limit.threads
     }
 
     /// Tests if the next task of a stage may take long.
     fn is_long(&self, id: StageId) -> bool {
         let spec = self.run.stage(id);
         let Some(stage) = self.board[id].items() else { return !is_short(spec) };
-        match Full::of(spec, stage, self.run.engine.threads) {
-            Full::Items(items) if stage.pace > 0.0 => {
+        match BatchLimit::of(spec, stage, self.run.engine.threads) {
+            BatchLimit::Items(items) if stage.pace > 0.0 => {
                 let items = items.min(stage.queue.len() as u64);
                 items as f64 * stage.pace > LONG_TASK
             }
-            Full::Items(_) | Full::Bytes(_) => true,
+            BatchLimit::Items(_) | BatchLimit::Bytes(_) => true,
         }
     }
 }

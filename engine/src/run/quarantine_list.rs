@@ -10,11 +10,11 @@ use super::message::{GatherSource, GatherSources, GatherTask};
 use crate::error::PlanError;
 use crate::pipeline::{ITEMS, Tolerance};
 use crate::plan::names::Names;
-use crate::record::Aside;
+use crate::record::QuarantineRecord;
 use crate::store::Store;
 
 /// The items quarantined so far.
-pub struct Asides {
+pub struct QuarantineList {
     stage: String,
     kind: &'static Kind,
     limit: Tolerance,
@@ -23,12 +23,12 @@ pub struct Asides {
     names: BTreeMap<String, Names>,
     rejects: Vec<(Arc<str>, Reject)>,
     known: HashSet<Arc<str>>,
-    record: Aside,
+    record: QuarantineRecord,
 }
 
-impl Asides {
-    pub fn new(task: &GatherTask) -> Asides {
-        Asides {
+impl QuarantineList {
+    pub fn new(task: &GatherTask) -> QuarantineList {
+        QuarantineList {
             stage: task.job.setup.stage.clone(),
             kind: task.job.kind,
             limit: task.policy.quarantine,
@@ -36,7 +36,7 @@ impl Asides {
             names: BTreeMap::new(),
             rejects: Vec::new(),
             known: HashSet::new(),
-            record: Aside::default(),
+            record: QuarantineRecord::default(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Asides {
         }
         let (stage, kind, limit) = (self.stage.as_str(), self.kind, self.limit);
         let from = self.names.keys().filter_map(|port| self.data_set(port)).collect();
-        Err(TooMany { stage, kind, limit, quarantined: bad, of, from }.error(&self.rejects))
+        Err(LimitExceeded { stage, kind, limit, quarantined: bad, of, from }.error(&self.rejects))
     }
 
     /// The data set on a port, in words.
@@ -99,14 +99,14 @@ impl Asides {
     }
 
     /// The part of them that is recorded.
-    pub fn close(self) -> (Vec<(Arc<str>, Reject)>, Option<Aside>) {
+    pub fn close(self) -> (Vec<(Arc<str>, Reject)>, Option<QuarantineRecord>) {
         let aside = (!self.rejects.is_empty()).then_some(self.record);
         (self.rejects, aside)
     }
 }
 
 /// A stage that has quarantined more of its items than it may.
-pub struct TooMany<'a> {
+pub struct LimitExceeded<'a> {
     pub stage: &'a str,
     pub kind: &'static Kind,
     pub limit: Tolerance,
@@ -116,7 +116,7 @@ pub struct TooMany<'a> {
     pub from: Vec<String>,
 }
 
-impl TooMany<'_> {
+impl LimitExceeded<'_> {
     /// The error, from the quarantined items.
     pub fn error(&self, rejects: &[(Arc<str>, Reject)]) -> StageError {
         let of = match self.from.as_slice() {
@@ -176,8 +176,8 @@ mod tests {
         ..Kind::BASE
     };
 
-    fn too_many(quarantined: u64) -> TooMany<'static> {
-        TooMany {
+    fn too_many(quarantined: u64) -> LimitExceeded<'static> {
+        LimitExceeded {
             stage: "aligned",
             kind: &KIND,
             limit: Tolerance::of_share(0.05),

@@ -1,4 +1,4 @@
-//! Executors: the threads of the pool, and a thread and a worker process per device.
+//! The threads with tasks: those of the pool, and one with a worker process per device.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::message::{Message, Task};
 use super::pool;
 use super::process::ProcessHandle;
 use super::reservations::{LaneId, Reservation, Reservations, named_gpus};
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::pipeline::{StageId, StageSpec};
 
 /// The number of tasks that may wait beside the running ones, so that no thread idles while the
@@ -28,22 +28,22 @@ const FULL: usize = AHEAD + 1;
 /// the schedule wants one.
 const AHEAD_HERE: usize = 2;
 
-pub struct Hands {
-    shared: Shared,
-    threads: usize,
+pub struct Threads {
+    shared: SharedState,
+    count: usize,
     pool: Lane,
     tasks: Receiver<Task>,
-    devices: BTreeMap<DeviceId, Device>,
+    devices: BTreeMap<DeviceId, DeviceThread>,
     /// The GPUs, asked of a worker when the first task has to know them.
     found: OnceCell<Devices>,
     /// A worker has been asked and has not answered yet.
     is_asking: Cell<bool>,
     /// The tasks in the lanes, by ticket.
-    handed: BTreeMap<u64, Handed>,
+    handed: BTreeMap<u64, LaneTask>,
     reserved: Reservations,
 }
 
-struct Handed {
+struct LaneTask {
     lane: LaneId,
     stage: StageId,
 }
@@ -53,36 +53,36 @@ struct Lane {
     busy: usize,
 }
 
-struct Device {
+struct DeviceThread {
     lane: Lane,
     process: ProcessHandle,
     thread: JoinHandle<()>,
 }
 
-impl Device {
-    fn start(id: DeviceId, shared: Shared) -> io::Result<Device> {
+impl DeviceThread {
+    fn start(id: DeviceId, shared: SharedState) -> io::Result<DeviceThread> {
         let (sender, tasks) = unbounded();
         let process = ProcessHandle::default();
         let handle = process.clone();
         let work = move || device::work(shared, id, handle, tasks);
         let thread = Builder::new().name(id.to_string()).spawn(work)?;
-        Ok(Device { lane: Lane { sender, busy: 0 }, process, thread })
+        Ok(DeviceThread { lane: Lane { sender, busy: 0 }, process, thread })
     }
 }
 
-impl Hands {
+impl Threads {
     /// See [`Scratch::is_gone`](super::scratch::Scratch::is_gone).
     pub fn is_scratch_gone(&self, fs: &dyn Fs) -> bool {
         self.shared.scratch.is_gone(fs)
     }
 
     /// Fails if not even one thread can be started.
-    pub fn new(shared: Shared) -> io::Result<Hands> {
+    pub fn new(shared: SharedState) -> io::Result<Threads> {
         let (sender, tasks) = unbounded();
-        let threads = shared.engine.threads.max(1);
-        let mut hands = Hands {
+        let count = shared.engine.threads.max(1);
+        let mut threads = Threads {
             shared,
-            threads: 0,
+            count: 0,
             pool: Lane { sender, busy: 0 },
             tasks,
             devices: BTreeMap::new(),
@@ -91,13 +91,13 @@ impl Hands {
             handed: BTreeMap::new(),
             reserved: Reservations::default(),
         };
-        hands.add_thread()?;
+        threads.add_thread()?;
         // Fewer threads do the same work.
-        while hands.threads < threads && hands.add_thread().is_ok() {}
-        Ok(hands)
+        while threads.count < count && threads.add_thread().is_ok() {}
+        Ok(threads)
     }
 
-    /// The way to the schedule, for threads that are no executors of this process.
+    /// The way to the schedule, for threads that have no tasks.
     pub fn messages(&self) -> Sender<Message> {
         self.shared.messages.clone()
     }
@@ -106,7 +106,7 @@ impl Hands {
     fn add_thread(&mut self) -> io::Result<()> {
         let (shared, tasks) = (self.shared.clone(), self.tasks.clone());
         Builder::new().name("pool".into()).spawn(move || pool::work(shared, tasks))?;
-        self.threads += 1;
+        self.count += 1;
         Ok(())
     }
 
@@ -228,7 +228,8 @@ impl Hands {
     }
 
     pub fn gpus_are_busy(&self) -> bool {
-        let is_busy = |(id, device): (&DeviceId, &Device)| id.is_gpu() && device.lane.busy > 0;
+        let is_busy =
+            |(id, device): (&DeviceId, &DeviceThread)| id.is_gpu() && device.lane.busy > 0;
         let others = self.handed.values().filter_map(|task| self.reserved.of(task.stage));
         self.devices.iter().any(is_busy)
             || others.flat_map(|reserved| &reserved.devices).any(|id| id.is_gpu())
@@ -239,14 +240,14 @@ impl Hands {
         self.shared.gpu_stop.request_after_batch();
     }
 
-    /// The number of threads.
-    pub fn threads(&self) -> usize {
-        self.threads
+    /// The number of pool threads.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// The stages of the tasks that threads of this process have, or that wait for one.
     pub fn on_threads(&self) -> impl Iterator<Item = StageId> {
-        let is_here = |task: &&Handed| task.lane == LaneId::Pool;
+        let is_here = |task: &&LaneTask| task.lane == LaneId::Pool;
         self.handed.values().filter(is_here).map(|task| task.stage)
     }
 
@@ -264,7 +265,7 @@ impl Hands {
             return false;
         }
         match place {
-            Place::Here => self.pool.busy < self.threads + AHEAD_HERE,
+            Place::Here => self.pool.busy < self.count + AHEAD_HERE,
             // It waits for its devices when it has reserved them.
             Place::Worker if needed.is_some() => true,
             Place::Worker => self.choose(spec).is_none_or(|device| self.load(device) <= AHEAD),
@@ -281,7 +282,7 @@ impl Hands {
             None => self.lane(spec),
         };
         let stage = spec.id;
-        self.handed.insert(task.ticket(), Handed { lane, stage });
+        self.handed.insert(task.ticket(), LaneTask { lane, stage });
         let lane = match lane {
             LaneId::Pool => &mut self.pool,
             LaneId::Device(device) => &mut self.device(device)?.lane,
@@ -311,15 +312,15 @@ impl Hands {
         }
     }
 
-    fn device(&mut self, id: DeviceId) -> io::Result<&mut Device> {
+    fn device(&mut self, id: DeviceId) -> io::Result<&mut DeviceThread> {
         Ok(match self.devices.entry(id) {
             Entry::Occupied(device) => device.into_mut(),
-            Entry::Vacant(place) => place.insert(Device::start(id, self.shared.clone())?),
+            Entry::Vacant(place) => place.insert(DeviceThread::start(id, self.shared.clone())?),
         })
     }
 
     pub fn returned(&mut self, ticket: u64) {
-        let Some(Handed { lane, stage }) = self.handed.remove(&ticket) else { return };
+        let Some(LaneTask { lane, stage }) = self.handed.remove(&ticket) else { return };
         self.reserved.release(stage);
         match lane {
             LaneId::Pool => self.pool.busy -= 1,
@@ -333,8 +334,8 @@ impl Hands {
 
     /// False for a task that waits behind others of its lane.
     pub fn is_running(&self, ticket: u64) -> bool {
-        let Some(Handed { lane, .. }) = self.handed.get(&ticket) else { return true };
-        let at_once = if *lane == LaneId::Pool { self.threads } else { 1 };
+        let Some(LaneTask { lane, .. }) = self.handed.get(&ticket) else { return true };
+        let at_once = if *lane == LaneId::Pool { self.count } else { 1 };
         let before = self.handed.range(..ticket).filter(|(_, other)| other.lane == *lane);
         before.count() < at_once
     }
@@ -342,7 +343,7 @@ impl Hands {
     /// Gives up on a task that takes too long. A worker is killed, and its task returns as a death;
     /// a pool thread cannot be killed and is replaced.
     pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {
-        let Some(&Handed { lane, stage }) = self.handed.get(&ticket) else { return Ok(()) };
+        let Some(&LaneTask { lane, stage }) = self.handed.get(&ticket) else { return Ok(()) };
         // The workers of its other devices may be what it waits for.
         let others = self.reserved.of(stage).into_iter().flat_map(|reserved| &reserved.devices);
         let own = match lane {
@@ -358,10 +359,10 @@ impl Hands {
             return Ok(());
         }
         self.returned(ticket);
-        self.threads -= 1;
+        self.count -= 1;
         // The other threads continue without it.
         let added = self.add_thread();
-        if self.threads == 0 { added } else { Ok(()) }
+        if self.count == 0 { added } else { Ok(()) }
     }
 
     /// The workers with tasks.

@@ -21,14 +21,14 @@ use stage_core::{
 };
 
 use super::arrived::artifacts;
-use super::before::{Before, before};
-use super::client::{Limits, WorkerClient};
+use super::before::{UpstreamJob, before};
+use super::client::{ReplyLimits, WorkerClient};
 use super::context::EngineContext;
 use super::desk::{Desk, refusal};
 use super::message::{Failure, JobHandle};
 use super::replay::ReplayError;
 use super::scratch::Scratch;
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
@@ -37,31 +37,31 @@ use crate::store::Store;
 
 /// For opening a stage, and for the items of one without `timeout`: a worker that computes is not
 /// given up on before an hour.
-const UNTIMED: Limits =
-    Limits { whole: Some(Duration::from_secs(3600)), silence: Some(Duration::from_secs(60)) };
+const UNTIMED: ReplyLimits =
+    ReplyLimits { whole: Some(Duration::from_secs(3600)), silence: Some(Duration::from_secs(60)) };
 
 /// The result of each item. An error is not the fault of the item.
 pub type Results = Vec<Result<Result<Output, Reject>, StageError>>;
 
 /// The results of items that were processed together.
-type Made = Result<Vec<Result<Output, Reject>>, Failure>;
+type BatchResult = Result<Vec<Result<Output, Reject>>, Failure>;
 
 /// A stage with everything but its items.
-pub struct Prepared {
+pub struct PreparedStage {
     pub stage: String,
     pub kind: &'static Kind,
     pub setup: Setup,
     device: DeviceName,
     /// The stages that its items come through.
     pub chain: Chain,
-    shared: Shared,
+    shared: SharedState,
 }
 
 /// The stages that items from elsewhere come through, in their order. Clones share their jobs.
 #[derive(Clone)]
 pub struct Chain {
-    before: Arc<[Before]>,
-    shared: Shared,
+    before: Arc<[UpstreamJob]>,
+    shared: SharedState,
 }
 
 /// Items from elsewhere.
@@ -85,7 +85,7 @@ pub fn prepare(
     spec: &StageSpec,
     items: &Elsewhere,
     sink: Sink,
-) -> Result<Prepared, ReplayError> {
+) -> Result<PreparedStage, ReplayError> {
     if spec.work != StageWork::Item || spec.kind.place != Place::Worker {
         let why = "does not run a model on single items";
         return Err(ReplayError::Unfit { stage: spec.name.clone(), why });
@@ -107,7 +107,7 @@ pub fn prepare(
     let shared = shared(engine, &planner.store, items.folder);
     let parts = (&planner, plan.stages.as_slice());
     let before = before(engine, pipeline, parts, spec, items.fields, &shared)?.into();
-    Ok(Prepared {
+    Ok(PreparedStage {
         stage: spec.name.clone(),
         kind: spec.kind,
         setup,
@@ -117,11 +117,11 @@ pub fn prepare(
     })
 }
 
-fn shared(engine: &Engine, store: &Store, folder: &Utf8Path) -> Shared {
+fn shared(engine: &Engine, store: &Store, folder: &Utf8Path) -> SharedState {
     // Nobody listens to reports.
     let messages = unbounded().0;
-    let shared = Shared::new(engine, store.clone(), messages, &StopFlag::default());
-    Shared { scratch: Scratch::at(folder), ..shared }
+    let shared = SharedState::new(engine, store.clone(), messages, &StopFlag::default());
+    SharedState { scratch: Scratch::at(folder), ..shared }
 }
 
 impl Chain {
@@ -143,7 +143,7 @@ impl Chain {
 
 /// A worker process with the jobs of prepared stages. It is started for the first items, and again
 /// if it dies. It has one device, that of the first stage.
-pub struct Standing {
+pub struct StageWorker {
     engine: Arc<Engine>,
     stages: Vec<OpenStage>,
     client: Option<WorkerClient>,
@@ -152,20 +152,20 @@ pub struct Standing {
 
 /// A stage with its job.
 struct OpenStage {
-    prepared: Prepared,
+    prepared: PreparedStage,
     job: JobHandle,
     /// The number of items that fit into memory together, once some did not.
     most: usize,
 }
 
-impl Standing {
+impl StageWorker {
     /// `stop` asks the worker to leave out items that it has not begun.
-    pub fn new(engine: Engine, stop: StopFlag) -> Standing {
-        Standing { engine: Arc::new(engine), stages: Vec::new(), client: None, stop }
+    pub fn new(engine: Engine, stop: StopFlag) -> StageWorker {
+        StageWorker { engine: Arc::new(engine), stages: Vec::new(), client: None, stop }
     }
 
     /// Adds a stage, and returns its number.
-    pub fn add(&mut self, prepared: Prepared) -> usize {
+    pub fn add(&mut self, prepared: PreparedStage) -> usize {
         let number = self.stages.len();
         let job = JobHandle::new(number as u32, prepared.kind, prepared.setup.clone());
         self.stages.push(OpenStage { prepared, job, most: usize::MAX });
@@ -203,7 +203,7 @@ impl Standing {
     }
 
     /// The results, or those of smaller parts if all together are too much for the worker.
-    fn or_halved(&mut self, number: usize, items: &[Item], result: Made) -> Results {
+    fn or_halved(&mut self, number: usize, items: &[Item], result: BatchResult) -> Results {
         let half = items.len() / 2;
         let failure = match result {
             Ok(made) => return made.into_iter().map(Ok).collect(),
@@ -227,7 +227,7 @@ impl Standing {
         results
     }
 
-    fn at_once(&mut self, number: usize, items: &[Item]) -> Made {
+    fn at_once(&mut self, number: usize, items: &[Item]) -> BatchResult {
         let (stage, client, mut shelf) = self.at(number);
         client.limits = UNTIMED;
         client.open(&stage.job, &mut shelf)?;
@@ -260,21 +260,21 @@ impl Standing {
 
 impl OpenStage {
     /// As in a run, the time limit of an item counts for each item of a batch.
-    fn limits(&self, items: usize) -> Limits {
+    fn limits(&self, items: usize) -> ReplyLimits {
         let limit =
             self.prepared.setup.timeout_seconds.and_then(|seconds| {
                 Duration::try_from_secs_f64(seconds * items.max(1) as f64).ok()
             });
         match limit {
-            Some(limit) => Limits { whole: Some(limit), silence: None },
+            Some(limit) => ReplyLimits { whole: Some(limit), silence: None },
             None => UNTIMED,
         }
     }
 }
 
 /// A client for the device that a stage wishes, or the first one that fits.
-fn client(engine: &Arc<Engine>, prepared: &Prepared) -> WorkerClient {
-    let Shared { spare, messages, .. } = &prepared.shared;
+fn client(engine: &Arc<Engine>, prepared: &PreparedStage) -> WorkerClient {
+    let SharedState { spare, messages, .. } = &prepared.shared;
     let device = prepared.device.one().unwrap_or_else(|| {
         let found = spare.ask(engine, messages).candidates(prepared.device);
         found.first().copied().unwrap_or_default()
@@ -315,7 +315,7 @@ impl Desk for Shelf {
 }
 
 impl Shelf {
-    fn new(prepared: &Prepared, stop: &StopFlag) -> Shelf {
+    fn new(prepared: &PreparedStage, stop: &StopFlag) -> Shelf {
         let context = prepared.shared.context(0, prepared.kind);
         Shelf { context, stop: stop.clone(), made: HashMap::new() }
     }
