@@ -1,7 +1,8 @@
-//! Writes `docs/cli.md` from the help texts.
+//! Writes `docs/cli.md` from the help texts, and `docs/llms.txt` from these and the stage kinds.
 #![allow(clippy::disallowed_methods)]
 
 fn main() -> std::io::Result<()> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
-    std::fs::write(path, cli::reference())
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+    std::fs::write(format!("{docs}/cli.md"), cli::reference())?;
+    std::fs::write(format!("{docs}/llms.txt"), cli::agents_reference())
 }

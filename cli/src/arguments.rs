@@ -223,9 +223,13 @@ pub struct Init {
     /// The folder to write to; it is created if necessary.
     #[arg(value_name = "DIR", default_value = ".")]
     pub dir: Utf8PathBuf,
-    /// The template to start with.
-    #[arg(long, default_value = "corpus", value_parser = templates::parser())]
-    pub template: &'static Template,
+    /// The template to start with. Default: `corpus`.
+    #[arg(long, value_parser = templates::parser())]
+    pub template: Option<&'static Template>,
+    /// Also write pages for coding agents: `llms.txt`, a reference, and `AGENTS.md`, instructions. If
+    /// the folder has a manifest and no template is named, write only these.
+    #[arg(long)]
+    pub agent: bool,
 }
 
 #[derive(Args, Debug)]

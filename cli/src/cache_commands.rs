@@ -168,10 +168,7 @@ fn collect(
     cache.plan_orphans(&mut plan.sweep)?;
     describe(&plan, output)?;
     // First, since this works on a full disk too.
-    let freed = match arguments.yes {
-        true => cache.remove_idle_inputs(&plan.inputs)?,
-        false => 0,
-    };
+    let freed = if arguments.yes { cache.remove_idle_inputs(&plan.inputs)? } else { 0 };
     if freed > 0 {
         writeln!(output, "removed {} of copies of inputs of programs", units::bytes(freed))?;
     }
@@ -256,9 +253,10 @@ fn restore(
     let objects = units::counted(report.objects, "object");
     let records = units::counted(report.records, "record");
     let packs = units::counted(report.packs, "pack");
-    match report.is_nothing() {
-        true => writeln!(output, "nothing to restore")?,
-        false => writeln!(output, "restored {objects}, {records}, {packs}")?,
+    if report.is_nothing() {
+        writeln!(output, "nothing to restore")?
+    } else {
+        writeln!(output, "restored {objects}, {records}, {packs}")?
     }
     report.stays.iter().for_each(|stays| program.warn(stays));
     Ok(if report.stays.is_empty() { Exit::Done } else { Exit::Failed })

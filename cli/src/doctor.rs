@@ -212,16 +212,17 @@ fn disk(folder: &Utf8Path) -> Finding {
         ),
         Ok(space) => {
             let shown = units::bytes(space.free);
-            match space.free < LITTLE_SPACE {
-                true => Finding::new(
+            if space.free < LITTLE_SPACE {
+                Finding::new(
                     "disk",
                     State::Wrong,
                     format!(
                         "only {shown} free at `{place}`: free some, for example with `throstle \
                          cache gc`, or choose another folder with `--cache`"
                     ),
-                ),
-                false => Finding::new("disk", State::Good, format!("{shown} free at `{place}`")),
+                )
+            } else {
+                Finding::new("disk", State::Good, format!("{shown} free at `{place}`"))
             }
         }
     }

@@ -16,9 +16,10 @@ pub fn graph(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
-    let graph = match arguments.no_plan {
-        true => Graph::new(&project.pipeline, None),
-        false => coloured(program, &project),
+    let graph = if arguments.no_plan {
+        Graph::new(&project.pipeline, None)
+    } else {
+        coloured(program, &project)
     };
     let text = match arguments.format {
         GraphFormat::Mermaid => graph.mermaid(),

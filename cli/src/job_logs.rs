@@ -120,9 +120,10 @@ fn list(batches: &[BatchState], program: &Program) -> String {
             }
         }
     }
-    match table.is_empty() {
-        true => "no jobs yet\n".to_owned(),
-        false => table.render(program.terminal.data.columns),
+    if table.is_empty() {
+        "no jobs yet\n".to_owned()
+    } else {
+        table.render(program.terminal.data.columns)
     }
 }
 
@@ -138,9 +139,10 @@ impl Jobs<'_> {
     fn print(&self, batch: &BatchState, output: &mut dyn Write) -> Result<(), CliError> {
         for shard in &batch.shards {
             if shard.output.is_some() {
-                match self.json {
-                    true => self.output_line(batch, shard, output)?,
-                    false => self.output_alone(batch, shard, output)?,
+                if self.json {
+                    self.output_line(batch, shard, output)?
+                } else {
+                    self.output_alone(batch, shard, output)?
                 }
             }
             for attempt in &shard.attempts {
@@ -149,10 +151,7 @@ impl Jobs<'_> {
                     None => None,
                 };
                 let job = Job { batch, shard, attempt, log: log.as_deref() };
-                match self.json {
-                    true => job.json_lines(output)?,
-                    false => self.text(&job, output)?,
-                }
+                if self.json { job.json_lines(output)? } else { self.text(&job, output)? }
             }
         }
         Ok(())

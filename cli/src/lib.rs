@@ -1,6 +1,7 @@
 //! The command line: reads arguments and environment, calls the library, prints, and turns results
 //! into exit codes. No other library prints or reads the environment.
 
+mod agents;
 mod archive;
 mod arguments;
 mod cache_commands;
@@ -152,7 +153,7 @@ fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
 
 fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result<Exit, CliError> {
     match command {
-        Command::Init(arguments) => init::init(arguments, output),
+        Command::Init(arguments) => init::init(&program.catalogue, arguments, output),
         Command::NewStage(arguments) => new_stage::new_stage(arguments, output),
         Command::Check(arguments) => plan::check(program, arguments, output),
         Command::Plan(arguments) => plan::plan(program, arguments, output),
@@ -241,12 +242,11 @@ fn tip_about_manifest(error: &clap::Error, words: &[String]) -> Option<String> {
     let path = std::path::Path::new(typed);
     let is_manifest = path.extension().is_some_and(|end| end == "toml") && path.is_file();
     let is_named = is_manifest || path.join(MANIFEST).is_file();
-    match takes('m') {
-        true if is_named => Some(format!("\n  tip: `-m {typed}` names the manifest\n")),
-        false if typed == "-m" => Some(
-            "\n  tip: the manifest or its folder is the first argument, without `-m`\n".to_owned(),
-        ),
-        _ => None,
+    if takes('m') {
+        is_named.then(|| format!("\n  tip: `-m {typed}` names the manifest\n"))
+    } else {
+        let tip = "\n  tip: the manifest or its folder is the first argument, without `-m`\n";
+        (typed == "-m").then(|| tip.to_owned())
     }
 }
 
@@ -289,6 +289,11 @@ pub fn reference() -> String {
     command.build();
     write_help(&mut page, &mut command);
     page
+}
+
+/// The page for coding agents, without stages of other crates.
+pub fn agents_reference() -> String {
+    agents::reference(&project::catalogue(&[]), Arguments::command())
 }
 
 fn write_help(page: &mut String, command: &mut clap::Command) {

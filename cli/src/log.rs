@@ -65,10 +65,7 @@ fn line(run: &OpenRun) -> serde_json::Value {
 
 /// The state of a run without a record of its end.
 fn how(run: &OpenRun, paint: Paint) -> String {
-    match run.is_under_way {
-        true => "running".to_owned(),
-        false => paint.bad("killed"),
-    }
+    if run.is_under_way { "running".to_owned() } else { paint.bad("killed") }
 }
 
 /// The runs, each with its estimate if one is known.
@@ -185,9 +182,10 @@ fn one(
     drop(lines);
     output.write_all(&text)?;
     if !matches!(events.last(), Some(Event::Finished { .. })) {
-        match cache.number_is_held(run)? {
-            true => writeln!(output, "run {run} is in progress")?,
-            false => writeln!(output, "run {run} was killed, or could not record its end")?,
+        if cache.number_is_held(run)? {
+            writeln!(output, "run {run} is in progress")?
+        } else {
+            writeln!(output, "run {run} was killed, or could not record its end")?
         }
     }
     if unreadable > 0 {

@@ -31,12 +31,13 @@ pub fn refuse_sources(
 ) -> Result<(), CliError> {
     let Ok(real) = RealFs.resolve(place) else { return Ok(()) };
     let mut sources = sources.into_iter().filter_map(|source| RealFs.resolve(&source).ok());
-    match sources.any(|source| real.starts_with(source)) {
-        false => Ok(()),
-        true => Err(CliError::usage(
+    if sources.any(|source| real.starts_with(source)) {
+        Err(CliError::usage(
             format!("`{}` is a file of the pipeline", clean(place.as_str())),
             "choose another file: manifests and sources are never overwritten",
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -188,9 +188,10 @@ pub fn stage_name(text: &str) -> Result<String, String> {
     if !starts || !text.split(['-', '_']).all(is_word) || text.len() > 64 {
         return Err("expected lower-case letters and digits, with `-` or `_` between words".into());
     }
-    match TAKEN.contains(&text.replace('-', "_").as_str()) {
-        true => Err(format!("`{text}` is a keyword of Rust or the name of a package")),
-        false => Ok(text.to_owned()),
+    if TAKEN.contains(&text.replace('-', "_").as_str()) {
+        Err(format!("`{text}` is a keyword of Rust or the name of a package"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -312,9 +312,10 @@ pub fn status(
     let engine = program.engine_for(&project, &cache, None, false)?;
     let plan = make(program, &engine, &project, &cache, &[])?;
     warn_of_empty_sources(program, &project.pipeline, &plan);
-    let sweeps = match project.pipeline.sweeps.is_empty() {
-        true => Vec::new(),
-        false => sweep_states(&engine, &project.pipeline, &cache, &plan)?,
+    let sweeps = if project.pipeline.sweeps.is_empty() {
+        Vec::new()
+    } else {
+        sweep_states(&engine, &project.pipeline, &cache, &plan)?
     };
     let stages = planned(plan.event(&project.pipeline));
     let runs = history::runs(&cache)?;
@@ -394,9 +395,10 @@ fn licenses(pipeline: &Pipeline) -> BTreeMap<String, Vec<String>> {
 
 fn open_run(run: &history::OpenRun) -> String {
     let started = run.started.map_or_else(String::new, units::date);
-    match run.is_under_way {
-        true => format!("run {} of {started} is in progress", run.run),
-        false => format!("run {} of {started} was killed", run.run),
+    if run.is_under_way {
+        format!("run {} of {started} is in progress", run.run)
+    } else {
+        format!("run {} of {started} was killed", run.run)
     }
 }
 

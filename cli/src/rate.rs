@@ -86,19 +86,18 @@ fn pairs_stage<'a>(project: &'a Project, name: &str) -> Result<&'a StageSpec, Cl
     }
     let stages = project.pipeline.stages.iter().filter(|own| own.kind.name == PAIRS.name);
     let names: Vec<&str> = stages.map(|own| own.name.as_str()).collect();
-    let help = match names.is_empty() {
-        true => format!("add a `{}` stage: see `throstle stages {0}`", PAIRS.name),
-        false => format!("stages with pairs: {}", names.join(", ")),
+    let help = if names.is_empty() {
+        format!("add a `{}` stage: see `throstle stages {0}`", PAIRS.name)
+    } else {
+        format!("stages with pairs: {}", names.join(", "))
     };
     Err(CliError::usage(format!("`{name}` makes no pairs for a listening test"), help))
 }
 
 /// The folder of the votes on a stage, relative to the manifest.
 fn folder(spec: &StageSpec) -> Utf8PathBuf {
-    let plain = |letter: char| match letter.is_alphanumeric() || "-_".contains(letter) {
-        true => letter,
-        false => '_',
-    };
+    let plain =
+        |letter: char| if letter.is_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
     Utf8Path::new(FOLDER).join(spec.name.chars().map(plain).collect::<String>())
 }
 

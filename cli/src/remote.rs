@@ -237,13 +237,13 @@ fn pull_all(program: &Program, arguments: &Pull, output: &mut dyn Write) -> Resu
             writeln!(output, "not up to date; `throstle run` makes them: {}", open.join(", "))?;
         }
     }
-    let what = match lacking.is_empty() {
-        false => format!("the remote lacks a part of the results of {}", lacking.join(", ")),
-        // They may have had results of the open stages, or records of items.
-        true if has_damaged || has_ignored && !open.is_empty() => {
-            "files of the remote are damaged or missing".to_owned()
-        }
-        true => return Ok(Exit::Done),
+    // Ignored files may have had results of the open stages, or records of items.
+    let what = if !lacking.is_empty() {
+        format!("the remote lacks a part of the results of {}", lacking.join(", "))
+    } else if has_damaged || has_ignored && !open.is_empty() {
+        "files of the remote are damaged or missing".to_owned()
+    } else {
+        return Ok(Exit::Done);
     };
     Err(CliError::failed(
         what,
@@ -305,9 +305,10 @@ fn pull_from(
             Some(keyed) => history::outcome_of(cache, &keyed.digest)?.is_some(),
             None => true,
         };
-        match stage.1.verdict == Verdict::Fresh && is_finished {
-            true => fresh.push(stage),
-            false => open.push(stage),
+        if stage.1.verdict == Verdict::Fresh && is_finished {
+            fresh.push(stage)
+        } else {
+            open.push(stage)
         }
     }
     let key = |(_, plan): &(&StageSpec, &StagePlan)| Some(plan.known.keyed.as_ref()?.digest);

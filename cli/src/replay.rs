@@ -233,9 +233,10 @@ fn compare(known: &Fields, made: &Fields) -> Compared {
         .collect();
     others.sort();
     others.dedup();
-    match others.is_empty() {
-        true => Compared::Equal,
-        false => Compared::Differs(format!("another value of {}", others.join(", "))),
+    if others.is_empty() {
+        Compared::Equal
+    } else {
+        Compared::Differs(format!("another value of {}", others.join(", ")))
     }
 }
 

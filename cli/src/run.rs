@@ -46,9 +46,10 @@ fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, C
     let finished = Event::Finished { status: Status::Paused, stages: [].into(), seconds };
     // This needs no extra thread: the machine may have none left.
     let mut reporters = Reporters::default();
-    match arguments.json {
-        true => reporters.add(JsonLines(program.output.clone())),
-        false => reporters.add(Lines::new(io::stderr(), program.terminal.errors)),
+    if arguments.json {
+        reporters.add(JsonLines(program.output.clone()))
+    } else {
+        reporters.add(Lines::new(io::stderr(), program.terminal.errors))
     }
     // An output error does not change the result of the run.
     let _ = reporters.event(&Event::Stopping { why }).and_then(|()| reporters.event(&finished));
@@ -246,9 +247,10 @@ impl Drop for Feed {
 
 /// The output of the display. A run with a display for people continues when its reader is gone.
 fn outlet(json: bool, program: &Program, stop: &StopFlag) -> Result<Outlet, CliError> {
-    let outlet = match json {
-        true => Outlet::new(program.output.clone(), stop),
-        false => Outlet::new(Unminded(io::stderr()), stop),
+    let outlet = if json {
+        Outlet::new(program.output.clone(), stop)
+    } else {
+        Outlet::new(Unminded(io::stderr()), stop)
     };
     outlet.map_err(thread_failed)
 }

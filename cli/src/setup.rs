@@ -58,12 +58,11 @@ pub fn setup(program: &Program, arguments: &arguments::Setup) -> Result<Exit, Cl
             let message = format!("`{python}` cannot be started: {error}");
             CliError::failed(message, "install Python 3, or activate an environment with it")
         })?;
-    match status.success() && torch::is_whole(&to.join("torch")) {
-        true => {
-            program.tell("ready: `throstle doctor` checks the worker");
-            Ok(Exit::Done)
-        }
-        false => Ok(Exit::Failed),
+    if status.success() && torch::is_whole(&to.join("torch")) {
+        program.tell("ready: `throstle doctor` checks the worker");
+        Ok(Exit::Done)
+    } else {
+        Ok(Exit::Failed)
     }
 }
 

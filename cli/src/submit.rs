@@ -96,9 +96,10 @@ fn tell(
     line: &str,
     object: serde_json::Value,
 ) -> Result<Exit, CliError> {
-    match arguments.json {
-        true => writeln!(output, "{object}")?,
-        false => writeln!(output, "{line}")?,
+    if arguments.json {
+        writeln!(output, "{object}")?
+    } else {
+        writeln!(output, "{line}")?
     }
     Ok(Exit::Done)
 }

@@ -203,16 +203,17 @@ pub fn promote(
 
 fn promoted(sweep: &Sweep, number: &str, keeps_trials: bool) -> String {
     let name = &sweep.name;
-    match keeps_trials {
-        true => format!(
+    if keeps_trials {
+        format!(
             "`initial` of `[sweep.{name}]` keeps the values of trial 0, so no trial changes; \
              without the sweep, `{}` reuses the work of trial {number}",
             sweep.stage
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the next run would train other trials of sweep `{name}`: remove `[sweep.{name}]` \
              first to keep its results"
-        ),
+        )
     }
 }
 
@@ -235,9 +236,10 @@ fn only<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Result<&'a Sweep, Cli
             let names: Vec<&str> = sweeps.iter().map(|sweep| sweep.name.as_str()).collect();
             Err(CliError::usage(
                 format!("the manifest has {} sweeps", names.len()),
-                match names.is_empty() {
-                    true => "add `[sweep.NAME]`, see docs/manifest.md".to_owned(),
-                    false => format!("name one with `--sweep`: {}", names.join(", ")),
+                if names.is_empty() {
+                    "add `[sweep.NAME]`, see docs/manifest.md".to_owned()
+                } else {
+                    format!("name one with `--sweep`: {}", names.join(", "))
                 },
             ))
         }
@@ -307,12 +309,13 @@ fn of_stages(
         targets.iter().map(|id| project.pipeline.stage(*id).name.clone()).collect();
     let (store, run) = (store(project, cache)?, present(&project.pipeline, &plan));
     let sheet = Sheet::of_stages(&project.pipeline, &store, run, &wanted)?;
-    match sheet.is_empty() {
-        false => Ok(sheet),
-        true => Err(CliError::failed(
+    if sheet.is_empty() {
+        Err(CliError::failed(
             format!("no finished training in {}", clean(&names.join(", "))),
             "name stages that train, and run them first",
-        )),
+        ))
+    } else {
+        Ok(sheet)
     }
 }
 

@@ -88,6 +88,11 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
     SHORT.iter().chain(RECIPES)
 }
 
+/// The template of `init` without `--template`.
+pub fn first() -> &'static Template {
+    &SHORT[0]
+}
+
 impl Template {
     /// All files to write except manifests, by their path in the folder.
     pub fn files(&self) -> Vec<(String, &'static [u8])> {

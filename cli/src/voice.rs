@@ -135,9 +135,10 @@ impl Voices {
             let index = Arc::new(StatIndex::load(&cache)?);
             let store = Store::new(cache, &pipeline.base, index);
             let speakers = Speakers::of(&prepared.setup, &store);
-            let advice = match place.is_published() {
-                true => "write them out in the text".to_owned(),
-                false => advice(pipeline, spec),
+            let advice = if place.is_published() {
+                "write them out in the text".to_owned()
+            } else {
+                advice(pipeline, spec)
             };
             let mut own = options.clone();
             if let Some(wished) = &options.speaker
@@ -152,9 +153,10 @@ impl Voices {
             voices.add(place.name.clone(), spec, prepared, (speakers.names, reading), &own);
         }
         // One of several voices has to have the speaker.
-        match refusals.len() == places.len() {
-            true => refusals.into_iter().next().map_or(Ok(voices), Err),
-            false => Ok(voices),
+        if refusals.len() == places.len() {
+            refusals.into_iter().next().map_or(Ok(voices), Err)
+        } else {
+            Ok(voices)
         }
     }
 
@@ -231,11 +233,12 @@ impl Voice {
         if let Some(language) = self.language.as_ref().filter(|_| can(LANGUAGE)) {
             fields.set(LANGUAGE, Value::text(language.as_str()));
         }
-        // A plain sentence is the same item as in a run.
-        match manner.speed == 1.0 {
-            true => {}
-            false if can(SPEED) => fields.set(SPEED, Value::Number(manner.speed)),
-            false => return Err(format!("the voice `{}` has only one speed", self.name)),
+        // Without a speed of its own, a sentence is the same item as in a run.
+        if manner.speed != 1.0 {
+            if !can(SPEED) {
+                return Err(format!("the voice `{}` has only one speed", self.name));
+            }
+            fields.set(SPEED, Value::Number(manner.speed));
         }
         Ok(Item::new("", fields))
     }
@@ -259,9 +262,10 @@ fn require_speaker(place: &Place, speakers: &Speakers, wished: &str) -> Result<(
     }
     let is_chosen =
         |stage: &StageSpec| stage.parameters.text(SPEAKER).is_ok_and(|speaker| speaker == wished);
-    match pipeline.with_upstream(&[spec.id]).into_iter().any(|id| is_chosen(pipeline.stage(id))) {
-        true => Ok(()),
-        false => Speakers::one().require(&place.name, wished),
+    if pipeline.with_upstream(&[spec.id]).into_iter().any(|id| is_chosen(pipeline.stage(id))) {
+        Ok(())
+    } else {
+        Speakers::one().require(&place.name, wished)
     }
 }
 

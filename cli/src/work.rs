@@ -130,8 +130,5 @@ fn machine() -> String {
     // SAFETY: the buffer is as long as the call is told.
     let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-    match failed {
-        true => "unknown".to_owned(),
-        false => String::from_utf8_lossy(&name[..end]).into_owned(),
-    }
+    if failed { "unknown".to_owned() } else { String::from_utf8_lossy(&name[..end]).into_owned() }
 }

@@ -91,9 +91,10 @@ fn fitting(draft: &Draft, port: &InputPort) -> Vec<String> {
 
 /// An output of a stage, written as a reference.
 pub fn written(stage: &str, kind: &Kind, output: &OutputPort) -> String {
-    match kind.outputs.first().is_some_and(|first| first.name == output.name) {
-        true => stage.to_owned(),
-        false => format!("{stage}.{}", output.name),
+    if kind.outputs.first().is_some_and(|first| first.name == output.name) {
+        stage.to_owned()
+    } else {
+        format!("{stage}.{}", output.name)
     }
 }
 

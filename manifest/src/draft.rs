@@ -91,15 +91,12 @@ fn read_as_meant(
 ) -> Option<Draft> {
     let mut own = Collector::default();
     let draft = read_as(&stage, kind, checks, &mut own);
-    match own.has_any(&["unknown_key", "missing_key", "missing_port"]) {
-        true => {
-            read_common(&stage, checks, problems);
-            None
-        }
-        false => {
-            problems.take(own);
-            Some(draft)
-        }
+    if own.has_any(&["unknown_key", "missing_key", "missing_port"]) {
+        read_common(&stage, checks, problems);
+        None
+    } else {
+        problems.take(own);
+        Some(draft)
     }
 }
 
@@ -218,9 +215,12 @@ impl Draft {
         let all = own.iter().copied().chain(common).chain(["use", "export", "matrix"]);
         let near = nearest(&key.value, all).map(|near| format!("did you mean `{near}`?"));
         let kind = self.kind.name;
-        let help = near.unwrap_or_else(|| match own.is_empty() {
-            true => format!("`{kind}` has no ports or parameters"),
-            false => format!("ports and parameters of `{kind}`: {}", list(own)),
+        let help = near.unwrap_or_else(|| {
+            if own.is_empty() {
+                format!("`{kind}` has no ports or parameters")
+            } else {
+                format!("ports and parameters of `{kind}`: {}", list(own))
+            }
         });
         let message = format!("`{kind}` has no port or parameter `{}`", key.value.escape_debug());
         Problem::new("unknown_key", key.span, message).label("unknown key").help(help)

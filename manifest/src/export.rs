@@ -200,9 +200,10 @@ fn places(text: &str) -> (Template, Vec<Refusal>) {
         if open > 0 {
             parts.push(TemplatePart::Text(rest[..open].to_owned()));
         }
-        match name.is_empty() || name.contains(['{', '/']) {
-            true => refusals.push((format!("`{{{name}}}` is not a placeholder for a field"), help)),
-            false => parts.push(TemplatePart::Field(name.to_owned())),
+        if name.is_empty() || name.contains(['{', '/']) {
+            refusals.push((format!("`{{{name}}}` is not a placeholder for a field"), help))
+        } else {
+            parts.push(TemplatePart::Field(name.to_owned()))
         }
         rest = &rest[open + length + 1..];
     }

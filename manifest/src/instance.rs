@@ -229,9 +229,10 @@ fn suffix(drafts: &[Option<Draft>], choice: &[(AxisId, usize)]) -> String {
         let label = &axis(drafts, *id).values[*value].label;
         let shared = choice.iter().filter(|(other, _)| parameter(*other) == name).count() > 1;
         let owner = drafts[id.stage].as_ref().map_or("", |draft| draft.name.value.as_str());
-        parts.push(match shared {
-            true => format!("{owner}.{name}={label}"),
-            false => format!("{name}={label}"),
+        parts.push(if shared {
+            format!("{owner}.{name}={label}")
+        } else {
+            format!("{name}={label}")
         });
     }
     parts.join(",")

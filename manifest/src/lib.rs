@@ -6,6 +6,7 @@
 //! are accessed through functions.
 
 mod artifacts;
+mod brief;
 mod draft;
 mod edit;
 mod executor;
@@ -42,6 +43,7 @@ use stage_core::Catalogue;
 
 use crate::pipeline::{Pipeline, Written};
 
+pub use brief::brief;
 pub use edit::{set, set_initial};
 pub use fields::declared;
 pub use nearest::{nearest, suggestion};

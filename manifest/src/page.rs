@@ -305,7 +305,8 @@ pub fn default(parameter: &Parameter) -> String {
     }
 }
 
-fn default_cell(parameter: &Parameter) -> String {
+/// The same for a table or a list.
+pub fn default_cell(parameter: &Parameter) -> String {
     match parameter.default {
         Default::Required => "required".to_owned(),
         Default::Absent => "none".to_owned(),

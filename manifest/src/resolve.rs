@@ -270,9 +270,10 @@ impl<'a> Builder<'a> {
         drop(arriving);
         let inputs = inputs(draft, references, &instance.parameters);
         let licenses = self.licenses(&inputs);
-        let name = match instance.suffix.is_empty() {
-            true => draft.name.value.clone(),
-            false => format!("{}[{}]", draft.name.value, instance.suffix),
+        let name = if instance.suffix.is_empty() {
+            draft.name.value.clone()
+        } else {
+            format!("{}[{}]", draft.name.value, instance.suffix)
         };
         let mut stage = StageSpec {
             id: StageId(self.stages.len()),

@@ -366,10 +366,7 @@ fn needed(parameter: &Parameter) -> Option<Value> {
 
 fn port_schema(port: &InputPort) -> Value {
     let one = definition("reference");
-    match port.many {
-        true => json!({ "anyOf": [one, { "type": "array", "items": one }] }),
-        false => one,
-    }
+    if port.many { json!({ "anyOf": [one, { "type": "array", "items": one }] }) } else { one }
 }
 
 fn parameter_schema(parameter: &Parameter) -> Value {

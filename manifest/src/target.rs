@@ -61,21 +61,18 @@ impl Targets {
             self.seen.insert(path, written.span);
             return;
         };
-        let problem = match *span == written.span {
-            true => {
-                let message = format!("all stages made from `{stage}` would export to `{path}`");
-                Problem::new("duplicate_export", written.span, message).help(
-                    "a matrix or a sweep makes several stages of it: add `{matrix}` to the path, \
+        let problem = if *span == written.span {
+            let message = format!("all stages made from `{stage}` would export to `{path}`");
+            Problem::new("duplicate_export", written.span, message).help(
+                "a matrix or a sweep makes several stages of it: add `{matrix}` to the path, \
                      which stands for `rate=16000` or `trial=3`",
-                )
-            }
-            false => {
-                let message = format!("two stages would export to `{path}`");
-                Problem::new("duplicate_export", written.span, message)
-                    .label("second export")
-                    .also(*span, "first export")
-                    .help("export each to its own folder")
-            }
+            )
+        } else {
+            let message = format!("two stages would export to `{path}`");
+            Problem::new("duplicate_export", written.span, message)
+                .label("second export")
+                .also(*span, "first export")
+                .help("export each to its own folder")
         };
         problems.add(problem);
     }

@@ -280,12 +280,10 @@ fn between(
             problems,
         ),
         (ParameterValue::Number(from), ParameterValue::Number(to), scale) if from < to => {
-            match scale == Scale::Log && from <= 0.0 {
-                true => wrong(
-                    format!("{place} begins at {from}, but `log` needs values above 0"),
-                    problems,
-                ),
-                false => Some(Range::Numbers { from, to, scale }),
+            if scale == Scale::Log && from <= 0.0 {
+                wrong(format!("{place} begins at {from}, but `log` needs values above 0"), problems)
+            } else {
+                Some(Range::Numbers { from, to, scale })
             }
         }
         (ParameterValue::Integer(_), ParameterValue::Integer(_), _)

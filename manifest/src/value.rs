@@ -295,14 +295,13 @@ impl<'a> Checks<'a> {
         }
         match (self.files)(&self.base.join(path)) {
             FileKind::Missing => {
-                let help = match path.starts_with('~') {
-                    true => "`~` is not expanded: write the full path".to_owned(),
-                    false => {
-                        format!(
-                            "paths are relative to the folder of the manifest, `{}`",
-                            shown(self.base)
-                        )
-                    }
+                let help = if path.starts_with('~') {
+                    "`~` is not expanded: write the full path".to_owned()
+                } else {
+                    format!(
+                        "paths are relative to the folder of the manifest, `{}`",
+                        shown(self.base)
+                    )
                 };
                 let message = format!("there is no file or folder `{path}`");
                 problems.add(
@@ -462,13 +461,12 @@ fn count_or_share(
     };
     // If at least one is wanted, a share of none is refused.
     let is_enough = percent > 0.0 || (percent == 0.0 && min <= 0);
-    match is_enough && percent <= 100.0 {
-        true => Some(ParameterValue::Share(percent / 100.0 + 0.0)),
-        false => {
-            let least = if min > 0 { "above 0 %" } else { "from 0 %" };
-            let bounds = format!("a share {least} up to 100 %");
-            out_of_range(key, text.trim(), &bounds, node, problems)
-        }
+    if is_enough && percent <= 100.0 {
+        Some(ParameterValue::Share(percent / 100.0 + 0.0))
+    } else {
+        let least = if min > 0 { "above 0 %" } else { "from 0 %" };
+        let bounds = format!("a share {least} up to 100 %");
+        out_of_range(key, text.trim(), &bounds, node, problems)
     }
 }
 

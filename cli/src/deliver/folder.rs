@@ -26,10 +26,7 @@ impl Folder {
         named::refuse_caches(to)?;
         let is_link =
             RealFs.symlink_metadata(to).is_ok_and(|found| found.kind == FileKind::Symlink);
-        let to = match is_link {
-            true => RealFs.resolve(to)?,
-            false => to.components().collect(),
-        };
+        let to = if is_link { RealFs.resolve(to)? } else { to.components().collect() };
         let around = to.parent().unwrap_or(Utf8Path::new(""));
         if !around.as_str().is_empty() {
             RealFs.create_dir_all(around)?;

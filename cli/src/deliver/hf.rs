@@ -27,9 +27,10 @@ pub fn hf(set: &Set, to: &Folder) -> Result<usize, CliError> {
             to.write(&path, &bytes)?;
             files += 1;
             // The column that `datasets` turns into audio.
-            let key = match audio == Some(field) {
-                true => "file_name".to_owned(),
-                false => format!("{field}_file_name"),
+            let key = if audio == Some(field) {
+                "file_name".to_owned()
+            } else {
+                format!("{field}_file_name")
             };
             row.insert(key, json!(path));
         }

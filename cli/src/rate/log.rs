@@ -113,10 +113,7 @@ impl Log {
             Err(error) if error.is_not_found() => return Ok(false),
             other => other?,
         };
-        let is_whole = match self.is_torn {
-            true => found.size >= self.end,
-            false => found.size == self.end,
-        };
+        let is_whole = if self.is_torn { found.size >= self.end } else { found.size == self.end };
         Ok(found.is_file() && found.inode == self.inode && is_whole)
     }
 }

@@ -313,10 +313,7 @@ impl Session {
     }
 
     fn heard(&self, part: &Part, clip: &Clip) -> String {
-        match part.is_new {
-            true => self.sounds.text(part, &self.clips),
-            false => clip.text.clone(),
-        }
+        if part.is_new { self.sounds.text(part, &self.clips) } else { clip.text.clone() }
     }
 }
 

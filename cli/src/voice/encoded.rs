@@ -78,12 +78,11 @@ impl Compressed {
             io::Result::Ok((output, told.join().unwrap_or_default()))
         });
         let (output, told) = output?;
-        match output.status.success() && !output.stdout.is_empty() {
-            true => Ok(output.stdout),
-            false => {
-                let last = told.lines().last().unwrap_or("it wrote nothing").trim().to_owned();
-                Err(io::Error::other(last))
-            }
+        if output.status.success() && !output.stdout.is_empty() {
+            Ok(output.stdout)
+        } else {
+            let last = told.lines().last().unwrap_or("it wrote nothing").trim().to_owned();
+            Err(io::Error::other(last))
         }
     }
 }

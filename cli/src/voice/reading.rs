@@ -70,16 +70,16 @@ impl Reading {
             Err(reject) => return Err(ReadingError::Text(reject.reason)),
         };
         let dropped = self.dropped(&item);
-        let lost = match self.reader.as_ref().is_none_or(Reader::drops_signs) {
-            true => dropped::spoken(&dropped),
-            false => dropped.clone(),
+        let lost = if self.reader.as_ref().is_none_or(Reader::drops_signs) {
+            dropped::spoken(&dropped)
+        } else {
+            dropped.clone()
         };
-        match on_unknown == OnUnknown::Fail && !lost.is_empty() {
-            true => {
-                let why = format!("the model does not know {}", listed(&lost));
-                Err(ReadingError::Lost { why, advice: self.advice.clone() })
-            }
-            false => Ok(Sentence { item, dropped }),
+        if on_unknown == OnUnknown::Fail && !lost.is_empty() {
+            let why = format!("the model does not know {}", listed(&lost));
+            Err(ReadingError::Lost { why, advice: self.advice.clone() })
+        } else {
+            Ok(Sentence { item, dropped })
         }
     }
 

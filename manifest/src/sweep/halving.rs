@@ -119,10 +119,7 @@ impl Halving {
     /// The fate of a trial that takes part in a rung. At the last one, the best goes on: it is the
     /// winner.
     pub fn fate(&self, rung: usize, trial: usize, scores: &Scores) -> Fate {
-        let places = match rung + 1 == self.rungs.len() {
-            true => 1,
-            false => self.places(rung + 1),
-        };
+        let places = if rung + 1 == self.rungs.len() { 1 } else { self.places(rung + 1) };
         let Some(own) = scores.get(&(rung, trial)).copied() else { return Fate::Open };
         let finished = scores.range((rung, 0)..(rung + 1, 0));
         let better = finished

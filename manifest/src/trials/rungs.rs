@@ -148,12 +148,13 @@ fn rungs(
     }
     numbers.push(whole);
     until.push(ParameterValue::Absent);
-    match numbers.windows(2).all(|pair| pair[0] < pair[1]) {
-        true => Some((until, numbers)),
-        false => wrong(
+    if numbers.windows(2).all(|pair| pair[0] < pair[1]) {
+        Some((until, numbers))
+    } else {
+        wrong(
             "`rungs` must rise and stay below the whole training",
             "leave out the last rung: it is always the whole training",
-        ),
+        )
     }
 }
 
@@ -380,9 +381,10 @@ fn gate(
         if instance.stage != at || own != number || rung == 0 {
             continue;
         }
-        let below = match rung < sweep.rungs() {
-            true => (0..sweep.trials.len()).map(|trial| (rung - 1, trial)).collect(),
-            false => vec![(sweep.last_rung(), trial)],
+        let below = if rung < sweep.rungs() {
+            (0..sweep.trials.len()).map(|trial| (rung - 1, trial)).collect()
+        } else {
+            vec![(sweep.last_rung(), trial)]
         };
         let scores = below.iter().filter_map(|place| score.stages.get(place)).copied();
         stage.gate = scores.collect();

@@ -119,22 +119,3 @@ fn the_same_pipeline_agrees_with_the_schema() {
         validator.iter_errors(&value).map(|error| error.to_string()).collect();
     assert_eq!(objections, Vec::<String>::new());
 }
-
-#[test]
-fn a_language_is_a_code() {
-    let told = |language: &str| {
-        let text = TOKENS.replace("numbers = \"fi\"", &format!("language = \"{language}\""));
-        match load_from(&stage_families::catalogue(), &text, &[]) {
-            Ok(_) => String::new(),
-            Err(problems) => rendered(&problems),
-        }
-    };
-    for name in ["Turkish", "t", "türkisch", "-", "1a"] {
-        let told = told(name);
-        assert!(told.contains(&format!("`{name}` is not a language code")), "{told}");
-        assert!(told.contains("write a code of two or three letters"), "{told}");
-    }
-    for code in ["tr", "lt", "deu", "pt-BR", "zh_CN", "az-Latn-AZ"] {
-        assert_eq!(told(code), "", "{code}");
-    }
-}

@@ -175,6 +175,16 @@ fn a_matrix_that_explodes_is_refused() {
 }
 
 #[test]
+fn a_matrix_with_too_many_values_says_how_many_it_may_have() {
+    let rates: Vec<String> = (0..1_001).map(|at| (8_000 + at).to_string()).collect();
+    let stage = "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n";
+    let shown = errors_of(&format!("{CORPUS}{stage}matrix.rate = [{}]\n", rates.join(", ")), &[]);
+    let message = "the matrix of `rate` has 1001 values: the limit is 1000";
+    assert!(shown.contains(message), "{shown}");
+    assert!(shown.contains("a matrix runs the stage once for each value"), "{shown}");
+}
+
+#[test]
 fn values_that_are_copied_without_end_are_refused() {
     let list: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
     let mut text = format!("{CORPUS}[params]\nlong = [{}]\n", list.join(","));

@@ -2,14 +2,14 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-mod all_at_once;
 mod built_in;
+mod cases;
 mod catalogue;
 mod diagnostics;
 mod documents;
 mod executors;
-mod expressions;
 mod hostile;
 mod pipelines;
 mod support;
+mod surroundings;
 mod sweeps;

@@ -53,21 +53,11 @@ pub fn pipeline_with(rest: &str, set: &[&str]) -> Pipeline {
     }
 }
 
-/// The messages for a manifest that follows after [`CORPUS`].
-pub fn errors(rest: &str) -> String {
-    errors_of(&format!("{CORPUS}{rest}"), &[])
-}
-
 pub fn errors_of(text: &str, set: &[&str]) -> String {
     match load_with(text, set) {
         Ok(_) => "no errors".to_owned(),
         Err(problems) => rendered(&problems),
     }
-}
-
-pub fn warnings(rest: &str) -> String {
-    let loaded = load_with(&format!("{CORPUS}{rest}"), &[]).expect("it has no errors");
-    loaded.warnings.iter().map(|warning| rendered(warning)).collect()
 }
 
 pub fn rendered(diagnostic: &dyn Diagnostic) -> String {

@@ -3,7 +3,7 @@
 use manifest::pipeline::Pipeline;
 use stage_core::ParameterValue;
 
-use crate::support::{errors, pipeline};
+use crate::support::pipeline;
 
 const SWEPT: &str = r#"
 [stage.voice]
@@ -100,64 +100,6 @@ fn more_trials_leave_those_before_as_they_are() {
         };
         assert!((-30.0..=-10.0).contains(&value));
     }
-}
-
-#[test]
-fn mistakes_in_a_sweep_are_told() {
-    for (sweep, message) in [
-        ("over = { target = [-1, -2] }", "sweep `s` has no `stage`"),
-        ("stage = \"lout\"\nover = { target = [-1, -2] }", "there is no stage `lout`"),
-        ("stage = \"loud\"", "sweep `s` has no `over`"),
-        ("stage = \"loud\"\nover = { traget = [-1, -2] }", "has no parameter `traget`"),
-        ("stage = \"loud\"\nover = { target = 3 }", "should be a list or a range"),
-        (
-            "stage = \"loud\"\nover = { target = { from = -10, to = -30 } }",
-            "must be less than `to`",
-        ),
-        ("stage = \"loud\"\nover = { target = { from = -30 } }", "needs `from` and `to`"),
-        (
-            "stage = \"loud\"\nover = { target = { from = -30, to = -10, scale = \"log\" } }",
-            "begins at -30, but `log` needs",
-        ),
-        ("stage = \"loud\"\nover = { target = [-1] }\ntrials = 1", "trials"),
-        (
-            "stage = \"loud\"\nover = { target = [-1] }\ndraw = \"sobel\"",
-            "`draw` cannot be `sobel`",
-        ),
-        ("stage = \"loud\"\nover = { target = [-1] }\nrung = [1]", "has no key `rung`"),
-        (
-            "stage = \"loud\"\nover = { target = [-1] }\ninitial = { rate = 8000 }",
-            "`initial` has no key `rate`",
-        ),
-        ("stage = \"loud\"\nover = { target = [-1] }\ninitial = -2", "`initial` should be a table"),
-        ("stage = \"loud\"\nover = { target = [-1] }\nrungs = 2", "is not a training"),
-        ("stage = \"loud\"\nover = { target = [-1] }\nrepeat = 2", "has repeats and no `score`"),
-        ("stage = \"loud\"\nover = { target = [-1] }\nscore = \"cer\"", "needs one"),
-        (
-            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"mean(cer)\"",
-            "has no number `cer`",
-        ),
-        (
-            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"mean(cer)\"\nof = \"laud\"",
-            "there is no stage `laud`",
-        ),
-        (
-            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"mean(cer)\"\nof = \"loud.put\"",
-            "has no output `put`",
-        ),
-        (
-            "stage = \"loud\"\nover = { target = [-1] }\nscore = \"count(id == 'a')\"\nof = \"all\"",
-            "does not follow the trials",
-        ),
-    ] {
-        let told = errors(&format!("{SWEPT}[sweep.s]\n{sweep}\n"));
-        assert!(told.contains(message), "{sweep}: {told}");
-    }
-    let twice = "[sweep.a]\nstage = \"loud\"\nover = { target = [-1, -2] }\n[sweep.b]\nstage = \"loud\"\nover = { target = [-1, -2] }\n";
-    assert!(
-        errors(&format!("{SWEPT}{twice}"))
-            .contains("two sweeps change the parameters of stage `loud`")
-    );
 }
 
 #[test]

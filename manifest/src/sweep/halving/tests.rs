@@ -27,9 +27,10 @@ impl World {
             let (a, b, c) = (random.next(), 3.0 * random.next(), 0.2 + random.next());
             let at = |steps: &u64| {
                 let noise = 0.02 * (random.next() - 0.5);
-                match random.next() < 0.03 {
-                    true => Score::new(f64::NAN),
-                    false => Score::new(a + b * (*steps as f64).powf(-c) + noise),
+                if random.next() < 0.03 {
+                    Score::new(f64::NAN)
+                } else {
+                    Score::new(a + b * (*steps as f64).powf(-c) + noise)
                 }
             };
             halving.rungs.iter().map(at).collect()
