@@ -63,7 +63,7 @@ fn make(size: &str, folder: &str) {
         .into_iter()
         .map(|(name, shape)| {
             let inputs: i64 = shape.iter().skip(1).product();
-            let tensor = random.normal(&shape, (inputs.max(1) as f64).powf(-0.5)).unwrap();
+            let tensor = random.normal(&shape, (inputs.max(1) as f64).powf(-0.5));
             let values: Vec<f32> = Vec::try_from(tensor.view(-1)).unwrap();
             (name, shape, values.iter().flat_map(|value| value.to_le_bytes()).collect())
         })

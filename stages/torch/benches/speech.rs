@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use stage_torch::dual_ar::{Config, DualAr, Sampling, Seeded, Sentence, Tokens};
+use stage_torch::dual_ar::{
+    Config, DualAr, DualArSampling, DualArSentence, SeededNoise, SpecialTokens,
+};
 use tch::{Device, Kind};
 
 fn main() {
@@ -50,9 +52,9 @@ fn model(size: &str, device: Device) -> DualAr {
         .unwrap(),
     };
     let begin = config.vocab_size - config.codebook_size;
-    let tokens = Tokens { semantic_begin: begin, im_end: begin - 1 };
+    let tokens = SpecialTokens { semantic_begin: begin, im_end: begin - 1 };
     let kind = if device == Device::Cpu { Kind::Float } else { Kind::BFloat16 };
-    let weights = DualAr::fresh(&config, 1).unwrap().moved(device, Some(kind)).unwrap();
+    let weights = DualAr::fresh(&config, 1).moved(device, Some(kind));
     DualAr::load(config, tokens, weights).unwrap()
 }
 
@@ -61,8 +63,9 @@ fn seconds(model: &DualAr, sentences: usize, prompt: usize, frames: usize) -> (f
     let codebooks = model.config().num_codebooks as usize;
     let text = |at: usize| if at < prompt { at as i32 % 1000 } else { 0 };
     let prompt: Vec<i32> = (0..prompt * (codebooks + 1)).map(text).collect();
-    let mut noises: Vec<Seeded> = (0..sentences).map(|seed| Seeded::new(seed as u64)).collect();
-    let sentences = noises.iter_mut().map(|noise| Sentence {
+    let mut noises: Vec<SeededNoise> =
+        (0..sentences).map(|seed| SeededNoise::new(seed as u64)).collect();
+    let sentences = noises.iter_mut().map(|noise| DualArSentence {
         prompt: &prompt,
         most: frames,
         least: frames,
@@ -70,7 +73,7 @@ fn seconds(model: &DualAr, sentences: usize, prompt: usize, frames: usize) -> (f
     });
     let sentences = sentences.collect();
     let (start, cpu) = (Instant::now(), cpu_seconds());
-    let speech = model.generate(sentences, &Sampling::default()).unwrap();
+    let speech = model.generate(sentences, &DualArSampling::default()).unwrap();
     assert!(speech.iter().all(|speech| speech.frames == frames));
     (start.elapsed().as_secs_f64(), cpu_seconds() - cpu)
 }

@@ -29,11 +29,11 @@ type Cost = Box<dyn Fn(usize) -> u64 + Send + Sync>;
 pub struct Budget {
     /// Estimates the bytes of a clip with a number of frames.
     cost: Cost,
-    plan: Mutex<Plan>,
+    plan: Mutex<BatchLimit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Plan {
+struct BatchLimit {
     /// The memory of a batch; None means any size, until one did not fit.
     bytes: Option<u64>,
     /// The ratio of used to estimated bytes.
@@ -42,7 +42,7 @@ struct Plan {
 
 impl Budget {
     pub fn new(bytes: Option<u64>, cost: impl Fn(usize) -> u64 + Send + Sync + 'static) -> Budget {
-        Budget { cost: Box::new(cost), plan: Mutex::new(Plan { bytes, scale: 1.0 }) }
+        Budget { cost: Box::new(cost), plan: Mutex::new(BatchLimit { bytes, scale: 1.0 }) }
     }
 
     /// The number of clips, in order of falling length in frames, that fit into one batch. A batch
@@ -128,13 +128,13 @@ impl Budget {
         self.plan().scale
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> BatchLimit {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The estimated bytes that a batch may take.
     fn planned(&self) -> Option<u64> {
-        let Plan { bytes, scale } = self.plan();
+        let BatchLimit { bytes, scale } = self.plan();
         bytes.map(|bytes| (bytes as f64 / scale) as u64)
     }
 
@@ -232,10 +232,7 @@ mod tests {
             tried.push(clips);
             let taken = 500 + clips as u64 * 10 * mebibytes;
             peak.set(peak.get().max(taken));
-            match taken > memory {
-                true => Err(TorchError::from_library(TEXT)),
-                false => Ok(()),
-            }
+            if taken > memory { Err(TorchError::from_library(TEXT)) } else { Ok(()) }
         };
         budget.probe(10, work, || Some(peak.get() << 20));
         tried

@@ -17,13 +17,13 @@ use crate::error::InTch;
 use crate::shim;
 
 /// One block: from its input to its output, which is the input of the next block.
-pub struct Block<'a> {
+pub struct Link<'a> {
     run: Box<dyn Fn(&Tensor) -> Tensor + 'a>,
     is_trained: bool,
 }
 
 pub struct Chain<'a> {
-    blocks: Vec<Block<'a>>,
+    blocks: Vec<Link<'a>>,
     recompute: bool,
 }
 
@@ -42,15 +42,15 @@ pub struct Forward {
     output: Tensor,
 }
 
-impl<'a> Block<'a> {
+impl<'a> Link<'a> {
     /// `is_trained`: some of its tensors require gradients.
-    pub fn new(is_trained: bool, run: impl Fn(&Tensor) -> Tensor + 'a) -> Block<'a> {
-        Block { run: Box::new(run), is_trained }
+    pub fn new(is_trained: bool, run: impl Fn(&Tensor) -> Tensor + 'a) -> Link<'a> {
+        Link { run: Box::new(run), is_trained }
     }
 }
 
 impl<'a> Chain<'a> {
-    pub fn new(blocks: Vec<Block<'a>>, recompute: bool) -> Chain<'a> {
+    pub fn new(blocks: Vec<Link<'a>>, recompute: bool) -> Chain<'a> {
         Chain { blocks, recompute }
     }
 
@@ -62,17 +62,19 @@ impl<'a> Chain<'a> {
     /// by itself.
     pub fn forward(&self, x: &Tensor) -> Forward {
         let is_wanted = x.requires_grad();
-        let first = match is_wanted {
-            true => 0,
-            false => self.blocks.iter().take_while(|block| !block.is_trained).count(),
+        let first = if is_wanted {
+            0
+        } else {
+            self.blocks.iter().take_while(|block| !block.is_trained).count()
         };
         let (frozen, blocks) = self.blocks.split_at(first);
         let start = tch::no_grad(|| run(frozen, &x.detach()));
         let mut forward =
             Forward { is_wanted, first, inputs: Vec::new(), graph: None, output: start };
-        match self.recompute {
-            true => tch::no_grad(|| forward.run(blocks)),
-            false => forward.run_with_graph(blocks),
+        if self.recompute {
+            tch::no_grad(|| forward.run(blocks))
+        } else {
+            forward.run_with_graph(blocks)
         }
         forward
     }
@@ -100,19 +102,19 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn run(blocks: &[Block<'_>], x: &Tensor) -> Tensor {
+fn run(blocks: &[Link<'_>], x: &Tensor) -> Tensor {
     blocks.iter().fold(x.shallow_clone(), |x, block| (block.run)(&x))
 }
 
 impl Forward {
-    fn run(&mut self, blocks: &[Block<'_>]) {
+    fn run(&mut self, blocks: &[Link<'_>]) {
         for block in blocks {
             let next = (block.run)(&self.output);
             self.inputs.push(std::mem::replace(&mut self.output, next));
         }
     }
 
-    fn run_with_graph(&mut self, blocks: &[Block<'_>]) {
+    fn run_with_graph(&mut self, blocks: &[Link<'_>]) {
         let input = self.output.detach().set_requires_grad(self.is_wanted);
         let output = blocks.iter().enumerate().fold(input.shallow_clone(), |x, (at, block)| {
             (block.run)(&if at == 0 { x } else { shim::border(&x).in_tch() })
@@ -162,7 +164,7 @@ mod tests {
     const BLOCKS: usize = 4;
 
     /// A chain of blocks with a weight each, some of which are frozen.
-    struct Trial {
+    struct ChainTrial {
         recompute: bool,
         frozen: [bool; BLOCKS],
         wants_input: bool,
@@ -170,23 +172,23 @@ mod tests {
 
     /// The result: gradients of the weights and of the input, and the runs in which a block
     /// kept something for its way back or was only looked through.
-    struct Outcome {
+    struct ChainOutcome {
         gradients: Vec<Option<Tensor>>,
         kept: [usize; BLOCKS],
         runs: [usize; BLOCKS],
     }
 
-    impl Trial {
-        fn run(&self) -> Outcome {
+    impl ChainTrial {
+        fn run(&self) -> ChainOutcome {
             let mut random = Random::new(1);
-            let weights = self.frozen.map(|is_frozen| {
-                random.normal(&[8, 8], 1.0).unwrap().set_requires_grad(!is_frozen)
-            });
-            let x = random.normal(&[4, 8], 1.0).unwrap().set_requires_grad(self.wants_input);
+            let weights = self
+                .frozen
+                .map(|is_frozen| random.normal(&[8, 8], 1.0).set_requires_grad(!is_frozen));
+            let x = random.normal(&[4, 8], 1.0).set_requires_grad(self.wants_input);
             let counts = RefCell::new(([0; BLOCKS], [0; BLOCKS]));
             let blocks = (0..BLOCKS).map(|at| {
                 let (weight, counts) = (&weights[at], &counts);
-                Block::new(weight.requires_grad(), move |x| {
+                Link::new(weight.requires_grad(), move |x| {
                     let y = x + dropout(&x.matmul(weight).tanh(), 0.3, at as u64);
                     let (kept, runs) = &mut *counts.borrow_mut();
                     kept[at] += usize::from(y.requires_grad());
@@ -203,16 +205,17 @@ mod tests {
             let mut gradients: Vec<Option<Tensor>> = weights.iter().map(of_weight).collect();
             gradients.push(gradient);
             let (kept, runs) = *counts.borrow();
-            Outcome { gradients, kept, runs }
+            ChainOutcome { gradients, kept, runs }
         }
     }
 
-    const ALL: Trial = Trial { recompute: true, frozen: [false; BLOCKS], wants_input: true };
+    const ALL: ChainTrial =
+        ChainTrial { recompute: true, frozen: [false; BLOCKS], wants_input: true };
 
     #[test]
     fn running_blocks_again_gives_the_same_gradients_to_the_bit() {
         let again = ALL.run();
-        assert_eq!(again.gradients, Trial { recompute: false, ..ALL }.run().gradients);
+        assert_eq!(again.gradients, ChainTrial { recompute: false, ..ALL }.run().gradients);
         let is_something = |gradient: &Option<Tensor>| {
             gradient.as_ref().is_some_and(|gradient| gradient.abs().max().double_value(&[]) > 0.0)
         };
@@ -226,15 +229,15 @@ mod tests {
     fn a_gradient_arrives_at_a_block_in_the_layout_of_its_output() {
         let gradient_of_bias = |recompute: bool| {
             let mut random = Random::new(2);
-            let weight = random.normal(&[32, 32], 1.0).unwrap();
+            let weight = random.normal(&[32, 32], 1.0);
             let bias = Tensor::zeros([32], (Kind::Float, Device::Cpu)).set_requires_grad(true);
             let blocks = vec![
-                Block::new(true, |x| x + &bias),
-                Block::new(false, |x| weight.matmul(&x.tr()).tanh()),
+                Link::new(true, |x| x + &bias),
+                Link::new(false, |x| weight.matmul(&x.tr()).tanh()),
             ];
             let chain = Chain::new(blocks, recompute);
-            let forward = chain.forward(&random.normal(&[1_000, 32], 1.0).unwrap());
-            let gradient = random.normal(&[32, 1_000], 1.0).unwrap();
+            let forward = chain.forward(&random.normal(&[1_000, 32], 1.0));
+            let gradient = random.normal(&[32, 1_000], 1.0);
             chain.backward(forward, &gradient);
             bias.grad()
         };
@@ -246,8 +249,8 @@ mod tests {
         let frozen = [true, true, false, true];
         let all = ALL.run().gradients;
         for recompute in [true, false] {
-            let Outcome { gradients, kept, runs } =
-                Trial { recompute, frozen, wants_input: false }.run();
+            let ChainOutcome { gradients, kept, runs } =
+                ChainTrial { recompute, frozen, wants_input: false }.run();
             let wanted = [&None, &None, &all[2], &None, &None];
             assert!(gradients.iter().eq(wanted), "{gradients:?}");
             assert_eq!(kept, [0, 0, 1, 1]);
@@ -260,10 +263,11 @@ mod tests {
     fn frozen_blocks_hand_a_gradient_through_to_an_input_that_wants_it() {
         let all = ALL.run().gradients;
         for recompute in [true, false] {
-            let frozen = Trial { recompute, frozen: [true; BLOCKS], wants_input: true }.run();
+            let frozen = ChainTrial { recompute, frozen: [true; BLOCKS], wants_input: true }.run();
             assert_eq!(frozen.gradients.last(), all.last());
             assert_eq!(frozen.kept, [1; BLOCKS]);
-            let nothing = Trial { recompute, frozen: [true; BLOCKS], wants_input: false }.run();
+            let nothing =
+                ChainTrial { recompute, frozen: [true; BLOCKS], wants_input: false }.run();
             assert_eq!((nothing.kept, nothing.runs), ([0; BLOCKS], [1; BLOCKS]));
         }
     }

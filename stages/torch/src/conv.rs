@@ -70,18 +70,18 @@ impl Conv {
         Ok(Conv { kernel, bias, geometry })
     }
 
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, x: &Tensor) -> Tensor {
         let bias = self.bias.as_ref().map(cast);
-        self.geometry.convolve(&cast(x), &cast(&self.kernel.weight()?), bias.as_ref())
+        self.geometry.convolve(&cast(x), &cast(&self.kernel.weight()), bias.as_ref())
     }
 
     /// The layer with its weight computed once for several passes, without gradients.
-    pub fn frozen(&self) -> Result<Conv, TorchError> {
-        Ok(Conv {
-            kernel: Kernel::Whole(tch::no_grad(|| self.kernel.weight())?.f_detach()?),
-            bias: self.bias.as_ref().map(Tensor::f_detach).transpose()?,
+    pub fn frozen(&self) -> Conv {
+        Conv {
+            kernel: Kernel::Whole(tch::no_grad(|| self.kernel.weight()).detach()),
+            bias: self.bias.as_ref().map(Tensor::detach),
             geometry: self.geometry,
-        })
+        }
     }
 }
 
@@ -107,8 +107,8 @@ impl Upsampler {
         Ok(Upsampler { kernel, bias, geometry })
     }
 
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let weight = cast(&self.kernel.weight()?);
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let weight = cast(&self.kernel.weight());
         self.geometry.convolve(&cast(x), &weight, Some(&cast(&self.bias)))
     }
 }
@@ -122,11 +122,11 @@ impl Leaky {
         Leaky(slope)
     }
 
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, x: &Tensor) -> Tensor {
         // The binding of the function itself has no slope. The binding of its derivative has one,
         // and at x equals the function; libtorch differentiates it correctly if that point is
         // constant. (A slope as a tensor would be learned, which takes five times as long.)
-        Ok(x.f_detach()?.f_leaky_relu_backward(x, self.0, false)?)
+        x.detach().leaky_relu_backward(x, self.0, false)
     }
 }
 
@@ -136,11 +136,11 @@ pub fn over_channels(norm: &LayerNorm, x: &Tensor) -> Tensor {
 }
 
 /// 1 up to each length and 0 after it: [B, 1, longest].
-pub fn mask(lengths: &[i64], device: tch::Device) -> Result<Tensor, TorchError> {
+pub fn mask(lengths: &[i64], device: tch::Device) -> Tensor {
     let longest = lengths.iter().copied().max().unwrap_or(0);
-    let lengths = upload_all(lengths, device)?.unsqueeze(1);
+    let lengths = upload_all(lengths, device).unsqueeze(1);
     let columns = Tensor::arange(longest, (Kind::Int64, device)).unsqueeze(0);
-    Ok(columns.lt_tensor(&lengths).to_kind(Kind::Float).unsqueeze(1))
+    columns.lt_tensor(&lengths).to_kind(Kind::Float).unsqueeze(1)
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_leaky_bend_and_its_slope_are_those_of_the_definition() {
         let x = Tensor::from_slice(&[-3.0f32, -0.5, 0.0, 0.25, 7.0]).set_requires_grad(true);
-        let bent = Leaky::new(0.125).forward(&x).unwrap();
+        let bent = Leaky::new(0.125).forward(&x);
         let values = |tensor: &Tensor| Vec::<f32>::try_from(tensor).unwrap();
         assert_eq!(values(&bent), [-0.375, -0.0625, 0.0, 0.25, 7.0]);
         (bent * 2.0).sum(Kind::Float).backward();

@@ -10,7 +10,6 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::error::TorchError;
 use crate::shim;
 
 /// The most input channels of a merged group: a GPU computes as many at a time in any case.
@@ -37,12 +36,7 @@ impl Geometry {
     /// [B, C, L] to [B, D, output length]; the weight is [D, C / groups, K], and [C, D, K] if
     /// transposed. Rows of planes, [B, C, L, P], with a weight of one more axis of length 1, are
     /// processed independently.
-    pub fn convolve(
-        self,
-        input: &Tensor,
-        weight: &Tensor,
-        bias: Option<&Tensor>,
-    ) -> Result<Tensor, TorchError> {
+    pub fn convolve(self, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let axes = input.dim().saturating_sub(2).clamp(1, 2);
         let along = |first: i64, beside: i64| [first, beside][..axes].to_vec();
         let moves = [along(self.stride, 1), along(self.padding, 0), along(self.dilation, 1)];
@@ -51,12 +45,7 @@ impl Geometry {
 
     /// Planes [B, C, H, W] to [B, D, H', W'], with the same geometry along both axes; the weight
     /// is [D, C / groups, K, K].
-    pub fn convolve_planes(
-        self,
-        input: &Tensor,
-        weight: &Tensor,
-        bias: Option<&Tensor>,
-    ) -> Result<Tensor, TorchError> {
+    pub fn convolve_planes(self, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let moves = [self.stride, self.padding, self.dilation].map(|figure| vec![figure; 2]);
         self.run(input, weight, bias, moves)
     }
@@ -68,40 +57,40 @@ impl Geometry {
         weight: &Tensor,
         bias: Option<&Tensor>,
         moves: [Vec<i64>; 3],
-    ) -> Result<Tensor, TorchError> {
+    ) -> Tensor {
         let kind = input.kind();
         let is_half = matches!(kind, Kind::BFloat16 | Kind::Half);
         if !is_half {
             return self.run_as_given(input, weight, bias, moves);
         }
         if input.device() != Device::Cpu {
-            let (geometry, weight) = self.merged(weight)?;
+            let (geometry, weight) = self.merged(weight);
             return geometry.run_as_given(input, &weight, bias, moves);
         }
         let [input, weight] = [input, weight].map(|tensor| tensor.to_kind(Kind::Float));
         let bias = bias.map(|bias| bias.to_kind(Kind::Float));
-        Ok(self.run_as_given(&input, &weight, bias.as_ref(), moves)?.to_kind(kind))
+        self.run_as_given(&input, &weight, bias.as_ref(), moves).to_kind(kind)
     }
 
     /// The same convolution in fewer groups of at most [`FULL`] input channels, with zero weights
     /// between the channels of different groups. Unchanged if it is transposed, if groups have one
     /// channel, for which libtorch has kernels, or if no number of groups fits.
-    fn merged(self, weight: &Tensor) -> Result<(Geometry, Tensor), TorchError> {
+    fn merged(self, weight: &Tensor) -> (Geometry, Tensor) {
         let size = weight.size();
         let [outputs, inputs, lengths @ ..] = size.as_slice() else {
-            return Ok((self, weight.shallow_clone()));
+            return (self, weight.shallow_clone());
         };
         let times = (2..=self.groups.min(FULL / inputs)).rev();
         let times = times.into_iter().find(|times| self.groups % times == 0);
         let Some(times) = times.filter(|_| *inputs > 1 && !self.transposed) else {
-            return Ok((self, weight.shallow_clone()));
+            return (self, weight.shallow_clone());
         };
         let (groups, length) = (self.groups / times, lengths.iter().product::<i64>());
-        let parts = weight.f_reshape([groups, times, outputs / self.groups, 1, *inputs, length])?;
-        let own = Tensor::f_eye(times, (weight.kind(), weight.device()))?;
-        let whole = parts.f_mul(&own.f_view([1, times, 1, times, 1, 1])?)?;
+        let parts = weight.reshape([groups, times, outputs / self.groups, 1, *inputs, length]);
+        let own = Tensor::eye(times, (weight.kind(), weight.device()));
+        let whole = parts * own.view([1, times, 1, times, 1, 1]);
         let size = [&[*outputs, times * inputs], lengths].concat();
-        Ok((Geometry { groups, ..self }, whole.f_reshape(size)?))
+        (Geometry { groups, ..self }, whole.reshape(size))
     }
 
     fn run_as_given(
@@ -110,12 +99,12 @@ impl Geometry {
         weight: &Tensor,
         bias: Option<&Tensor>,
         [stride, padding, dilation]: [Vec<i64>; 3],
-    ) -> Result<Tensor, TorchError> {
+    ) -> Tensor {
         let (benchmark, deterministic, cudnn) = (false, true, true);
         // The backward pass reads the switch of the process.
         let tf32 = shim::tf32().convolutions;
         let output_padding = vec![0; stride.len()];
-        Ok(input.f_internal_convolution(
+        input.internal_convolution(
             weight,
             bias,
             stride,
@@ -128,7 +117,7 @@ impl Geometry {
             deterministic,
             cudnn,
             tf32,
-        )?)
+        )
     }
 }
 
@@ -141,7 +130,7 @@ mod tests {
     fn results(geometry: Geometry, input: &Tensor, weight: &Tensor, kind: Kind) -> [Tensor; 3] {
         let leaf = |tensor: &Tensor| tensor.to_kind(kind).detach().set_requires_grad(true);
         let (input, weight) = (leaf(input), leaf(weight));
-        let output = geometry.convolve(&input, &weight, None).unwrap();
+        let output = geometry.convolve(&input, &weight, None);
         output.square().sum(Kind::Float).backward();
         [output.detach(), input.grad(), weight.grad()]
     }
@@ -158,14 +147,14 @@ mod tests {
             let weight = Tensor::randn([outputs, inputs, 41], options).set_requires_grad(true);
             let input = Tensor::randn([2, groups * inputs, 100], options);
             let derive = |geometry: Geometry, whole: &Tensor| {
-                let output = geometry.convolve(&input, whole, None).unwrap();
+                let output = geometry.convolve(&input, whole, None);
                 (&output * output.cos()).sum(Kind::Float).backward();
                 let gradient = weight.grad().copy();
                 let _ = weight.grad().zero_();
                 (output.detach(), gradient)
             };
             let plain = derive(geometry, &weight);
-            let (merged, whole) = geometry.merged(&weight).unwrap();
+            let (merged, whole) = geometry.merged(&weight);
             assert_eq!(merged.groups, expected);
             let merged = derive(merged, &whole);
             for (one, other) in [(plain.0, merged.0), (plain.1, merged.1)] {

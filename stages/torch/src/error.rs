@@ -1,8 +1,13 @@
 //! Errors of this crate, and the classification of libtorch's own errors.
+//!
+//! What this crate refuses is a [`TorchError`] in a `Result`. A failure of libtorch is a panic, in
+//! our functions as in those of tch, so that the code of models has no error paths of its own. It
+//! becomes a [`TorchError`] where work is tried again ([`caught`]), and else at the edge of the
+//! stages ([`guarded`]).
 
 use std::any::Any;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind, panic_any};
 
 use stage_core::StageError;
 use stage_core::escape::clean;
@@ -30,9 +35,10 @@ impl TorchError {
     /// Classifies a text of libtorch, which has no other information about the type of an error.
     pub fn from_library(text: &str) -> TorchError {
         let short = shorten(text);
-        match is_out_of_memory(text) {
-            true => TorchError::OutOfMemory(short),
-            false => TorchError::Library(short),
+        if is_out_of_memory(text) {
+            TorchError::OutOfMemory(short)
+        } else {
+            TorchError::Library(short)
         }
     }
 
@@ -42,53 +48,87 @@ impl TorchError {
     }
 
     /// Methods of tch without `f_` panic with the text of libtorch.
-    pub fn from_panic(panic: &(dyn Any + Send)) -> TorchError {
-        TorchError::from_library(text_of(panic))
+    pub fn from_panic(panic: Box<dyn Any + Send>) -> TorchError {
+        let text = match panic.downcast::<TorchError>() {
+            Ok(error) => return *error,
+            Err(panic) => text_of(&*panic).to_owned(),
+        };
+        TorchError::from_library(&of_libtorch(&text).unwrap_or(text))
     }
 }
 
-/// Unwraps the results of our own calls of libtorch, as tch does.
+/// Unwraps results of libtorch, as tch does.
 pub trait InTch<T> {
     /// The value; else panics like the methods of tch without `f_`. See [`caught`].
     fn in_tch(self) -> T;
 }
 
-impl<T> InTch<T> for Result<T, TorchError> {
+impl<T, E: Into<TorchError>> InTch<T> for Result<T, E> {
     fn in_tch(self) -> T {
-        use TorchError::{Input, Library, Model, OutOfMemory};
-        self.unwrap_or_else(|error| match error {
-            OutOfMemory(text) | Library(text) | Model(text) | Input(text) => {
-                panic!("{UNWRAPPED}: {text}")
-            }
-        })
+        self.unwrap_or_else(|error| panic_any(error.into()))
     }
 }
 
-/// Methods of tch without `f_` panic; here that is an error like the others.
+/// Runs work that is tried again after some errors; failures of libtorch are errors like the
+/// others.
 pub fn caught<T>(work: impl FnOnce() -> Result<T, TorchError>) -> Result<T, TorchError> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(TorchError::from_panic(panic)))
 }
 
-/// Runs the work of one batch; a panic in it becomes an error that may be out of memory.
+/// Runs a part of a stage; a panic in it becomes an error that may be out of memory.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
-    let caught = catch_unwind(AssertUnwindSafe(work));
-    caught.unwrap_or_else(|panic| Err(of_panic(&*panic)))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(panic)))
+}
+
+/// Keeps failures of libtorch off stderr, since each of them is caught. Other panics are printed.
+pub fn print_only_defects() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !is_of_tch(info.payload()) {
+            print(info);
+        }
+    }));
 }
 
 /// The start of the texts of tch, which unwraps the errors of libtorch.
-const UNWRAPPED: &str = "called `Result::unwrap()` on an `Err` value";
+const UNWRAPPED: &str = "called `Result::unwrap()` on an `Err` value: ";
+
+fn is_of_tch(panic: &(dyn Any + Send)) -> bool {
+    let text = text_of(panic);
+    panic.is::<TorchError>() || text.starts_with(UNWRAPPED) || is_out_of_memory(text)
+}
 
 /// A panic of tch concerns the work at hand. Any other one is a defect, and no item is to blame.
-fn of_panic(panic: &(dyn Any + Send)) -> StageError {
-    let text = text_of(panic);
-    if text.starts_with(UNWRAPPED) || is_out_of_memory(text) {
-        return TorchError::from_library(text).into();
+fn of_panic(panic: Box<dyn Any + Send>) -> StageError {
+    if is_of_tch(&*panic) {
+        return TorchError::from_panic(panic).into();
     }
-    StageError::of_panic(text, |text| StageError::Unable {
+    StageError::of_panic(text_of(&*panic), |text| StageError::Unable {
         message: clean(&format!("a defect: {}", shorten(&text))).to_string(),
         help: Some("please report it".to_owned()),
     })
+}
+
+/// The text of libtorch in the message of a panic of tch, which has the `Debug` form of a
+/// [`TchError`]: `… value: Torch("…")`.
+fn of_libtorch(text: &str) -> Option<String> {
+    let quoted = text.strip_prefix(UNWRAPPED)?.split_once("(\"")?.1;
+    let mut characters = quoted.strip_suffix("\")").unwrap_or(quoted).chars();
+    let mut text = String::with_capacity(quoted.len());
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next()? {
+                'n' => text.push('\n'),
+                't' => text.push('\t'),
+                'r' => text.push('\r'),
+                // Such as `u{1b}`: of no use to a person.
+                'u' => _ = characters.by_ref().find(|one| *one == '}'),
+                other => text.push(other),
+            },
+            other => text.push(other),
+        }
+    }
+    Some(text)
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> &str {
@@ -153,7 +193,16 @@ mod tests {
     fn a_failure_of_our_own_calls_is_like_one_of_tch() {
         let failed = || -> Result<u8, TorchError> { Err(TorchError::from_library("no kernel")) };
         let error = guarded(|| Ok(failed().in_tch())).map_err(|error| error.to_string());
-        assert!(error.is_err_and(|text| text.contains("no kernel") && !text.contains("defect")));
+        assert_eq!(error, Err("libtorch: no kernel".to_owned()));
+    }
+
+    #[test]
+    fn a_failure_of_libtorch_has_the_same_message_as_a_panic_and_as_an_error() {
+        let (one, other) =
+            (tch::Tensor::from_slice(&[1f32; 2]), tch::Tensor::from_slice(&[1f32; 3]));
+        let error = one.f_add(&other).map_err(TorchError::from).map_err(|error| error.to_string());
+        let panic = caught(|| Ok(&one + &other)).map_err(|error| error.to_string());
+        assert_eq!(panic.err(), error.err());
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use self::setup::Setup;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
-    pub model: Model,
+    pub model: FixtureModel,
     /// The packages or commits that made it.
     #[serde(default)]
     pub reference: String,
@@ -60,7 +60,7 @@ pub struct Fixture {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Model {
+pub enum FixtureModel {
     #[serde(rename = "mel-rvq")]
     MelRvq,
     #[serde(rename = "fish-dac")]
@@ -79,29 +79,33 @@ pub enum Model {
     XttsSound,
 }
 
-impl Model {
+impl FixtureModel {
     /// The number formats of its stages.
     pub fn precisions(self) -> &'static [Precision] {
         use Precision::{Bf16, F32, Fp16, Tf32};
         match self {
-            Model::FishDualAr | Model::Lora | Model::XttsGpt => &[F32, Tf32, Bf16, Fp16],
-            Model::Vits => &[F32, Bf16, Fp16],
-            Model::MelRvq | Model::FishDac | Model::Wav2Vec2 | Model::XttsSound => &[F32],
+            FixtureModel::FishDualAr | FixtureModel::Lora | FixtureModel::XttsGpt => {
+                &[F32, Tf32, Bf16, Fp16]
+            }
+            FixtureModel::Vits => &[F32, Bf16, Fp16],
+            FixtureModel::MelRvq
+            | FixtureModel::FishDac
+            | FixtureModel::Wav2Vec2
+            | FixtureModel::XttsSound => &[F32],
         }
     }
 
     /// Refuses a setup that the stages of the model do not offer either.
     pub fn check(self, setup: &Setup) -> Result<(), TorchError> {
         let refuse = |what: &str| Err(TorchError::Input(format!("this model {what}")));
-        if self == Model::MelRvq && setup.device != Device::Cpu {
+        if self == FixtureModel::MelRvq && setup.device != Device::Cpu {
             return refuse("supports only the CPU");
         }
-        match self.precisions().contains(&setup.precision) {
-            true => Ok(()),
-            false => {
-                let names: Vec<&str> = self.precisions().iter().map(|one| one.name()).collect();
-                refuse(&format!("supports only {}", names.join(", ")))
-            }
+        if self.precisions().contains(&setup.precision) {
+            Ok(())
+        } else {
+            let names: Vec<&str> = self.precisions().iter().map(|one| one.name()).collect();
+            refuse(&format!("supports only {}", names.join(", ")))
         }
     }
 }
@@ -161,9 +165,10 @@ fn expected(tensors: &SafeTensors, group: &str) -> Result<Vec<String>, TorchErro
     let names = tensors.names().into_iter().filter_map(|name| name.strip_prefix("expected."));
     let mut names: Vec<String> = names.filter(is_own).map(str::to_owned).collect();
     names.sort();
-    match names.is_empty() {
-        true => Err(TorchError::Input(format!("`{group}` has no expected outputs"))),
-        false => Ok(names),
+    if names.is_empty() {
+        Err(TorchError::Input(format!("`{group}` has no expected outputs")))
+    } else {
+        Ok(names)
     }
 }
 
@@ -178,24 +183,26 @@ impl Fixture {
         weights: &[u8],
         tensors: &SafeTensors,
         setup: &Setup,
-    ) -> Result<Values, TorchError> {
+    ) -> Result<FlatOutputs, TorchError> {
         let settings = &self.settings;
         let outputs = match self.model {
-            Model::MelRvq => return mel_rvq(weights, tensors),
-            Model::FishDac => return fish_dac(weights, tensors, setup),
-            Model::Lora => lora(weights, tensors, setup)?,
-            Model::Wav2Vec2 => {
+            FixtureModel::MelRvq => return mel_rvq(weights, tensors),
+            FixtureModel::FishDac => return fish_dac(weights, tensors, setup),
+            FixtureModel::Lora => lora(weights, tensors, setup)?,
+            FixtureModel::Wav2Vec2 => {
                 let wave = singles(tensors, "input.wave")?;
                 wav2vec2::fixture::outputs(settings, weights, &wave, setup)?
             }
-            Model::FishDualAr => {
+            FixtureModel::FishDualAr => {
                 fish::fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
             }
-            Model::Vits => vits::fixture::outputs(settings, weights, &inputs(tensors)?, setup)?,
-            Model::XttsGpt => {
+            FixtureModel::Vits => {
+                vits::fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
+            }
+            FixtureModel::XttsGpt => {
                 xtts::gpt_fixture::outputs(settings, weights, &inputs(tensors)?, setup)?
             }
-            Model::XttsSound => {
+            FixtureModel::XttsSound => {
                 xtts::sound_fixture::outputs(settings, weights, inputs(tensors)?, setup)?
             }
         };
@@ -204,7 +211,7 @@ impl Fixture {
 }
 
 /// The outputs of a model by name, each row by row.
-type Values = BTreeMap<String, Vec<f64>>;
+type FlatOutputs = BTreeMap<String, Vec<f64>>;
 
 /// The tensors `input.*`.
 fn inputs(tensors: &SafeTensors) -> Result<Weights, TorchError> {
@@ -212,29 +219,33 @@ fn inputs(tensors: &SafeTensors) -> Result<Weights, TorchError> {
     inputs.map(|(name, view)| Ok((name, weights::read(&view)?))).collect()
 }
 
-fn flat(outputs: Outputs) -> Result<Values, TorchError> {
+fn flat(outputs: Outputs) -> Result<FlatOutputs, TorchError> {
     let flat = |(name, tensor): (String, Tensor)| {
-        let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
-        let tensor = tensor.f_view(-1)?.f_to_kind(Kind::Double)?;
+        let tensor = tensor.to_device(Device::Cpu).contiguous();
+        let tensor = tensor.view(-1).to_kind(Kind::Double);
         Ok((name, Vec::try_from(tensor)?))
     };
     outputs.into_iter().map(flat).collect()
 }
 
-fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
+fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<FlatOutputs, TorchError> {
     let model = MelRvq::load(weights)?;
     let wave = singles(tensors, "input.wave")?;
-    let log_mel = Mel::new(model.config().mel)?.frames(&wave)?;
+    let log_mel = Mel::new(model.config().mel)?.frames(&wave);
     let codes = model.encode(&[&wave])?.remove(0);
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
-    Ok(Values::from([
+    Ok(FlatOutputs::from([
         ("log_mel".into(), wide(log_mel)),
         ("frames".into(), wide(model.frames_of(&codes)?)),
         ("codes".into(), codes.values.iter().map(|code| f64::from(*code)).collect()),
     ]))
 }
 
-fn fish_dac(weights: &[u8], tensors: &SafeTensors, setup: &Setup) -> Result<Values, TorchError> {
+fn fish_dac(
+    weights: &[u8],
+    tensors: &SafeTensors,
+    setup: &Setup,
+) -> Result<FlatOutputs, TorchError> {
     let inputs = dac::fixture::Inputs {
         waves: singles(tensors, "input.waves")?,
         lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
@@ -248,7 +259,7 @@ fn fish_dac(weights: &[u8], tensors: &SafeTensors, setup: &Setup) -> Result<Valu
 fn lora(weights: &[u8], tensors: &SafeTensors, setup: &Setup) -> Result<Outputs, TorchError> {
     let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
     let slope = singles(tensors, "input.slope")?;
-    let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
+    let (tokens, slope) = (Tensor::from_slice(&tokens), Tensor::from_slice(&slope));
     lora_fixture::outputs(weights, &tokens, &slope, setup)
 }
 

@@ -78,13 +78,13 @@ impl ResidualBlock {
     }
 
     /// [B, C, L] to [B, C, L].
-    fn forward(&self, x: &Tensor, leaky: &Leaky) -> Result<Tensor, TorchError> {
+    fn forward(&self, x: &Tensor, leaky: &Leaky) -> Tensor {
         let mut x = x.shallow_clone();
         for (first, second) in self.convs1.iter().zip(&self.convs2) {
-            let inner = first.forward(&leaky.forward(&x)?)?;
-            x = second.forward(&leaky.forward(&inner)?)? + x;
+            let inner = first.forward(&leaky.forward(&x));
+            x = second.forward(&leaky.forward(&inner)) + x;
         }
-        Ok(x)
+        x
     }
 }
 
@@ -114,28 +114,23 @@ impl Stage {
         })
     }
 
-    fn forward(
-        &self,
-        x: &Tensor,
-        speaker: Option<&Tensor>,
-        leaky: &Leaky,
-    ) -> Result<Tensor, TorchError> {
-        let mut x = self.upsampler.forward(&leaky.forward(x)?)?;
+    fn forward(&self, x: &Tensor, speaker: Option<&Tensor>, leaky: &Leaky) -> Tensor {
+        let mut x = self.upsampler.forward(&leaky.forward(x));
         if let (Some(cond), Some(speaker)) = (&self.cond, speaker) {
-            x += cond.forward(speaker)?;
+            x += cond.forward(speaker);
         }
         let mut sum: Option<Tensor> = None;
         for block in &self.resblocks {
-            let y = block.forward(&x, leaky)?;
+            let y = block.forward(&x, leaky);
             sum = Some(match sum {
                 Some(sum) => sum + y,
                 None => y,
             });
         }
-        Ok(match sum {
+        match sum {
             Some(sum) => sum / self.resblocks.len() as f64,
             None => x,
-        })
+        }
     }
 }
 
@@ -162,19 +157,15 @@ impl HifiGan {
 
     /// [B, inputs, T] and [B, speaker width, 1] to waves [B, 1, T * hop] between -1 and 1. There is
     /// no mask: padding is audible.
-    pub fn forward(
-        &self,
-        latents: &Tensor,
-        speaker: Option<&Tensor>,
-    ) -> Result<Tensor, TorchError> {
-        let mut x = self.conv_pre.forward(latents)?;
+    pub fn forward(&self, latents: &Tensor, speaker: Option<&Tensor>) -> Tensor {
+        let mut x = self.conv_pre.forward(latents);
         if let (Some(cond), Some(speaker)) = (&self.cond, speaker) {
-            x += cond.forward(speaker)?;
+            x += cond.forward(speaker);
         }
         for stage in &self.stages {
-            x = stage.forward(&x, speaker, &self.leaky)?;
+            x = stage.forward(&x, speaker, &self.leaky);
         }
         // Only here, the original uses its library's default slope of 0.01.
-        Ok(self.conv_post.forward(&x.leaky_relu())?.tanh())
+        self.conv_post.forward(&x.leaky_relu()).tanh()
     }
 }

@@ -16,12 +16,12 @@ const SEEDING_ROWS: usize = 4096;
 
 /// Rows of equal width, one after another.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct Points<'a> {
     pub values: &'a [f32],
     pub width: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Points<'a> {
     pub fn count(&self) -> usize {
         self.values.len() / self.width
     }
@@ -30,9 +30,9 @@ impl<'a> Rows<'a> {
         &self.values[at * self.width..(at + 1) * self.width]
     }
 
-    fn first(&self, count: usize) -> Rows<'a> {
+    fn first(&self, count: usize) -> Points<'a> {
         let values = &self.values[..count.min(self.count()) * self.width];
-        Rows { values, width: self.width }
+        Points { values, width: self.width }
     }
 }
 
@@ -45,7 +45,7 @@ pub struct Assignment {
 /// `count` centres for the rows, by k-means++ and at most `rounds` of Lloyd's iteration. With fewer
 /// distinct rows than centres, some centres are equal.
 pub fn fit(
-    rows: Rows,
+    rows: Points,
     count: usize,
     rounds: usize,
     random: &mut Random,
@@ -53,10 +53,10 @@ pub fn fit(
     if rows.count() == 0 {
         return Err(TorchError::Input("there are no frames to fit a codebook on".into()));
     }
-    let mut centres = seed_centres(rows.first(SEEDING_ROWS), count, random)?;
+    let mut centres = seed_centres(rows.first(SEEDING_ROWS), count, random);
     let mut before: Vec<usize> = Vec::new();
     for _ in 0..rounds {
-        let assignment = assign(rows, &centres)?;
+        let assignment = assign(rows, &centres);
         if assignment.nearest == before {
             break;
         }
@@ -67,24 +67,24 @@ pub fn fit(
 }
 
 /// The nearest centre of each row; the first of equally near ones.
-pub fn assign(rows: Rows, centres: &[f32]) -> Result<Assignment, TorchError> {
+pub fn assign(rows: Points, centres: &[f32]) -> Assignment {
     let width = rows.width as i64;
-    let lookup = Lookup::new(&Tensor::f_from_slice(centres)?.f_reshape([-1, width])?)?;
+    let lookup = Lookup::new(&Tensor::from_slice(centres).reshape([-1, width]));
     let mut assignment = Assignment { nearest: Vec::new(), distance: Vec::new() };
     for block in rows.values.chunks(BLOCK * rows.width) {
         let mut padded = vec![0f32; BLOCK * rows.width];
         padded[..block.len()].copy_from_slice(block);
-        let padded = Tensor::f_from_slice(&padded)?.f_reshape([BLOCK as i64, width])?;
-        let (distance, nearest) = lookup.nearest(&padded)?;
+        let padded = Tensor::from_slice(&padded).reshape([BLOCK as i64, width]);
+        let (distance, nearest) = lookup.nearest(&padded);
         let count = block.len() / rows.width;
         let mut numbers = vec![0i64; BLOCK];
-        nearest.f_copy_data(&mut numbers, BLOCK)?;
+        nearest.copy_data(&mut numbers, BLOCK);
         assignment.nearest.extend(numbers[..count].iter().map(|number| *number as usize));
-        let squares = padded.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
-        let distance = crate::mel::to_vec(&distance.f_add(&squares)?.f_clamp_min(0.0)?)?;
+        let squares = padded.square().sum_dim_intlist([1i64].as_slice(), false, None);
+        let distance = crate::mel::to_vec(&(distance + &squares).clamp_min(0.0));
         assignment.distance.extend(&distance[..count]);
     }
-    Ok(assignment)
+    assignment
 }
 
 /// A codebook prepared for nearest-neighbour search.
@@ -98,41 +98,41 @@ pub struct Lookup {
 
 impl Lookup {
     /// `entries`: [entries, width].
-    pub fn new(entries: &Tensor) -> Result<Lookup, TorchError> {
-        let entries = entries.f_contiguous()?;
-        let products = entries.f_t_copy()?.f_mul_scalar(-2.0)?.f_contiguous()?;
-        let lengths = entries.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
-        Ok(Lookup { entries, products, lengths })
+    pub fn new(entries: &Tensor) -> Lookup {
+        let entries = entries.contiguous();
+        let products = (entries.t_copy() * -2.0).contiguous();
+        let lengths = entries.square().sum_dim_intlist([1i64].as_slice(), false, None);
+        Lookup { entries, products, lengths }
     }
 
     /// For each row the squared distance minus the row's own square, and the entry's index.
-    pub fn nearest(&self, rows: &Tensor) -> Result<(Tensor, Tensor), TorchError> {
-        Ok(self.lengths.f_addmm(rows, &self.products)?.f_min_dim(1, false)?)
+    pub fn nearest(&self, rows: &Tensor) -> (Tensor, Tensor) {
+        self.lengths.addmm(rows, &self.products).min_dim(1, false)
     }
 
     /// The entries of these indices, one per row.
-    pub fn entries(&self, numbers: &Tensor) -> Result<Tensor, TorchError> {
-        Ok(self.entries.f_index_select(0, numbers)?)
+    pub fn entries(&self, numbers: &Tensor) -> Tensor {
+        self.entries.index_select(0, numbers)
     }
 }
 
 /// K-means++: each further centre is a row, with a probability that grows with its distance to the
 /// chosen centres.
-fn seed_centres(rows: Rows, count: usize, random: &mut Random) -> Result<Vec<f32>, TorchError> {
-    let table = Tensor::f_from_slice(rows.values)?.f_reshape([-1, rows.width as i64])?;
-    let squares = table.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
+fn seed_centres(rows: Points, count: usize, random: &mut Random) -> Vec<f32> {
+    let table = Tensor::from_slice(rows.values).reshape([-1, rows.width as i64]);
+    let squares = table.square().sum_dim_intlist([1i64].as_slice(), false, None);
     let mut closest = vec![f32::INFINITY; rows.count()];
     let mut centres = Vec::with_capacity(count * rows.width);
     let mut chosen = (random.fraction() * rows.count() as f64) as usize;
     loop {
         centres.extend_from_slice(rows.row(chosen));
         if centres.len() == count * rows.width {
-            return Ok(centres);
+            return centres;
         }
-        let centre = Tensor::f_from_slice(rows.row(chosen))?;
+        let centre = Tensor::from_slice(rows.row(chosen));
         let length: f64 = rows.row(chosen).iter().map(|v| f64::from(v * v)).sum();
-        let product = table.f_mv(&centre)?.f_mul_scalar(-2.0)?;
-        let distance = crate::mel::to_vec(&product.f_add(&squares)?.f_add_scalar(length)?)?;
+        let product = table.mv(&centre) * -2.0;
+        let distance = crate::mel::to_vec(&(product + &squares + length));
         for (least, distance) in closest.iter_mut().zip(distance) {
             *least = least.min(distance.max(0.0));
         }
@@ -156,7 +156,7 @@ fn draw(weights: &[f32], random: &mut Random) -> usize {
 
 /// Moves each centre to the mean of its rows; a centre without rows moves to the row with the
 /// largest distance, each row at most once.
-fn move_centres(rows: Rows, assignment: &Assignment, centres: &mut [f32]) {
+fn move_centres(rows: Points, assignment: &Assignment, centres: &mut [f32]) {
     let width = rows.width;
     let mut sums = vec![0f64; centres.len()];
     let mut counts = vec![0u64; centres.len() / width];
@@ -185,7 +185,7 @@ fn by_distance(distance: &[f32]) -> Vec<usize> {
 }
 
 /// The residuals of the rows after subtracting their nearest centre.
-pub fn residual(rows: Rows, centres: &[f32], assignment: &Assignment) -> Vec<f32> {
+pub fn residual(rows: Points, centres: &[f32], assignment: &Assignment) -> Vec<f32> {
     let mut left = rows.values.to_vec();
     for (row, centre) in left.chunks_mut(rows.width).zip(&assignment.nearest) {
         let centre = &centres[centre * rows.width..(centre + 1) * rows.width];
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn heaps_get_a_centre_each() {
         let values = four_heaps(500);
-        let rows = Rows { values: &values, width: 2 };
+        let rows = Points { values: &values, width: 2 };
         let centres = fit(rows, 4, 20, &mut Random::new(1)).unwrap();
         let mut rounded: Vec<[i32; 2]> =
             centres.chunks(2).map(|c| [c[0].floor() as i32, c[1].floor() as i32]).collect();
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_seed_decides_and_nothing_else() {
         let values = four_heaps(100);
-        let rows = Rows { values: &values, width: 2 };
+        let rows = Points { values: &values, width: 2 };
         let fit = |seed| fit(rows, 16, 5, &mut Random::new(seed)).unwrap();
         assert_eq!(fit(1), fit(1));
         assert_ne!(fit(1), fit(2));
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn fewer_rows_than_centres_are_all_met_exactly() {
         let values = [1.0, 2.0, 3.0, 4.0, 1.0, 2.0];
-        let rows = Rows { values: &values, width: 2 };
+        let rows = Points { values: &values, width: 2 };
         let centres = fit(rows, 8, 5, &mut Random::new(1)).unwrap();
         assert_eq!(centres.len(), 16);
-        let assignment = assign(rows, &centres).unwrap();
+        let assignment = assign(rows, &centres);
         assert!(residual(rows, &centres, &assignment).iter().all(|left| *left == 0.0));
         assert_eq!(assignment.nearest[0], assignment.nearest[2]);
     }
@@ -244,16 +244,16 @@ mod tests {
     #[test]
     fn a_centre_without_rows_moves_to_the_worst_row() {
         let values = [0.0f32, 1.0, 9.0];
-        let rows = Rows { values: &values, width: 1 };
+        let rows = Points { values: &values, width: 1 };
         let mut centres = vec![0.0f32, 100.0];
-        let assignment = assign(rows, &centres).unwrap();
+        let assignment = assign(rows, &centres);
         move_centres(rows, &assignment, &mut centres);
         assert_eq!(centres[1], 9.0);
     }
 
     #[test]
     fn no_rows_is_an_error() {
-        let rows = Rows { values: &[], width: 2 };
+        let rows = Points { values: &[], width: 2 };
         let error = fit(rows, 4, 5, &mut Random::new(1)).unwrap_err();
         assert_eq!(error.to_string(), "there are no frames to fit a codebook on");
     }
@@ -261,10 +261,10 @@ mod tests {
     #[test]
     fn a_row_finds_the_same_centre_whatever_rows_come_with_it() {
         let values = four_heaps(600);
-        let rows = Rows { values: &values, width: 2 };
+        let rows = Points { values: &values, width: 2 };
         let centres = fit(rows, 64, 3, &mut Random::new(1)).unwrap();
-        let all = assign(rows, &centres).unwrap();
-        let few = assign(Rows { values: &values[..2 * 100], width: 2 }, &centres).unwrap();
+        let all = assign(rows, &centres);
+        let few = assign(Points { values: &values[..2 * 100], width: 2 }, &centres);
         assert_eq!(all.nearest[..100], few.nearest);
         assert_eq!(all.distance[..100], few.distance);
     }

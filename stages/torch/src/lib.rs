@@ -58,5 +58,4 @@ pub mod xtts;
 pub use device::{open_gpu, peak_memory, reset_peak_memory};
 pub use error::TorchError;
 pub use shim::{AttentionKernels, Tf32, attention, is_deterministic, operations, tf32, waits};
-pub use tune::{BaseNetwork, NetworkTrainee};
 pub use upload::{Copies, copies};

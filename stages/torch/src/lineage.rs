@@ -78,9 +78,10 @@ impl AdapterLineage {
     /// Refuses another base than the one they were trained on.
     pub fn check_base(&self, base: &Fields) -> Result<(), StageError> {
         let base = digest(base);
-        match self.base == base.to_string() {
-            true => Ok(()),
-            false => Err(StageError::with_help(
+        if self.base == base.to_string() {
+            Ok(())
+        } else {
+            Err(StageError::with_help(
                 format!(
                     "the adapters were trained on the model {}, not on {}",
                     self.base.get(..12).unwrap_or(&self.base),
@@ -88,7 +89,7 @@ impl AdapterLineage {
                 ),
                 "use the same model in both stages: adapters only fit the weights that they were \
                  trained on",
-            )),
+            ))
         }
     }
 }

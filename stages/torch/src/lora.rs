@@ -9,7 +9,7 @@ use stage_families::clips::hash;
 use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::layers::{Adapter, Conv1D, Embedding, Linear};
 use crate::random::Random;
 use crate::weights::Weights;
@@ -51,7 +51,7 @@ impl LoraSettings {
 }
 
 /// A layer that can take an adapter.
-pub enum Layer<'a> {
+pub enum AdaptableLayer<'a> {
     Linear(&'a mut Linear),
     Conv1D(&'a mut Conv1D),
     Embedding(&'a mut Embedding),
@@ -60,28 +60,49 @@ pub enum Layer<'a> {
 /// A model with layers that can be adapted.
 pub trait Adaptable {
     /// Its layers by the names of their modules, such as `layers.0.attention.wqkv`.
-    fn layers(&mut self) -> Vec<(String, Layer<'_>)>;
+    fn layers(&mut self) -> Vec<(String, AdaptableLayer<'_>)>;
 
-    /// The model's own list of its tensors by name, adapters included, if it keeps one.
-    fn listed(&mut self) -> Option<&mut Weights> {
-        None
+    /// All its tensors by name, adapters included.
+    fn weights(&self) -> &Weights;
+
+    fn weights_mut(&mut self) -> &mut Weights;
+
+    /// The tensors without those of adapters, sorted by name; they share their memory.
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        self.weights().shared(|name, _| !is_adapter(name))
+    }
+
+    /// Those of them that are not trained.
+    fn frozen(&self) -> Vec<(String, Tensor)> {
+        self.weights().shared(|name, tensor| !is_adapter(name) && !tensor.requires_grad())
+    }
+
+    /// Makes all of them trainable.
+    fn train_all(self) -> Self
+    where
+        Self: Sized,
+    {
+        for (_, tensor) in self.tensors() {
+            let _ = tensor.set_requires_grad(true);
+        }
+        self
     }
 }
 
-impl Layer<'_> {
+impl AdaptableLayer<'_> {
     fn weight(&mut self) -> &mut Tensor {
         match self {
-            Layer::Linear(layer) => &mut layer.weight,
-            Layer::Conv1D(layer) => &mut layer.weight,
-            Layer::Embedding(layer) => &mut layer.weight,
+            AdaptableLayer::Linear(layer) => &mut layer.weight,
+            AdaptableLayer::Conv1D(layer) => &mut layer.weight,
+            AdaptableLayer::Embedding(layer) => &mut layer.weight,
         }
     }
 
     fn adapter(&mut self) -> &mut Option<Adapter> {
         match self {
-            Layer::Linear(layer) => &mut layer.adapter,
-            Layer::Conv1D(layer) => &mut layer.adapter,
-            Layer::Embedding(layer) => &mut layer.adapter,
+            AdaptableLayer::Linear(layer) => &mut layer.adapter,
+            AdaptableLayer::Conv1D(layer) => &mut layer.adapter,
+            AdaptableLayer::Embedding(layer) => &mut layer.adapter,
         }
     }
 
@@ -93,8 +114,8 @@ impl Layer<'_> {
     fn size(&mut self) -> (i64, i64) {
         let size = self.weight().size();
         match self {
-            Layer::Linear(_) => (size[1], size[0]),
-            Layer::Conv1D(_) | Layer::Embedding(_) => (size[0], size[1]),
+            AdaptableLayer::Linear(_) => (size[1], size[0]),
+            AdaptableLayer::Conv1D(_) | AdaptableLayer::Embedding(_) => (size[0], size[1]),
         }
     }
 
@@ -103,12 +124,12 @@ impl Layer<'_> {
         let (inputs, outputs) = self.size();
         let mut random = Random::new(seed);
         let (a, b): (Vec<f32>, Vec<f32>) = match self {
-            Layer::Linear(_) | Layer::Conv1D(_) => {
+            AdaptableLayer::Linear(_) | AdaptableLayer::Conv1D(_) => {
                 let bound = 1.0 / (inputs as f64).sqrt();
                 let mut draw = || ((random.fraction() * 2.0 - 1.0) * bound) as f32;
                 ((0..rank * inputs).map(|_| draw()).collect(), vec![0.0; (outputs * rank) as usize])
             }
-            Layer::Embedding(_) => {
+            AdaptableLayer::Embedding(_) => {
                 let b = (0..outputs * rank).map(|_| random.gauss() as f32).collect();
                 (vec![0.0; (rank * inputs) as usize], b)
             }
@@ -119,27 +140,27 @@ impl Layer<'_> {
     /// A weight in place of its own with the change of the adapter added, computed in f32 and rounded
     /// once, to `kind`; `None` where no adapter is. Embeddings are large, so only a part of the rows
     /// is in f32 at a time.
-    pub fn merged(&mut self, weight: &Tensor, kind: Kind) -> Result<Option<Tensor>, TorchError> {
-        let is_transposed = !matches!(self, Layer::Linear(_));
-        let Some(adapter) = self.adapter() else { return Ok(None) };
+    pub fn merged(&mut self, weight: &Tensor, kind: Kind) -> Option<Tensor> {
+        let is_transposed = !matches!(self, AdaptableLayer::Linear(_));
+        let Some(adapter) = self.adapter() else { return None };
         let scaling = adapter.scaling;
-        let (a, b) = (adapter.a.f_detach()?, adapter.b.f_detach()?);
-        let (a, b) = (a.f_to_kind(Kind::Float)?, b.f_to_kind(Kind::Float)?);
+        let (a, b) = (adapter.a.detach(), adapter.b.detach());
+        let (a, b) = (a.to_kind(Kind::Float), b.to_kind(Kind::Float));
         // A row of the change is a row of the left one times the right one.
-        let (left, right) = if is_transposed { (a.f_tr()?, b.f_tr()?) } else { (b, a) };
-        let weight = weight.f_detach()?;
-        let merged = Tensor::f_empty(weight.size(), (kind, weight.device()))?;
-        let (count, width) = weight.size2()?;
+        let (left, right) = if is_transposed { (a.tr(), b.tr()) } else { (b, a) };
+        let weight = weight.detach();
+        let merged = Tensor::empty(weight.size(), (kind, weight.device()));
+        let (count, width) = weight.size2().in_tch();
         let most = (MERGED / width.max(1)).max(1);
         for start in (0..count).step_by(most as usize) {
-            let rows = |tensor: &Tensor| tensor.f_narrow(0, start, most.min(count - start));
+            let rows = |tensor: &Tensor| tensor.narrow(0, start, most.min(count - start));
             // The copy is written to.
-            let mut part = rows(&weight)?.f_to_dtype(Kind::Float, false, true)?;
-            let change = rows(&left)?.f_matmul(&right)?.f_mul_scalar_(scaling)?;
-            let _ = part.f_add_(&change)?;
-            rows(&merged)?.f_copy_(&part)?;
+            let mut part = rows(&weight).to_dtype(Kind::Float, false, true);
+            let change = rows(&left).matmul(&right).g_mul_scalar_(scaling);
+            let _ = part.g_add_(&change);
+            rows(&merged).copy_(&part);
         }
-        Ok(Some(merged))
+        Some(merged)
     }
 }
 
@@ -156,7 +177,7 @@ pub fn attach(
     let names: Vec<&str> = layers.iter().map(|(name, _)| name.as_str()).collect();
     let matches = matches(&settings.patterns, "module", &names)?;
     for (name, layer) in &mut layers {
-        let _ = layer.weight().f_requires_grad_(false)?;
+        let _ = layer.weight().requires_grad_(false);
         if !settings.patterns.iter().any(|pattern| is_match(pattern, name)) {
             continue;
         }
@@ -168,21 +189,17 @@ pub fn attach(
         let stream = hash("adapter", name);
         let (a, b) = layer.start(settings.rank, seed ^ stream);
         let device = layer.weight().device();
-        let place = |tensor: Tensor| -> Result<Tensor, TorchError> {
-            Ok(tensor.f_to_device(device)?.f_set_requires_grad(true)?)
-        };
+        let place = |tensor: Tensor| tensor.to_device(device).set_requires_grad(true);
         *layer.adapter() = Some(Adapter {
-            a: place(a)?,
-            b: place(b)?,
+            a: place(a),
+            b: place(b),
             scaling: settings.scaling(),
             dropout: settings.dropout,
             stream,
         });
     }
     let attached = adapters(model);
-    if let Some(listed) = model.listed() {
-        listed.extend(attached);
-    }
+    model.weights_mut().extend(attached);
     Ok(matches)
 }
 
@@ -209,29 +226,28 @@ pub fn load(model: &mut impl Adaptable, mut trained: Weights) -> Result<(), Torc
     let _guard = tch::no_grad_guard();
     for (name, tensor) in &mut adapters(model) {
         let size = tensor.size();
-        tensor.f_copy_(&trained.take(name, &size)?)?;
+        tensor.copy_(&trained.take(name, &size)?);
     }
     trained.finish()
 }
 
 /// Adds the update of every adapter to its weight, in f32, and drops the adapters. The weights are
 /// then rounded to a type, once.
-pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError> {
+pub fn merge(model: &mut impl Adaptable, kind: Kind) -> usize {
     let _guard = tch::no_grad_guard();
     let mut count = 0;
     for (_, mut layer) in model.layers() {
         let weight = layer.weight().shallow_clone();
-        if let Some(merged) = layer.merged(&weight, kind)? {
-            // The tensor itself stays, since the model may list it.
-            layer.weight().f_set_data(&merged)?;
+        if let Some(merged) = layer.merged(&weight, kind) {
+            // The tensor itself stays, since the model lists it.
+            layer.weight().set_data(&merged);
             *layer.adapter() = None;
             count += 1;
         }
     }
-    if let Some(listed) = model.listed() {
-        *listed = std::mem::take(listed).filtered(|name| !is_adapter(name));
-    }
-    Ok(count)
+    let weights = model.weights_mut();
+    *weights = std::mem::take(weights).filtered(|name| !is_adapter(name));
+    count
 }
 
 #[cfg(test)]
@@ -242,17 +258,26 @@ mod tests {
     use super::*;
     use crate::layers::Pass;
 
-    struct Two {
+    struct TwoLayers {
         linear: Linear,
         embedding: Embedding,
+        weights: Weights,
     }
 
-    impl Adaptable for Two {
-        fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+    impl Adaptable for TwoLayers {
+        fn layers(&mut self) -> Vec<(String, AdaptableLayer<'_>)> {
             vec![
-                ("table.embeddings".into(), Layer::Embedding(&mut self.embedding)),
-                ("block.0.linear".into(), Layer::Linear(&mut self.linear)),
+                ("table.embeddings".into(), AdaptableLayer::Embedding(&mut self.embedding)),
+                ("block.0.linear".into(), AdaptableLayer::Linear(&mut self.linear)),
             ]
+        }
+
+        fn weights(&self) -> &Weights {
+            &self.weights
+        }
+
+        fn weights_mut(&mut self) -> &mut Weights {
+            &mut self.weights
         }
     }
 
@@ -261,9 +286,10 @@ mod tests {
         values.view([rows, columns]).to_kind(kind)
     }
 
-    fn model(kind: Kind) -> Two {
+    fn model(kind: Kind) -> TwoLayers {
         let linear = Linear { weight: ramp(3, 5, kind), bias: None, adapter: None };
-        Two { linear, embedding: Embedding { weight: ramp(7, 4, kind), adapter: None } }
+        let embedding = Embedding { weight: ramp(7, 4, kind), adapter: None };
+        TwoLayers { linear, embedding, weights: Weights::default() }
     }
 
     fn settings(patterns: &[&str]) -> LoraSettings {
@@ -271,14 +297,14 @@ mod tests {
         LoraSettings { rank: 2, alpha: 6.0, dropout: 0.0, patterns }
     }
 
-    fn outputs(model: &Two) -> (Tensor, Tensor) {
+    fn outputs(model: &TwoLayers) -> (Tensor, Tensor) {
         let input = ramp(2, 5, model.linear.weight.kind()).cos();
         let rows = Tensor::from_slice(&[6i64, 0, 3]);
         (model.linear.forward(&input, Pass::Evaluate), model.embedding.forward(&rows))
     }
 
     /// Puts values into the factors that start as zero.
-    fn train(model: &mut Two) {
+    fn train(model: &mut TwoLayers) {
         let _guard = tch::no_grad_guard();
         for (_, tensor) in &mut adapters(model) {
             let size = tensor.size();
@@ -331,7 +357,7 @@ mod tests {
         attach(&mut model, &settings(&["*"]), 1).unwrap();
         train(&mut model);
         let (linear, embedding) = outputs(&model);
-        assert_eq!(merge(&mut model, Kind::Float).unwrap(), 2);
+        assert_eq!(merge(&mut model, Kind::Float), 2);
         assert!(adapters(&mut model).is_empty());
         let merged = outputs(&model);
         assert!(far(&linear, &merged.0) < 1e-5 && far(&embedding, &merged.1) < 1e-5);
@@ -340,11 +366,19 @@ mod tests {
         assert_eq!(outputs(&model), merged);
     }
 
-    struct Transposed(Conv1D);
+    struct Transposed(Conv1D, Weights);
 
     impl Adaptable for Transposed {
-        fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
-            vec![("conv".into(), Layer::Conv1D(&mut self.0))]
+        fn layers(&mut self) -> Vec<(String, AdaptableLayer<'_>)> {
+            vec![("conv".into(), AdaptableLayer::Conv1D(&mut self.0))]
+        }
+
+        fn weights(&self) -> &Weights {
+            &self.1
+        }
+
+        fn weights_mut(&mut self) -> &mut Weights {
+            &mut self.1
         }
     }
 
@@ -356,7 +390,7 @@ mod tests {
             bias: Tensor::zeros([3], (Kind::Float, Device::Cpu)),
             adapter: None,
         };
-        let mut conv = Transposed(conv);
+        let mut conv = Transposed(conv, Weights::default());
         attach(&mut linear, &settings(&["*linear"]), 1).unwrap();
         attach(&mut conv, &settings(&["conv"]), 1).unwrap();
         let sizes: Vec<Vec<i64>> =
@@ -371,7 +405,7 @@ mod tests {
         let input = ramp(2, 5, Kind::Float).cos();
         let expected = linear.linear.forward(&input, Pass::Evaluate);
         assert!(far(&conv.0.forward(&input, Pass::Evaluate), &expected) < 1e-6);
-        merge(&mut conv, Kind::Float).unwrap();
+        merge(&mut conv, Kind::Float);
         assert_eq!(conv.0.weight.size(), [5, 3]);
         assert!(far(&conv.0.forward(&input, Pass::Evaluate), &expected) < 1e-5);
     }
@@ -398,7 +432,7 @@ mod tests {
         for model in [&mut rounded, &mut exact] {
             attach(model, &settings(&["*linear"]), 1).unwrap();
             train(model);
-            merge(model, Kind::BFloat16).unwrap();
+            merge(model, Kind::BFloat16);
         }
         assert_eq!(rounded.linear.weight, exact.linear.weight);
         assert_eq!(rounded.embedding.weight.kind(), Kind::BFloat16);
@@ -420,7 +454,7 @@ mod tests {
         assert!(error.contains("`table.embeddings.lora_A`"), "{error}");
     }
 
-    fn model_with(other: &Two) -> Two {
+    fn model_with(other: &TwoLayers) -> TwoLayers {
         let adapter = |from: &Option<Adapter>| {
             from.as_ref().map(|from| Adapter {
                 a: from.a.detach().copy(),

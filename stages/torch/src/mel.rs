@@ -84,9 +84,9 @@ pub struct Mel {
 impl Mel {
     pub fn new(shape: MelShape) -> Result<Mel, TorchError> {
         shape.check()?;
-        let filters = Tensor::f_from_slice(&slaney_filters(&shape))?
-            .f_reshape([shape.bins() as i64, shape.bands as i64])?;
-        let window = Tensor::f_from_slice(&hann(shape.window))?;
+        let filters = Tensor::from_slice(&slaney_filters(&shape))
+            .reshape([shape.bins() as i64, shape.bands as i64]);
+        let window = Tensor::from_slice(&hann(shape.window));
         Ok(Mel { shape, window, filters })
     }
 
@@ -99,13 +99,13 @@ impl Mel {
     }
 
     /// The log-mel frames of one tile of a wave, [TILE, bands]; rows beyond the wave are silence.
-    pub fn tile(&self, wave: &[f32], tile: usize) -> Result<Tensor, TorchError> {
+    pub fn tile(&self, wave: &[f32], tile: usize) -> Tensor {
         let MelShape { window, hop, .. } = self.shape;
-        let samples = Tensor::f_from_slice(&self.stretch(wave, tile))?;
-        let frames = samples.f_unfold(0, window as i64, hop as i64)?; // [TILE, window]
-        let spectrum = frames.f_mul(&self.window)?.f_fft_rfft(None, 1, "backward")?; // [TILE, bins]
-        let mel = spectrum.f_abs()?.f_matmul(&self.filters)?; // [TILE, bands]
-        Ok(mel.f_clamp_min(FLOOR)?.f_log()?)
+        let samples = Tensor::from_slice(&self.stretch(wave, tile));
+        let frames = samples.unfold(0, window as i64, hop as i64); // [TILE, window]
+        let spectrum = (frames * &self.window).fft_rfft(None, 1, "backward"); // [TILE, bins]
+        let mel = spectrum.abs().matmul(&self.filters); // [TILE, bands]
+        mel.clamp_min(FLOOR).log()
     }
 
     /// The samples of a tile's windows, silence outside the wave.
@@ -122,23 +122,23 @@ impl Mel {
     }
 
     /// All log-mel frames of a wave, row by row.
-    pub fn frames(&self, wave: &[f32]) -> Result<Vec<f32>, TorchError> {
+    pub fn frames(&self, wave: &[f32]) -> Vec<f32> {
         let mut frames = Vec::with_capacity(self.tiles(wave.len()) * TILE * self.shape.bands);
         for tile in 0..self.tiles(wave.len()) {
-            frames.extend(to_vec(&self.tile(wave, tile)?)?);
+            frames.extend(to_vec(&self.tile(wave, tile)));
         }
         frames.truncate(self.shape.frames(wave.len()) * self.shape.bands);
-        Ok(frames)
+        frames
     }
 }
 
 /// The content of a tensor of floats, in the order of its indices.
-pub fn to_vec(tensor: &Tensor) -> Result<Vec<f32>, TorchError> {
-    let tensor = tensor.f_to_kind(Kind::Float)?.f_to(Device::Cpu)?.f_contiguous()?;
+pub fn to_vec(tensor: &Tensor) -> Vec<f32> {
+    let tensor = tensor.to_kind(Kind::Float).to(Device::Cpu).contiguous();
     let mut values = vec![0f32; tensor.numel()];
     let count = values.len();
-    tensor.f_copy_data(&mut values, count)?;
-    Ok(values)
+    tensor.copy_data(&mut values, count);
+    values
 }
 
 /// The periodic Hann window.
@@ -196,16 +196,18 @@ const BEND_MEL: f64 = BEND_HERTZ / STRAIGHT;
 const MEL_TO_6400: f64 = 27.0;
 
 fn hertz_to_mel(hertz: f64) -> f64 {
-    match hertz < BEND_HERTZ {
-        true => hertz / STRAIGHT,
-        false => BEND_MEL + (hertz / BEND_HERTZ).ln() * MEL_TO_6400 / 6.4f64.ln(),
+    if hertz < BEND_HERTZ {
+        hertz / STRAIGHT
+    } else {
+        BEND_MEL + (hertz / BEND_HERTZ).ln() * MEL_TO_6400 / 6.4f64.ln()
     }
 }
 
 fn mel_to_hertz(mel: f64) -> f64 {
-    match mel < BEND_MEL {
-        true => mel * STRAIGHT,
-        false => BEND_HERTZ * ((mel - BEND_MEL) * 6.4f64.ln() / MEL_TO_6400).exp(),
+    if mel < BEND_MEL {
+        mel * STRAIGHT
+    } else {
+        BEND_HERTZ * ((mel - BEND_MEL) * 6.4f64.ln() / MEL_TO_6400).exp()
     }
 }
 
@@ -230,14 +232,14 @@ mod tests {
         assert_eq!(counts, [0, 1, 1, 1, 2, 64, 65]);
         let lengths = [1, 256, 16_384, 16_385, 40_000];
         for samples in lengths {
-            let frames = mel().frames(&tone(samples, 300.0)).unwrap();
+            let frames = mel().frames(&tone(samples, 300.0));
             assert_eq!(frames.len(), shape.frames(samples) * shape.bands);
         }
     }
 
     #[test]
     fn the_band_of_a_tone_is_the_loudest() {
-        let frames = mel().frames(&tone(16_000, 1000.0)).unwrap();
+        let frames = mel().frames(&tone(16_000, 1000.0));
         let row = &frames[30 * 80..31 * 80];
         let loudest = (0..80).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
         // 80 bands over 45.2 mel (0 to 8 kHz); 1 kHz is at 15 mel, in the 26th or 27th.
@@ -248,7 +250,7 @@ mod tests {
     fn a_frame_shows_a_click_only_where_its_window_reaches() {
         let mut wave = vec![0f32; 64 * 256 * 2];
         wave[64 * 256] = 1.0; // the first sample of frame 64, the first of the second tile
-        let frames = mel().frames(&wave).unwrap();
+        let frames = mel().frames(&wave);
         let silence = (FLOOR as f32).ln();
         let heard: Vec<usize> = (0..128)
             .filter(|t| frames[t * 80..(t + 1) * 80].iter().any(|v| *v > silence + 1e-3))
@@ -259,8 +261,8 @@ mod tests {
     #[test]
     fn what_follows_a_frame_beyond_its_window_does_not_move_a_bit() {
         let long = tone(50_000, 440.0);
-        let all = mel().frames(&long).unwrap();
-        let cut = mel().frames(&long[..30_000]).unwrap();
+        let all = mel().frames(&long);
+        let cut = mel().frames(&long[..30_000]);
         let same = (30_000 / 256 - 2) * 80;
         assert_eq!(all[..same], cut[..same]);
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::codec::{Codec, CodecFormat, Codes};
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::griffin_lim;
 use crate::kmeans::Lookup;
 use crate::mel::{Mel, MelShape, TILE};
@@ -24,7 +24,7 @@ use crate::threads::{one_thread, spread};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    pub model: Model,
+    pub model: FormatName,
     pub mel: MelShape,
     pub codebooks: usize,
     pub entries: usize,
@@ -32,14 +32,14 @@ pub struct Config {
 
 /// The name of the format; others are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Model {
+pub enum FormatName {
     #[serde(rename = "mel-rvq-1")]
     MelRvq1,
 }
 
 impl Config {
     pub fn new(mel: MelShape, codebooks: usize, entries: usize) -> Config {
-        Config { model: Model::MelRvq1, mel, codebooks, entries }
+        Config { model: FormatName::MelRvq1, mel, codebooks, entries }
     }
 
     pub fn format(&self) -> CodecFormat {
@@ -159,7 +159,7 @@ impl Codec for MelRvq {
 
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
         spread(self.threads, waves.len(), |share| {
-            let encoder = Encoder::new(self)?;
+            let encoder = MelEncoder::new(self)?;
             share.iter().map(|at| encoder.encode(waves[*at])).collect()
         })
     }
@@ -167,27 +167,27 @@ impl Codec for MelRvq {
     fn decode(&self, codes: &Codes, seed: u64) -> Result<Vec<f32>, TorchError> {
         let frames = self.frames_of(codes)?;
         one_thread();
-        griffin_lim::wave(&self.config.mel, &frames, self.rounds, seed)
+        Ok(griffin_lim::wave(&self.config.mel, &frames, self.rounds, seed))
     }
 }
 
 /// The tensors that encoding needs, for one thread.
-struct Encoder {
+struct MelEncoder {
     mel: Mel,
     mean: Tensor,
     lookups: Vec<Lookup>,
 }
 
-impl Encoder {
-    fn new(model: &MelRvq) -> Result<Encoder, TorchError> {
+impl MelEncoder {
+    fn new(model: &MelRvq) -> Result<MelEncoder, TorchError> {
         let Config { mel, codebooks, entries, .. } = model.config;
         let shape = [codebooks as i64, entries as i64, mel.bands as i64];
-        let books = Tensor::f_from_slice(&model.codebooks)?.f_reshape(shape)?;
-        let lookups = (0..codebooks as i64).map(|at| Lookup::new(&books.f_select(0, at)?));
-        Ok(Encoder {
-            lookups: lookups.collect::<Result<_, TorchError>>()?,
+        let books = Tensor::from_slice(&model.codebooks).reshape(shape);
+        let lookups = (0..codebooks as i64).map(|at| Lookup::new(&books.select(0, at)));
+        Ok(MelEncoder {
+            lookups: lookups.collect(),
             mel: Mel::new(mel)?,
-            mean: Tensor::f_from_slice(&model.mean)?,
+            mean: Tensor::from_slice(&model.mean),
         })
     }
 
@@ -196,7 +196,7 @@ impl Encoder {
         let (codebooks, frames) = (self.lookups.len(), self.mel.shape().frames(wave.len()));
         let mut values = vec![0u16; codebooks * frames];
         for tile in 0..self.mel.tiles(wave.len()) {
-            let codes = self.encode_tile(&self.mel.tile(wave, tile)?)?; // [codebooks, TILE]
+            let codes = self.encode_tile(&self.mel.tile(wave, tile)); // [codebooks, TILE]
             let first = tile * TILE;
             let count = TILE.min(frames - first);
             for codebook in 0..codebooks {
@@ -208,15 +208,15 @@ impl Encoder {
         Ok(Codes { codebooks, frames, values })
     }
 
-    fn encode_tile(&self, frames: &Tensor) -> Result<Vec<i64>, TorchError> {
-        let mut left = frames.f_sub(&self.mean)?; // [TILE, bands]
+    fn encode_tile(&self, frames: &Tensor) -> Vec<i64> {
+        let mut left = frames - &self.mean; // [TILE, bands]
         let mut numbers = Vec::with_capacity(self.lookups.len());
         for lookup in &self.lookups {
-            let (_, nearest) = lookup.nearest(&left)?; // [TILE]
-            left = left.f_sub(&lookup.entries(&nearest)?)?;
+            let (_, nearest) = lookup.nearest(&left); // [TILE]
+            left = &left - lookup.entries(&nearest);
             numbers.push(nearest);
         }
-        Ok(Vec::try_from(Tensor::f_cat(&numbers, 0)?)?)
+        Vec::try_from(Tensor::cat(&numbers, 0)).in_tch()
     }
 }
 

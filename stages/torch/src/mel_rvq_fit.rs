@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::TorchError;
-use crate::kmeans::{self, Rows};
+use crate::kmeans::{self, Points};
 use crate::mel::{Mel, TILE, to_vec};
 use crate::mel_rvq::{Config, MelRvq, check_wave};
 use crate::random::{Random, scramble};
@@ -18,7 +18,7 @@ use crate::threads::one_thread;
 const ROUNDS: usize = 12;
 
 /// The frames drawn so far.
-pub struct Draw {
+pub struct FrameDraw {
     mel: Mel,
     seed: u64,
     limit: usize,
@@ -28,12 +28,12 @@ pub struct Draw {
 /// The rank of a frame, its clip, its index in the clip.
 type Rank = (u64, [u8; 32], usize);
 
-impl Draw {
-    pub fn new(config: &Config, limit: usize, seed: u64) -> Result<Draw, TorchError> {
+impl FrameDraw {
+    pub fn new(config: &Config, limit: usize, seed: u64) -> Result<FrameDraw, TorchError> {
         config.check()?;
         one_thread();
         let mel = Mel::new(config.mel)?;
-        Ok(Draw { mel, seed, limit: limit.max(1), frames: BTreeMap::new() })
+        Ok(FrameDraw { mel, seed, limit: limit.max(1), frames: BTreeMap::new() })
     }
 
     /// Adds a clip; `digest` is that of its content.
@@ -43,7 +43,7 @@ impl Draw {
         let ranks: Vec<Rank> = (0..frames).map(|at| rank(self.seed, digest, at)).collect();
         for (tile, ranks) in ranks.chunks(TILE).enumerate() {
             if ranks.iter().any(|rank| self.wants(rank)) {
-                let rows = to_vec(&self.mel.tile(wave, tile)?)?;
+                let rows = to_vec(&self.mel.tile(wave, tile));
                 self.keep(ranks, &rows);
             }
         }
@@ -97,7 +97,7 @@ pub fn fit<E: From<TorchError>>(
     config.check()?;
     one_thread();
     let width = config.mel.bands;
-    let mean = mean_row(Rows { values: frames, width });
+    let mean = mean_row(Points { values: frames, width });
     let mut left = frames.to_vec();
     for row in left.chunks_mut(width) {
         row.iter_mut().zip(&mean).for_each(|(value, mean)| *value -= mean);
@@ -106,9 +106,9 @@ pub fn fit<E: From<TorchError>>(
     let (mut codebooks, mut errors) = (Vec::new(), Vec::new());
     for codebook in 0..config.codebooks {
         step(codebook)?;
-        let rows = Rows { values: &left, width };
+        let rows = Points { values: &left, width };
         let centres = kmeans::fit(rows, config.entries, ROUNDS, &mut random)?;
-        let assignment = kmeans::assign(rows, &centres)?;
+        let assignment = kmeans::assign(rows, &centres);
         left = kmeans::residual(rows, &centres, &assignment);
         errors.push(mean_square(&left));
         codebooks.extend(centres);
@@ -117,7 +117,7 @@ pub fn fit<E: From<TorchError>>(
     Ok(Fitted { model: MelRvq::from_parts(config, mean, codebooks), errors })
 }
 
-fn mean_row(rows: Rows) -> Vec<f32> {
+fn mean_row(rows: Points) -> Vec<f32> {
     let mut sums = vec![0f64; rows.width];
     for row in rows.values.chunks(rows.width) {
         sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));

@@ -6,8 +6,6 @@ use std::f64::consts::TAU;
 
 use tch::Tensor;
 
-use crate::error::TorchError;
-
 /// The step from one state to the next.
 pub const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -41,7 +39,7 @@ impl Random {
     }
 
     /// A tensor of normally distributed numbers with mean zero, by the Box-Muller method.
-    pub fn normal(&mut self, shape: &[i64], deviation: f64) -> Result<Tensor, TorchError> {
+    pub fn normal(&mut self, shape: &[i64], deviation: f64) -> Tensor {
         let count = shape.iter().product::<i64>() as usize;
         let mut values = Vec::with_capacity(count + 1);
         while values.len() < count {
@@ -50,7 +48,7 @@ impl Random {
             values.extend([(radius * cosine) as f32, (radius * sine) as f32]);
         }
         values.truncate(count);
-        Ok(Tensor::f_from_slice(&values)?.f_view(shape)?)
+        Tensor::from_slice(&values).view(shape)
     }
 }
 

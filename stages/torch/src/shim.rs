@@ -359,18 +359,18 @@ pub fn fused_adamw(
 /// Calls `work` on `count` threads of libtorch's pool, including the calling thread; only on the
 /// calling thread if libtorch has no OpenMP.
 pub fn on_threads(count: usize, work: impl Fn() + Sync) {
-    struct Call<'a> {
+    struct ThreadCall<'a> {
         work: &'a (dyn Fn() + Sync),
         panic: Mutex<Option<Box<dyn Any + Send>>>,
     }
     extern "C" fn call(data: *const c_void) {
         // SAFETY: the data is the call below, which waits for all threads.
-        let call = unsafe { &*data.cast::<Call>() };
+        let call = unsafe { &*data.cast::<ThreadCall>() };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call.work)) {
             *call.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
     }
-    let data = Call { work: &work, panic: Mutex::new(None) };
+    let data = ThreadCall { work: &work, panic: Mutex::new(None) };
     // SAFETY: the function gives the data to `call` and returns when all calls have.
     unsafe { throstle_on_threads(count as c_uint, call, (&raw const data).cast()) };
     let panic = data.panic.into_inner().unwrap_or_else(PoisonError::into_inner);

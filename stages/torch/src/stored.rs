@@ -37,11 +37,11 @@ pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, TorchError> {
     let dtype = TYPES.iter().find(|(own, _)| *own == kind).map(|(_, dtype)| *dtype);
     let dtype =
         dtype.ok_or_else(|| TorchError::Input(format!("a {kind:?} tensor cannot be stored")))?;
-    let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?.f_contiguous()?;
+    let tensor = tensor.detach().to_device(Device::Cpu).contiguous();
     let shape: Vec<usize> = tensor.size().iter().map(|size| *size as usize).collect();
     // Without a second copy of the values: embeddings are large.
     let (mut file, start) = artifact::room(TensorInfo::new(dtype, shape))?;
-    tensor.f_copy_data_u8(&mut file[start..], tensor.numel())?;
+    tensor.copy_data_u8(&mut file[start..], tensor.numel());
     Ok(file)
 }
 
@@ -52,7 +52,7 @@ pub fn decode(bytes: Bytes) -> Result<Tensor, TorchError> {
     let kind = kind
         .ok_or_else(|| TorchError::Model(format!("a tensor of type {} is unknown", info.dtype)))?;
     let shape: Vec<i64> = info.shape.iter().map(|size| *size as i64).collect();
-    Ok(Tensor::f_from_data_size(stored.data(), &shape, kind)?)
+    Ok(Tensor::from_data_size(stored.data(), &shape, kind))
 }
 
 pub fn keep(tensor: &Tensor, context: &mut dyn Context) -> Result<Blob, StageError> {
@@ -69,11 +69,11 @@ pub fn shapes<'a>(
     context: &mut dyn Context,
 ) -> Result<Weights, StageError> {
     let mut weights = Weights::default();
-    let zero = Tensor::f_zeros([0i64; 0], (Kind::Float, Device::Cpu)).map_err(TorchError::from)?;
+    let zero = Tensor::zeros([0i64; 0], (Kind::Float, Device::Cpu));
     for (name, blob) in tensors {
         let stored = artifact::decode(context.read(blob)?).map_err(TorchError::from)?;
         let shape: Vec<i64> = stored.info().shape.iter().map(|size| *size as i64).collect();
-        weights.insert(name, zero.f_expand(&shape, false).map_err(TorchError::from)?);
+        weights.insert(name, zero.expand(&shape, false));
     }
     Ok(weights)
 }

@@ -109,9 +109,10 @@ impl Context for Bench {
     fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError> {
         let rejects = rejects.into_iter();
         self.aside.extend(rejects.map(|(place, reject)| (port.to_owned(), place, reject)));
-        match self.allows_none && !self.aside.is_empty() {
-            true => Err(StageError::failed("none may be set aside")),
-            false => Ok(()),
+        if self.allows_none && !self.aside.is_empty() {
+            Err(StageError::failed("none may be set aside"))
+        } else {
+            Ok(())
         }
     }
 

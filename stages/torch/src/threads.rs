@@ -39,7 +39,7 @@ pub fn spread<O: Send>(
             let running: Vec<_> = shares.iter().map(|share| start(share.as_slice())).collect();
             let joined = running.into_iter().map(|thread| {
                 let thread = thread.map_err(TorchError::no_thread)?;
-                thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+                thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(panic)))
             });
             joined.collect()
         })
@@ -104,14 +104,16 @@ mod tests {
 
     #[test]
     fn a_panic_and_an_error_of_one_thread_are_errors_of_the_whole() {
-        let panics = |share: &[usize]| match share.contains(&1) {
-            true => panic!("CUDA out of memory"),
-            false => Ok(share.to_vec()),
+        let panics = |share: &[usize]| {
+            if share.contains(&1) { panic!("CUDA out of memory") } else { Ok(share.to_vec()) }
         };
         assert!(matches!(spread(3, 5, panics), Err(TorchError::OutOfMemory(_))));
-        let fails = |share: &[usize]| match share.contains(&1) {
-            true => Err(TorchError::Input("no".into())),
-            false => Ok(share.to_vec()),
+        let fails = |share: &[usize]| {
+            if share.contains(&1) {
+                Err(TorchError::Input("no".into()))
+            } else {
+                Ok(share.to_vec())
+            }
         };
         assert_eq!(spread(3, 5, fails).unwrap_err().to_string(), "no");
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tch::{Device, Tensor, kind};
 
-use crate::error::TorchError;
+use crate::error::InTch;
 use crate::shim;
 
 /// The copies of a thread.
@@ -29,23 +29,23 @@ pub fn copies() -> Copies {
 }
 
 /// A tensor on a device. A copy to a GPU joins the current stream, and the host does not wait.
-pub fn upload(tensor: &Tensor, device: Device) -> Result<Tensor, TorchError> {
+pub fn upload(tensor: &Tensor, device: Device) -> Tensor {
     COPIES.set(Copies { uploads: COPIES.get().uploads + 1, ..COPIES.get() });
     match device {
-        Device::Cuda(gpu) if tensor.device() == Device::Cpu => shim::to_gpu(tensor, gpu),
-        _ => Ok(tensor.f_to_device(device)?),
+        Device::Cuda(gpu) if tensor.device() == Device::Cpu => shim::to_gpu(tensor, gpu).in_tch(),
+        _ => tensor.to_device(device),
     }
 }
 
 /// Numbers on a device.
-pub fn upload_all<T: kind::Element>(numbers: &[T], device: Device) -> Result<Tensor, TorchError> {
-    upload(&Tensor::f_from_slice(numbers)?, device)
+pub fn upload_all<T: kind::Element>(numbers: &[T], device: Device) -> Tensor {
+    upload(&Tensor::from_slice(numbers), device)
 }
 
 /// All numbers of a tensor. Waits for the work of the device.
-pub fn read<T: kind::Element + Copy>(tensor: &Tensor) -> Result<Vec<T>, TorchError> {
+pub fn read<T: kind::Element + Copy>(tensor: &Tensor) -> Vec<T> {
     COPIES.set(Copies { reads: COPIES.get().reads + 1, ..COPIES.get() });
-    Ok(Vec::try_from(tensor.f_reshape(-1)?)?)
+    Vec::try_from(tensor.reshape(-1)).in_tch()
 }
 
 /// Numbers on the host that a thread prepares and another one uploads: in pinned memory if a GPU
@@ -54,15 +54,16 @@ pub fn read<T: kind::Element + Copy>(tensor: &Tensor) -> Result<Vec<T>, TorchErr
 pub struct Staged(Mutex<Tensor>);
 
 impl Staged {
-    pub fn new(tensor: &Tensor, is_for_gpu: bool) -> Result<Staged, TorchError> {
-        let staged = if is_for_gpu { shim::pinned(tensor)? } else { tensor.shallow_clone() };
-        Ok(Staged(Mutex::new(staged)))
+    pub fn new(tensor: &Tensor, is_for_gpu: bool) -> Staged {
+        let staged =
+            if is_for_gpu { shim::pinned(tensor).in_tch() } else { tensor.shallow_clone() };
+        Staged(Mutex::new(staged))
     }
 
-    pub fn upload(&self, device: Device) -> Result<Tensor, TorchError> {
+    pub fn upload(&self, device: Device) -> Tensor {
         let tensor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match device {
-            Device::Cuda(gpu) => shim::to_gpu_aside(&tensor, gpu),
+            Device::Cuda(gpu) => shim::to_gpu_aside(&tensor, gpu).in_tch(),
             _ => upload(&tensor, device),
         }
     }
@@ -72,14 +73,15 @@ impl Staged {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::error::caught;
 
     #[test]
     fn copies_are_counted_and_keep_their_numbers() {
         let before = copies();
-        let tensor = upload_all(&[3i64, 5], Device::Cpu).unwrap();
-        assert_eq!(read::<i64>(&tensor.view([2, 1])).unwrap(), [3, 5]);
-        let staged = Staged::new(&tensor, false).unwrap();
-        assert_eq!(staged.upload(Device::Cpu).unwrap(), tensor);
+        let tensor = upload_all(&[3i64, 5], Device::Cpu);
+        assert_eq!(read::<i64>(&tensor.view([2, 1])), [3, 5]);
+        let staged = Staged::new(&tensor, false);
+        assert_eq!(staged.upload(Device::Cpu), tensor);
         let after = copies();
         assert_eq!((after.uploads - before.uploads, after.reads - before.reads), (2, 1));
     }
@@ -90,9 +92,10 @@ mod tests {
             return;
         }
         let tensor = Tensor::from_slice(&[1f32]);
-        assert!(upload(&tensor, Device::Cuda(0)).is_err());
-        assert!(Staged::new(&tensor, true).is_err());
-        let staged = Staged::new(&tensor, false).unwrap();
-        assert!(staged.upload(Device::Cuda(0)).is_err());
+        let fails = |work: &dyn Fn() -> Tensor| caught(|| Ok(work())).is_err();
+        assert!(fails(&|| upload(&tensor, Device::Cuda(0))));
+        assert!(caught(|| Ok(Staged::new(&tensor, true))).is_err());
+        let staged = Staged::new(&tensor, false);
+        assert!(fails(&|| staged.upload(Device::Cuda(0))));
     }
 }

@@ -7,7 +7,7 @@ use cache::Digest;
 use stage_core::{Blob, Context, Item, NewValue, Output, Reject, StageError};
 use stage_formats::checkpoint::WEIGHTS;
 
-use crate::error::{TorchError, guarded};
+use crate::error::TorchError;
 use crate::measure::{SpeakingRate, loudness_slope};
 use crate::random::scramble;
 use crate::wave;
@@ -64,7 +64,7 @@ pub fn speak_each(
         if context.stopping() {
             return Err(StageError::Stopped);
         }
-        said.push(guarded(|| speak(item, weights(item), context))?);
+        said.push(speak(item, weights(item), context)?);
     }
     Ok(said)
 }
@@ -87,7 +87,7 @@ pub fn speak_batches(
         }
         let items = &items[range];
         let weights = items.first().and_then(weights);
-        said.extend(guarded(|| speak(items, weights, context))?);
+        said.extend(speak(items, weights, context)?);
     }
     Ok(said)
 }
@@ -116,9 +116,10 @@ fn weights(item: &Item) -> Option<&Blob> {
 /// A reject if nothing can be spoken at that speed.
 pub fn own_speed(item: &Item) -> Result<f64, Reject> {
     let speed = item.fields.number("speed").unwrap_or(1.0);
-    match (0.05..=20.0).contains(&speed) {
-        true => Ok(speed),
-        false => Err(Reject::new("speed", format!("its `speed` is {speed}, expected 0.05 to 20"))),
+    if (0.05..=20.0).contains(&speed) {
+        Ok(speed)
+    } else {
+        Err(Reject::new("speed", format!("its `speed` is {speed}, expected 0.05 to 20")))
     }
 }
 

@@ -23,9 +23,9 @@ impl Kernel {
         Ok(Kernel::Normed { length, direction: scope.take(DIRECTION, shape)? })
     }
 
-    pub fn weight(&self) -> Result<Tensor, TorchError> {
+    pub fn weight(&self) -> Tensor {
         match self {
-            Kernel::Whole(weight) => Ok(weight.shallow_clone()),
+            Kernel::Whole(weight) => weight.shallow_clone(),
             Kernel::Normed { length, direction } => joined(length, direction),
         }
     }
@@ -33,7 +33,7 @@ impl Kernel {
 
 /// Removes weight norm from selected weights; tensors without a partner do not change. A zero
 /// direction gives zeros.
-pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Result<Weights, TorchError> {
+pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Weights {
     let modules = weights.names().filter_map(|name| name.strip_suffix(LENGTH));
     let modules = modules.filter(|module| weights.contains(&format!("{module}{DIRECTION}")));
     let modules: Vec<String> = modules.map(str::to_owned).collect();
@@ -45,38 +45,38 @@ pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Result<We
         let length = weights.remove(&format!("{module}{LENGTH}"));
         let direction = weights.remove(&format!("{module}{DIRECTION}"));
         if let (Some(length), Some(direction)) = (length, direction) {
-            let is_nought = norm(&direction)?.f_eq(0.0)?;
-            let whole = joined(&length, &direction)?.f_masked_fill(&is_nought, 0.0)?;
+            let is_nought = norm(&direction).eq(0.0);
+            let whole = joined(&length, &direction).masked_fill(&is_nought, 0.0);
             weights.insert(weight, whole);
         }
     }
-    Ok(weights)
+    weights
 }
 
 /// Applies weight norm to selected weights: the direction is the weight itself.
-pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Result<Weights, TorchError> {
+pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Weights {
     let names: Vec<String> =
         weights.names().filter(|name| is_split(name)).map(str::to_owned).collect();
     for name in names {
         let (Some(weight), Some(module)) = (weights.remove(&name), name.strip_suffix(WHOLE)) else {
             continue;
         };
-        let length = norm(&weight)?;
-        let direction = weight.f_masked_fill(&length.f_eq(0.0)?, f64::from(ANY))?;
+        let length = norm(&weight);
+        let direction = weight.masked_fill(&length.eq(0.0), f64::from(ANY));
         weights.insert(format!("{module}{LENGTH}"), length);
         weights.insert(format!("{module}{DIRECTION}"), direction);
     }
-    Ok(weights)
+    weights
 }
 
 /// The norm of each filter, in the shape of `length_of`.
-fn norm(weight: &Tensor) -> Result<Tensor, TorchError> {
+fn norm(weight: &Tensor) -> Tensor {
     let axes: Vec<i64> = (1..weight.dim() as i64).collect();
-    Ok(weight.f_square()?.f_sum_dim_intlist(axes, true, weight.kind())?.f_sqrt()?)
+    weight.square().sum_dim_intlist(axes, true, weight.kind()).sqrt()
 }
 
-fn joined(length: &Tensor, direction: &Tensor) -> Result<Tensor, TorchError> {
-    Ok(Tensor::f_internal_weight_norm(direction, length, 0)?)
+fn joined(length: &Tensor, direction: &Tensor) -> Tensor {
+    Tensor::internal_weight_norm(direction, length, 0)
 }
 
 #[cfg(test)]
@@ -95,10 +95,10 @@ mod tests {
     fn a_weight_comes_back_from_its_pair() {
         let whole = weights("a.weight");
         let before = whole.get("a.weight").unwrap().copy();
-        let pair = split(whole, |name| name == "a.weight").unwrap();
+        let pair = split(whole, |name| name == "a.weight");
         assert_eq!(pair.names().collect::<Vec<_>>(), ["a.weight_g", "a.weight_v"]);
         assert_eq!(pair.get("a.weight_g").unwrap().size(), [3, 1, 1]);
-        let after = fold(pair, |_| true).unwrap();
+        let after = fold(pair, |_| true);
         let far = (after.get("a.weight").unwrap() - before).abs().max();
         assert!(far.double_value(&[]) < 1e-6);
     }
@@ -111,15 +111,15 @@ mod tests {
                 .collect();
         let is_nought =
             |weights: &Weights| weights.get("a.weight").unwrap().abs().max().double_value(&[]);
-        let pair = split(none, |_| true).unwrap();
+        let pair = split(none, |_| true);
         let part = |name: &str| pair.get(name).unwrap().copy();
-        let kernel = joined(&part("a.weight_g"), &part("a.weight_v")).unwrap();
+        let kernel = joined(&part("a.weight_g"), &part("a.weight_v"));
         assert_eq!(kernel.abs().max().double_value(&[]), 0.0, "in training too");
-        assert_eq!(is_nought(&fold(pair, |_| true).unwrap()), 0.0);
+        assert_eq!(is_nought(&fold(pair, |_| true)), 0.0);
 
         let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Float, Device::Cpu));
         let (length, direction) = (zeros(&[3, 1, 1]) + 2.0, zeros(&[3, 2, 4]));
         let pair = [("a.weight_g".to_owned(), length), ("a.weight_v".to_owned(), direction)];
-        assert_eq!(is_nought(&fold(pair.into_iter().collect(), |_| true).unwrap()), 0.0);
+        assert_eq!(is_nought(&fold(pair.into_iter().collect(), |_| true)), 0.0);
     }
 }

@@ -66,12 +66,13 @@ impl Weights {
         let tensor = self.0.remove(name);
         let tensor =
             tensor.ok_or_else(|| TorchError::Model(format!("there is no tensor `{name}`")))?;
-        match tensor.size() == shape {
-            true => Ok(tensor),
-            false => Err(TorchError::Model(format!(
+        if tensor.size() == shape {
+            Ok(tensor)
+        } else {
+            Err(TorchError::Model(format!(
                 "`{name}` has the shape {:?}, expected {shape:?}",
                 tensor.size()
-            ))),
+            )))
         }
     }
 
@@ -99,9 +100,10 @@ impl Weights {
 
     /// Finishes: tensors that were not taken are an error.
     pub fn finish(self) -> Result<(), TorchError> {
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => Err(TorchError::Model(format!("unexpected: {}", listed(self.names())))),
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(TorchError::Model(format!("unexpected: {}", listed(self.names()))))
         }
     }
 
@@ -121,13 +123,13 @@ impl Weights {
     }
 
     /// The same on a device; floating-point tensors also in another precision if one is given.
-    pub fn moved(self, device: Device, kind: Option<Kind>) -> Result<Weights, TorchError> {
+    pub fn moved(self, device: Device, kind: Option<Kind>) -> Weights {
         let mut moved = Weights::default();
         for (name, tensor) in self.0 {
             let kind = kind.filter(|_| tensor.is_floating_point()).unwrap_or(tensor.kind());
-            moved.insert(name, tensor.f_to_device(device)?.f_to_kind(kind)?);
+            moved.insert(name, tensor.to_device(device).to_kind(kind));
         }
-        Ok(moved)
+        moved
     }
 }
 
@@ -184,7 +186,7 @@ pub fn read(view: &TensorView) -> Result<Tensor, TorchError> {
     let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
     let kind = kind_of(view.dtype())
         .ok_or_else(|| TorchError::Model(format!("a tensor is of type {:?}", view.dtype())))?;
-    Ok(Tensor::f_from_data_size(view.data(), &shape, kind)?)
+    Ok(Tensor::from_data_size(view.data(), &shape, kind))
 }
 
 /// A tensor for computing: floats of 32 bits on the device, all finite.
@@ -192,14 +194,14 @@ pub fn usable(name: &str, tensor: Tensor, device: Device) -> Result<Tensor, Torc
     if !tensor.is_floating_point() {
         return Err(TorchError::Model(format!("`{name}` is {:?}, expected floats", tensor.kind())));
     }
-    let tensor = tensor.f_to_device(device)?.f_to_kind(Kind::Float)?.f_contiguous()?;
+    let tensor = tensor.to_device(device).to_kind(Kind::Float).contiguous();
     check_finite(name, &tensor)?;
     Ok(tensor.set_requires_grad(false))
 }
 
 /// Refuses a tensor with a value that is not finite.
 pub fn check_finite(name: &str, tensor: &Tensor) -> Result<(), TorchError> {
-    if is_finite(tensor)? {
+    if is_finite(tensor) {
         return Ok(());
     }
     let advice = match tensor.kind() {
@@ -213,18 +215,18 @@ pub fn check_finite(name: &str, tensor: &Tensor) -> Result<(), TorchError> {
 const ADDED: i64 = 1 << 20;
 
 /// True if all values of a tensor are finite.
-pub fn is_finite(tensor: &Tensor) -> Result<bool, TorchError> {
+pub fn is_finite(tensor: &Tensor) -> bool {
     // A sum is not finite if one of its terms is not. The CPU copies to f64 what it adds up.
     let count = tensor.numel() as i64;
     let piece = if tensor.device().is_cuda() { count } else { ADDED };
-    let values = tensor.f_reshape([-1])?;
+    let values = tensor.reshape([-1]);
     for start in (0..count).step_by(piece.max(1) as usize) {
-        let part = values.f_narrow(0, start, piece.min(count - start))?;
-        if !part.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite() {
-            return Ok(false);
+        let part = values.narrow(0, start, piece.min(count - start));
+        if !part.sum(Kind::Double).double_value(&[]).is_finite() {
+            return false;
         }
     }
-    Ok(true)
+    true
 }
 
 /// The type with this name in parameters; None for other words, such as `auto`.

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use stage_core::device::{DeviceId, DeviceName, UnknownDevice};
 use stage_core::worker::{Host, serve};
 
 use crate::device::{Machine, place, report};
-use crate::error::TorchError;
+use crate::error::{TorchError, print_only_defects};
 use crate::fixture::{self, Comparison, Fixture, Setup};
 use crate::heap::Heap;
 use crate::stages;
@@ -44,10 +45,16 @@ const NOT_OFFERED: u8 = 2;
 /// As that of `throstle` for work that the next run goes on with.
 const PAUSED: u8 = 75;
 
-/// Runs the command in the arguments; returns the exit code.
+/// Runs the command in the arguments; returns the exit code. A panic is an error too.
 pub fn run(arguments: &[String]) -> io::Result<u8> {
     cache::fs::outlive_file_size_limit();
     cache::memory::outlive("throstle-torch: the system has no memory left\n", PAUSED);
+    print_only_defects();
+    let failed = |panic| Err(io::Error::other(TorchError::from_panic(panic)));
+    catch_unwind(|| command(arguments)).unwrap_or_else(failed)
+}
+
+fn command(arguments: &[String]) -> io::Result<u8> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => serve_pipe().map(|()| 0),

@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 
 use stage_torch::dual_ar::{
-    Batch, Clip, Config, Drawn, DualAr, Parity, Sampling, Seeded, Sentence, Speech, Stop, Tokens,
+    ClipColumns, Config, Drawn, DualAr, DualArBatch, DualArSampling, DualArSentence, DualArSpeech,
+    Parity, SeededNoise, SpecialTokens, Stop,
 };
-use stage_torch::fish::{DualArTrainee, Memory};
+use stage_torch::fish::{DualArMemory, DualArTrainee};
 use stage_torch::layers::Pass;
 use stage_torch::lora::{Adaptable, LoraSettings, adapters, attach};
 use stage_torch::random::Random;
 use stage_torch::train::{Phase, Totals, Trainee};
 use stage_torch::weights::Weights;
-use stage_torch::{BaseNetwork, NetworkTrainee};
 use stage_torch::{copies, waits};
 use tch::{Device, Kind, Tensor};
 
-const TOKENS: Tokens = Tokens { semantic_begin: 20, im_end: 3 };
+const TOKENS: SpecialTokens = SpecialTokens { semantic_begin: 20, im_end: 3 };
 
 fn config(more: &str) -> Config {
     let fast_dim = if more.contains("fast_dim") { "" } else { r#""fast_dim": 12,"# };
@@ -35,15 +35,15 @@ fn model() -> DualAr {
     // So small that threads only wait for each other.
     tch::set_num_threads(1);
     let config = config("");
-    let weights = DualAr::fresh(&config, 7).unwrap();
+    let weights = DualAr::fresh(&config, 7);
     DualAr::load(config, TOKENS, weights).unwrap()
 }
 
 /// As `configure_optimizers` of the original (commit d3df505): `.embeddings.` is in no other name.
 #[test]
 fn biases_norms_and_the_embeddings_of_words_do_not_decay_and_those_of_codes_do() {
-    let trainee = DualArTrainee::new(model(), Memory { recompute: false, positions: 8, frames: 8 });
-    let trainee = trainee.unwrap().train_all();
+    let memory = DualArMemory { recompute: false, positions: 8, frames: 8 };
+    let trainee = DualArTrainee::new(model().train_all(), memory).unwrap();
     let parameters = trainee.parameters();
     let kept = parameters.iter().filter(|(name, tensor)| !DualArTrainee::decays(name, tensor));
     let kept: Vec<&str> = kept.map(|(name, _)| name.as_str()).collect();
@@ -58,10 +58,10 @@ fn biases_norms_and_the_embeddings_of_words_do_not_decay_and_those_of_codes_do()
 }
 
 /// Text, then frames, all of them with labels.
-fn clip(number: i32, text: i32, frames: i32) -> Clip {
+fn clip(number: i32, text: i32, frames: i32) -> ClipColumns {
     let length = (text + frames) as usize;
     let code = |line: i32, at: i32| (number * 5 + line * 3 + at * at) % 8;
-    let mut clip = Clip { tokens: vec![0; 4 * length], labels: vec![-100; 4 * length] };
+    let mut clip = ClipColumns { tokens: vec![0; 4 * length], labels: vec![-100; 4 * length] };
     for at in 0..length as i32 {
         for line in 0..4 {
             let place = line as usize * length + at as usize;
@@ -84,9 +84,9 @@ fn clip(number: i32, text: i32, frames: i32) -> Clip {
     clip
 }
 
-fn batch() -> Batch {
+fn batch() -> DualArBatch {
     let clips = [clip(1, 4, 9), clip(2, 3, 5), clip(3, 6, 12)];
-    Batch::new(3, &clips.iter().map(|clip| vec![clip]).collect::<Vec<_>>(), 1).unwrap()
+    DualArBatch::new(3, &clips.iter().map(|clip| vec![clip]).collect::<Vec<_>>(), 1).unwrap()
 }
 
 /// Adapters with dropout on every module that accepts one; the rest is frozen.
@@ -96,12 +96,15 @@ fn adapt(model: &mut DualAr) {
     let mut random = Random::new(3);
     let _guard = tch::no_grad_guard();
     for (_, tensor) in &mut adapters(model) {
-        tensor.copy_(&random.normal(&tensor.size(), 0.1).unwrap());
+        tensor.copy_(&random.normal(&tensor.size(), 0.1));
     }
 }
 
 /// Gradients by name, and both losses.
-fn derived(trainee: &mut DualArTrainee, batches: &[Batch]) -> (BTreeMap<String, Tensor>, Vec<f64>) {
+fn derived(
+    trainee: &mut DualArTrainee,
+    batches: &[DualArBatch],
+) -> (BTreeMap<String, Tensor>, Vec<f64>) {
     let mut totals = Totals::default();
     batches.iter().for_each(|batch| totals.add(&DualArTrainee::count(batch)));
     let mut losses = None;
@@ -109,20 +112,20 @@ fn derived(trainee: &mut DualArTrainee, batches: &[Batch]) -> (BTreeMap<String, 
         let new = trainee.accumulate(batch, &Phase::only(&totals, 11)).unwrap();
         match &mut losses {
             None => losses = Some(new),
-            Some(losses) => losses.add(new).unwrap(),
+            Some(losses) => losses.add(new),
         }
     }
     let gradient = |(name, tensor): (String, Tensor)| (name, tensor.grad().copy());
-    let means = losses.unwrap().means(&totals).unwrap().0;
+    let means = losses.unwrap().means(&totals).0;
     let gradients = trainee.parameters().into_iter().map(gradient).collect();
     (gradients, means.into_iter().map(|(_, mean)| mean).collect())
 }
 
-fn trainee(memory: Memory) -> DualArTrainee {
-    DualArTrainee::new(model(), memory).unwrap().train_all()
+fn trainee(memory: DualArMemory) -> DualArTrainee {
+    DualArTrainee::new(model().train_all(), memory).unwrap()
 }
 
-const WHOLE: Memory = Memory { recompute: false, positions: 1 << 20, frames: 1 << 20 };
+const WHOLE: DualArMemory = DualArMemory { recompute: false, positions: 1 << 20, frames: 1 << 20 };
 
 fn assert_near(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>) {
     assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
@@ -136,9 +139,9 @@ fn assert_near(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>)
 #[test]
 fn running_blocks_again_changes_no_gradient() {
     for pieces in [1 << 20, 5] {
-        let memory = Memory { recompute: false, positions: pieces, frames: pieces };
+        let memory = DualArMemory { recompute: false, positions: pieces, frames: pieces };
         let plain = derived(&mut trainee(memory), &[batch()]);
-        let again = derived(&mut trainee(Memory { recompute: true, ..memory }), &[batch()]);
+        let again = derived(&mut trainee(DualArMemory { recompute: true, ..memory }), &[batch()]);
         assert_eq!(plain, again);
         assert!(plain.0.values().all(|gradient| gradient.abs().max().double_value(&[]) > 0.0));
     }
@@ -149,12 +152,12 @@ fn running_blocks_again_drops_what_was_dropped_before() {
     let run = |recompute: bool, seed: u64| {
         let mut model = model();
         adapt(&mut model);
-        let mut trainee = DualArTrainee::new(model, Memory { recompute, ..WHOLE }).unwrap();
+        let mut trainee = DualArTrainee::new(model, DualArMemory { recompute, ..WHOLE }).unwrap();
         let totals = DualArTrainee::count(&batch());
         let losses = trainee.accumulate(&batch(), &Phase::only(&totals, seed)).unwrap();
         let gradients: Vec<Tensor> =
             trainee.parameters().iter().map(|(_, tensor)| tensor.grad().copy()).collect();
-        (gradients, losses.means(&totals).unwrap())
+        (gradients, losses.means(&totals))
     };
     assert_eq!(run(true, 5), run(false, 5));
     assert_ne!(run(true, 5).1, run(true, 6).1);
@@ -165,7 +168,7 @@ fn only_adapters_are_trained_where_the_rest_is_frozen() {
     let mut model = model();
     adapt(&mut model);
     let modules = Adaptable::layers(&mut model).len();
-    let trainee = DualArTrainee::new(model, Memory::default()).unwrap();
+    let trainee = DualArTrainee::new(model, DualArMemory::default()).unwrap();
     let names: Vec<String> = trainee.parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), 2 * modules);
     assert!(names.is_sorted() && names.iter().all(|name| name.contains(".lora_")));
@@ -175,7 +178,7 @@ fn only_adapters_are_trained_where_the_rest_is_frozen() {
 #[test]
 fn pieces_change_no_gradient_by_more_than_rounding() {
     let (whole, losses) = derived(&mut trainee(WHOLE), &[batch()]);
-    let memory = Memory { recompute: true, positions: 3, frames: 2 };
+    let memory = DualArMemory { recompute: true, positions: 3, frames: 2 };
     let (pieces, others) = derived(&mut trainee(memory), &[batch()]);
     assert_near(&whole, &pieces);
     for (one, other) in losses.iter().zip(others) {
@@ -186,22 +189,22 @@ fn pieces_change_no_gradient_by_more_than_rounding() {
 #[test]
 fn clips_that_share_a_row_are_as_if_alone() {
     let clips = [clip(1, 4, 9), clip(2, 3, 5), clip(3, 6, 12), clip(4, 2, 2)];
-    let alone: Vec<Batch> =
-        clips.iter().map(|clip| Batch::new(3, &[vec![clip]], 1).unwrap()).collect();
+    let alone: Vec<DualArBatch> =
+        clips.iter().map(|clip| DualArBatch::new(3, &[vec![clip]], 1).unwrap()).collect();
     let (alone, losses) = derived(&mut trainee(WHOLE), &alone);
     let rows = [vec![&clips[0], &clips[1]], vec![&clips[2]], vec![&clips[3]]];
-    let packed = Batch::new(3, &rows, 1).unwrap();
-    let (packed, others) = derived(&mut trainee(Memory::default()), &[packed]);
+    let packed = DualArBatch::new(3, &rows, 1).unwrap();
+    let (packed, others) = derived(&mut trainee(DualArMemory::default()), &[packed]);
     assert_near(&alone, &packed);
     assert!((losses[0] - others[0]).abs() < 1e-5 && (losses[1] - others[1]).abs() < 1e-5);
 }
 
 #[test]
 fn evaluating_gives_the_losses_of_training_without_dropout() {
-    let mut trainee = trainee(Memory::default());
+    let mut trainee = trainee(DualArMemory::default());
     let (_, losses) = derived(&mut trainee, &[batch()]);
     let totals = DualArTrainee::count(&batch());
-    let evaluated = trainee.evaluate(&batch()).unwrap().means(&totals).unwrap().0;
+    let evaluated = trainee.evaluate(&batch()).unwrap().means(&totals).0;
     for (one, (_, other)) in losses.iter().zip(&evaluated) {
         assert!((one - other).abs() < 1e-6, "{one} {other}");
     }
@@ -211,11 +214,11 @@ fn evaluating_gives_the_losses_of_training_without_dropout() {
 fn a_fresh_model_is_about_as_good_as_guessing() {
     let config = config(r#", "rope_base": 1000"#);
     let config = Config { initializer_range: 0.02, ..config };
-    let weights = DualAr::fresh(&config, 1).unwrap();
+    let weights = DualAr::fresh(&config, 1);
     let model = DualAr::load(config, TOKENS, weights).unwrap();
-    let trainee = DualArTrainee::new(model, Memory::default()).unwrap();
+    let trainee = DualArTrainee::new(model, DualArMemory::default()).unwrap();
     let totals = DualArTrainee::count(&batch());
-    let means = trainee.evaluate(&batch()).unwrap().means(&totals).unwrap().0;
+    let means = trainee.evaluate(&batch()).unwrap().means(&totals).0;
     assert!((means[0].1 - 28f64.ln()).abs() < 0.1, "{means:?}");
     assert!((means[1].1 - 8f64.ln()).abs() < 0.1, "{means:?}");
 }
@@ -223,15 +226,16 @@ fn a_fresh_model_is_about_as_good_as_guessing() {
 #[test]
 fn upstream_trains_without_scaling_and_so_differs() {
     let losses = |parity: Parity| {
-        let trainee = DualArTrainee::new(model().with_parity(parity), Memory::default()).unwrap();
+        let trainee =
+            DualArTrainee::new(model().with_parity(parity), DualArMemory::default()).unwrap();
         let totals = DualArTrainee::count(&batch());
-        trainee.evaluate(&batch()).unwrap().means(&totals).unwrap().total()
+        trainee.evaluate(&batch()).unwrap().means(&totals).total()
     };
     assert_ne!(losses(Parity::Correct), losses(Parity::Upstream));
 }
 
 /// The columns of a clip, and its numbers: [1 + K, T].
-fn columns(clip: &Clip) -> Tensor {
+fn columns(clip: &ClipColumns) -> Tensor {
     Tensor::from_slice(&clip.tokens).to_kind(Kind::Int64).view([4, -1])
 }
 
@@ -243,7 +247,7 @@ fn steps_through_the_cache_are_those_of_the_whole_row() {
     let length = row.size()[1];
     let x = model.embed(&row.unsqueeze(0), true);
     let states = model.slow(&x, &model.causal(length), Pass::Evaluate).squeeze_dim(0);
-    let (mut caches, mut state) = model.prefill(&[&row.narrow(1, 0, 5)], length).unwrap();
+    let (mut caches, mut state) = model.prefill(&[&row.narrow(1, 0, 5)], length);
     for at in 4..length {
         if at > 4 {
             state = model.follow(&row.narrow(1, at, 1).tr(), &mut caches);
@@ -266,8 +270,8 @@ fn steps_through_the_cache_are_those_of_the_whole_row() {
 fn half_precision_points_the_same_way() {
     let _guard = tch::no_grad_guard();
     let config = config("");
-    let weights = DualAr::fresh(&config, 7).unwrap();
-    let half = weights.moved(Device::Cpu, Some(Kind::BFloat16)).unwrap();
+    let weights = DualAr::fresh(&config, 7);
+    let half = weights.moved(Device::Cpu, Some(Kind::BFloat16));
     let half = DualAr::load(config, TOKENS, half).unwrap();
     let row = columns(&clip(1, 5, 12)).unsqueeze(0);
     let logits = |model: &DualAr| {
@@ -283,8 +287,8 @@ fn half_precision_points_the_same_way() {
 
 const PROMPT: [i32; 16] = [5, 6, 21, 7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0];
 
-const EVEN: Sampling =
-    Sampling { temperature: 1.0, top_p: 1.0, repetition_penalty: 1.1, semantic_only: true };
+const EVEN: DualArSampling =
+    DualArSampling { temperature: 1.0, top_p: 1.0, repetition_penalty: 1.1, semantic_only: true };
 
 /// A sentence to synthesise: its prompt, seed, and the limits of its frames.
 #[derive(Clone)]
@@ -301,11 +305,12 @@ impl Asked {
     }
 }
 
-fn draw(model: &DualAr, asked: &[Asked], sampling: &Sampling) -> Vec<Drawn> {
-    let mut noises: Vec<Seeded> = asked.iter().map(|asked| Seeded::new(asked.seed)).collect();
+fn draw(model: &DualAr, asked: &[Asked], sampling: &DualArSampling) -> Vec<Drawn> {
+    let mut noises: Vec<SeededNoise> =
+        asked.iter().map(|asked| SeededNoise::new(asked.seed)).collect();
     let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| {
         let Asked { prompt, most, least, .. } = asked;
-        Sentence { prompt, most: *most, least: *least, noise }
+        DualArSentence { prompt, most: *most, least: *least, noise }
     });
     model.draw(sentences.collect(), sampling).unwrap()
 }
@@ -327,10 +332,10 @@ fn a_frame_is_read_once_and_uploaded_once_and_nothing_else_waits_for_numbers() {
     assert_eq!(more, [20, 20, 0]);
 }
 
-fn speak(model: &DualAr, asked: &Asked, sampling: &Sampling) -> Speech {
-    let mut noise = Seeded::new(asked.seed);
+fn speak(model: &DualAr, asked: &Asked, sampling: &DualArSampling) -> DualArSpeech {
+    let mut noise = SeededNoise::new(asked.seed);
     let Asked { prompt, most, least, .. } = asked;
-    let sentence = Sentence { prompt, most: *most, least: *least, noise: &mut noise };
+    let sentence = DualArSentence { prompt, most: *most, least: *least, noise: &mut noise };
     model.generate(vec![sentence], sampling).unwrap().remove(0)
 }
 
@@ -358,7 +363,9 @@ fn asked(count: usize) -> Vec<Asked> {
 fn a_sentence_is_the_same_alone_and_in_any_batch() {
     let model = model();
     let asked = asked(17);
-    for sampling in [EVEN, Sampling::default(), Sampling { semantic_only: false, ..EVEN }] {
+    for sampling in
+        [EVEN, DualArSampling::default(), DualArSampling { semantic_only: false, ..EVEN }]
+    {
         let alone: Vec<Drawn> = asked
             .iter()
             .flat_map(|asked| draw(&model, std::slice::from_ref(asked), &sampling))
@@ -393,7 +400,7 @@ fn states_are_the_same_to_the_bit_in_any_batch() {
             .as_bytes(),
     )
     .unwrap();
-    let weights = DualAr::fresh(&config, 5).unwrap();
+    let weights = DualAr::fresh(&config, 5);
     let model = DualAr::load(config, TOKENS, weights).unwrap();
     let prompts: Vec<Tensor> = asked(9)
         .iter()
@@ -402,7 +409,7 @@ fn states_are_the_same_to_the_bit_in_any_batch() {
     let rows: Vec<Tensor> = (1..10).map(|row| columns(&clip(row, 0, 9))).collect();
     let states = |from: usize, count: usize| {
         let prompts: Vec<&Tensor> = prompts[from..from + count].iter().collect();
-        let (mut caches, mut state) = model.prefill(&prompts, 9).unwrap();
+        let (mut caches, mut state) = model.prefill(&prompts, 9);
         for at in 0..9 {
             let columns: Vec<Tensor> =
                 rows[from..from + count].iter().map(|row| row.select(1, at)).collect();
@@ -455,7 +462,8 @@ fn speech_ends_where_the_positions_do() {
     let output = model.tensors().into_iter().find(|(name, _)| name == "output.weight").unwrap().1;
     // An end that is never the most likely.
     let _ = output.narrow(0, TOKENS.im_end, 1).fill_(0.0);
-    let sampling = Sampling { temperature: 0.0, repetition_penalty: 1.0, ..Sampling::default() };
+    let sampling =
+        DualArSampling { temperature: 0.0, repetition_penalty: 1.0, ..DualArSampling::default() };
     let speech = speak(&model, &Asked::new(1, 1000), &sampling);
     assert_eq!((speech.stop, speech.frames), (Stop::Full, 60));
 }
@@ -464,9 +472,9 @@ fn speech_ends_where_the_positions_do() {
 fn a_prompt_of_another_model_is_refused() {
     let model = model();
     let speak = |prompt: &[i32]| {
-        let mut noise = Seeded::new(1);
-        let sentence = Sentence { prompt, most: 3, least: 0, noise: &mut noise };
-        model.generate(vec![sentence], &Sampling::default()).unwrap_err().to_string()
+        let mut noise = SeededNoise::new(1);
+        let sentence = DualArSentence { prompt, most: 3, least: 0, noise: &mut noise };
+        model.generate(vec![sentence], &DualArSampling::default()).unwrap_err().to_string()
     };
     assert!(speak(&[1, 2, 3]).contains("do not fill 4 lines"));
     assert!(
@@ -480,7 +488,7 @@ fn a_prompt_of_another_model_is_refused() {
 #[test]
 fn older_files_have_queries_keys_and_values_apart() {
     let config = config("");
-    let weights = DualAr::fresh(&config, 7).unwrap();
+    let weights = DualAr::fresh(&config, 7);
     let mut apart = Weights::default();
     for (name, tensor) in weights {
         match name.strip_suffix("wqkv.weight") {
@@ -502,7 +510,7 @@ fn older_files_have_queries_keys_and_values_apart() {
 fn tensors_are_all_those_of_the_configuration() {
     for more in ["", r#", "fast_dim": 16, "attention_qkv_bias": true, "attention_o_bias": true"#] {
         let config = config(more);
-        let weights = DualAr::fresh(&config, 1).unwrap();
+        let weights = DualAr::fresh(&config, 1);
         let model = DualAr::load(config.clone(), TOKENS, weights).unwrap();
         let mut expected = config.tensors();
         expected.sort();
@@ -514,8 +522,8 @@ fn tensors_are_all_those_of_the_configuration() {
 #[test]
 fn a_tokenizer_that_does_not_fit_is_refused() {
     let config = config("");
-    let weights = DualAr::fresh(&config, 1).unwrap();
-    let tokens = Tokens { semantic_begin: 21, im_end: 3 };
+    let weights = DualAr::fresh(&config, 1);
+    let tokens = SpecialTokens { semantic_begin: 21, im_end: 3 };
     let error = DualAr::load(config, tokens, weights).unwrap_err().to_string();
     assert!(error.contains("do not fit into a vocabulary of 28"), "{error}");
 }

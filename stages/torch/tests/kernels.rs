@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use stage_torch::Tf32;
-use stage_torch::train::kernels::{Attention, Kernels};
+use stage_torch::train::kernels::{AttentionKernel, Kernels};
 use tch::{Device, Kind, Tensor};
 
 /// The number of the plain kernel in libtorch.
@@ -18,7 +18,7 @@ fn chosen() -> i64 {
 fn chosen_kernels_are_used_until_the_training_ends() {
     let fastest = chosen();
     assert_ne!(fastest, MATH);
-    let kernels = Kernels { attention: Attention::Math, tf32: true };
+    let kernels = Kernels { attention: AttentionKernel::Math, tf32: true };
     let in_use = kernels.begin().unwrap();
     assert_eq!(chosen(), MATH);
     let both = |allowed| Tf32 { products: allowed, convolutions: allowed };
@@ -28,6 +28,6 @@ fn chosen_kernels_are_used_until_the_training_ends() {
     assert!(!stage_torch::attention().cudnn && stage_torch::attention().efficient);
     assert_eq!(stage_torch::tf32(), both(false));
     // The CPU itself would select flash attention.
-    let _in_use = Kernels { attention: Attention::Flash, tf32: false }.begin().unwrap();
+    let _in_use = Kernels { attention: AttentionKernel::Flash, tf32: false }.begin().unwrap();
     assert_eq!(chosen(), fastest);
 }

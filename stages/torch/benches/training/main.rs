@@ -14,7 +14,7 @@ mod xtts;
 use std::path::Path;
 
 use serde::Deserialize;
-use stage_torch::train::kernels::{Attention, Kernels};
+use stage_torch::train::kernels::{AttentionKernel, Kernels};
 use stage_torch::train::precision::Precision;
 use stage_torch::weights::Weights;
 use tch::Device;
@@ -90,9 +90,10 @@ fn read(folder: &Path, name: &str) -> Weights {
 
 /// The weights that the original code has written, else `fresh` ones.
 fn weights(folder: &Path, fresh: impl FnOnce() -> Weights) -> Weights {
-    match folder.join("model.safetensors").exists() {
-        true => read(folder, "model.safetensors"),
-        false => fresh(),
+    if folder.join("model.safetensors").exists() {
+        read(folder, "model.safetensors")
+    } else {
+        fresh()
     }
 }
 
@@ -109,7 +110,7 @@ fn main() {
     // With a GPU, a worker computes on one thread of the processor.
     tch::set_num_threads(if options.gpu.is_some() { 1 } else { options.threads });
     let tf32 = options.precision == Precision::Tf32;
-    let kernels = Kernels { attention: Attention::parse(&options.attention), tf32 };
+    let kernels = Kernels { attention: AttentionKernel::parse(&options.attention), tf32 };
     let _in_use = kernels.begin().unwrap();
     let spec = Spec::read(folder);
     match family.as_str() {

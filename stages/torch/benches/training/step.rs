@@ -35,9 +35,9 @@ impl<'a, T: Trainee> Bench<'a, T> {
             decays_all: spec.decays_all,
             fused: options.fused,
         };
-        let optimisers = Optimisers::new(settings, &trainee).unwrap();
+        let optimisers = Optimisers::new(settings, &trainee);
         let scaler = Scaler::new(options.precision);
-        gradients::sum_in_f32(&trainee.parameters()).unwrap();
+        gradients::sum_in_f32(&trainee.parameters());
         Bench { trainee, batch, optimisers, scaler, spec, options, steps: 0 }
     }
 
@@ -80,14 +80,14 @@ impl<'a, T: Trainee> Bench<'a, T> {
             let losses = self.trainee.accumulate(&self.batch, &phase).unwrap();
             let parameters = of_phase(&self.trainee, number);
             let found = gradients::of(&parameters);
-            let norm = gradients::norm(&found).unwrap() / self.scaler.scale();
+            let norm = gradients::norm(&found) / self.scaler.scale();
             self.scaler.update(norm.is_finite());
             if norm.is_finite() {
                 let limit = (self.spec.clip > 0.0).then_some(self.spec.clip);
                 let factor = gradients::clip_factor(norm, limit) / self.scaler.scale();
                 self.optimisers.step(number, &found, self.spec.learning_rate, factor).unwrap();
             }
-            loss = self.trainee.total(&losses.means(&totals).unwrap());
+            loss = self.trainee.total(&losses.means(&totals));
             drop(found);
             gradients::clear(&self.trainee.parameters());
         }

@@ -4,9 +4,10 @@ use std::hint::black_box;
 use std::path::Path;
 
 use serde_json::json;
+use stage_torch::train::Trainee;
 use stage_torch::vits::{
-    Batch, Config, Form, LossWeights, Networks, Recording, TrainingOptions, VitsTrainee, align,
-    fresh, prepare,
+    Config, LossWeights, Networks, Recording, TrainingOptions, VitsBatch, VitsTrainee, WeightForm,
+    align, fresh, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Kind, Tensor};
@@ -20,9 +21,9 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let config = Config::parse(spec.config.to_string().as_bytes()).unwrap();
     let weights = weights(folder, || {
         let both = [fresh::generator(&config, 1), fresh::discriminator(&config, 1)];
-        both.into_iter().flat_map(|weights| weights.unwrap()).collect()
+        both.into_iter().flatten().collect()
     });
-    let prepared = prepare(&config, weights, Form::Normed, options.device());
+    let prepared = prepare(&config, weights, WeightForm::Normed, options.device());
     let loss = LossWeights { mel: 45.0, kl: 1.0, ..LossWeights::default() };
     let kind = options.precision.kind();
     let training = TrainingOptions { bands: 80, weights: loss, dropout: false, kind };
@@ -43,7 +44,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     Bench::new(VitsTrainee::new(nets), batch, spec, options).serve(memory, more);
 }
 
-fn batch(data: &Weights, hop: i64) -> Batch {
+fn batch(data: &Weights, hop: i64) -> VitsBatch {
     let clip = |at: usize| {
         let tokens = data.get(&format!("{at}.tokens"))?.to_kind(Kind::Int64).contiguous();
         let wave = data.get(&format!("{at}.wave"))?.contiguous();
@@ -55,7 +56,7 @@ fn batch(data: &Weights, hop: i64) -> Batch {
             speaker: None,
         })
     };
-    Batch::new((0..).map_while(clip).collect(), hop)
+    VitsBatch::new((0..).map_while(clip).collect(), hop)
 }
 
 /// The alignment of frames and tokens.
@@ -67,9 +68,9 @@ fn one_alignment(frames: usize, tokens: usize) {
 /// Sound from latents.
 fn speak(trainee: &VitsTrainee, latents: &Tensor) {
     let _guard = tch::no_grad_guard();
-    let model = trainee.nets().generator();
+    let model = trainee.network().generator();
     let frames = latents.size()[2];
     let mask = Tensor::ones([1, 1, frames], (Kind::Float, latents.device()));
-    let latents = model.flow.reverse(latents, &mask, None).unwrap();
-    drop(model.decoder.forward(&latents, None).unwrap());
+    let latents = model.flow.reverse(latents, &mask, None);
+    drop(model.decoder.forward(&latents, None));
 }

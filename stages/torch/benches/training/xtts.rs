@@ -5,12 +5,11 @@ use std::path::Path;
 use serde_json::json;
 use stage_families::training::Setting;
 use stage_families::xtts::training_memory;
-use stage_torch::NetworkTrainee;
-use stage_torch::lora::{LoraSettings, attach};
+use stage_torch::lora::{Adaptable, LoraSettings, attach};
 use stage_torch::random::Random;
 use stage_torch::weights::Weights;
 use stage_torch::xtts::{
-    Batch, Clip, Gpt, GptConfig, GptTrainee, Layout, Memory as Pieces, Packer, Parity, Purpose,
+    Gpt, GptBatch, GptClip, GptConfig, GptMemory, GptTrainee, Packer, Parity, Purpose, RowLayout,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -25,7 +24,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let batch = batch(&read(folder, "batch.safetensors"), &config, options);
     let kind = options.precision.kind();
     let weights = weights(folder, || fresh(&config));
-    let weights = weights.moved(options.device(), Some(kind)).unwrap();
+    let weights = weights.moved(options.device(), Some(kind));
     let mut model = Gpt::load(&config, weights).unwrap();
     if let Some(dropout) = options.attention_dropout {
         model.set_dropout(config.dropout, dropout);
@@ -37,11 +36,9 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     if let Some(settings) = &adapters {
         attach(&mut model, settings, 1).unwrap();
     }
-    let pieces = Pieces { recompute: options.checkpointing, ..Pieces::default() };
-    let mut trainee = GptTrainee::new(model, pieces);
-    if adapters.is_none() {
-        trainee = trainee.train_all();
-    }
+    let pieces = GptMemory { recompute: options.checkpointing, ..GptMemory::default() };
+    let model = if adapters.is_some() { model } else { model.train_all() };
+    let trainee = GptTrainee::new(model, pieces);
     let planned = planned(&batch, &config, options);
     Bench::new(trainee, batch, spec, options).serve(memory, |_, work| match work {
         "plan" => json!({"bytes": planned}),
@@ -56,14 +53,14 @@ fn fresh(config: &GptConfig) -> Weights {
     let mut draw = |name: &str, shape: &[i64]| match shape.len() {
         1 if name.ends_with(".bias") => Tensor::zeros(shape, options),
         1 => Tensor::ones(shape, options),
-        _ => random.normal(shape, 0.02).unwrap(),
+        _ => random.normal(shape, 0.02),
     };
     let tensors = config.tensors().into_iter();
     tensors.map(|(name, shape)| (name.clone(), draw(&name, &shape))).collect()
 }
 
 /// The memory that a plan shows for such a training.
-fn planned(batch: &Batch, config: &GptConfig, options: &Options) -> f64 {
+fn planned(batch: &GptBatch, config: &GptConfig, options: &Options) -> f64 {
     let rows = batch.rows() as i64;
     let adapters = (options.rank > 0).then(|| stage_families::training::Adapters {
         rank: options.rank,
@@ -83,20 +80,20 @@ fn planned(batch: &Batch, config: &GptConfig, options: &Options) -> f64 {
     training_memory(config, &setting).total()
 }
 
-fn batch(data: &Weights, config: &GptConfig, options: &Options) -> Batch {
+fn batch(data: &Weights, config: &GptConfig, options: &Options) -> GptBatch {
     let numbers = |tensor: &Tensor| -> Vec<i64> {
         Vec::try_from(tensor.to_kind(Kind::Int64).contiguous().view(-1)).unwrap()
     };
     let clip = |at: usize| {
-        Some(Clip {
+        Some(GptClip {
             text: numbers(data.get(&format!("{at}.text"))?),
             codes: numbers(data.get(&format!("{at}.codes"))?),
             mel: Vec::try_from(data.get(&format!("{at}.mel"))?.contiguous().view(-1)).unwrap(),
             crop: None,
         })
     };
-    let clips: Vec<Clip> = (0..).map_while(clip).collect();
-    let layout = if options.packing { Layout::Packed } else { Layout::Padded };
+    let clips: Vec<GptClip> = (0..).map_while(clip).collect();
+    let layout = if options.packing { RowLayout::Packed } else { RowLayout::Padded };
     let packer = Packer { config, parity: Parity::Correct, layout };
     packer.pack(&clips.iter().collect::<Vec<_>>(), Purpose::Step { seed: 0 }).unwrap()
 }

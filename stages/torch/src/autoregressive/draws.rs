@@ -3,12 +3,11 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::generate::Row;
+use super::generate::RowRequest;
 use super::line::Line;
 use super::noise::OnDevice;
 use super::penalty::Penalty;
 use super::sampler::Sampling;
-use crate::error::TorchError;
 use crate::upload::upload_all;
 
 /// The draws of the active rows.
@@ -40,7 +39,7 @@ impl Draws {
     }
 
     /// Lets the device compute the noise, if all rows have such noise.
-    pub(super) fn on_device<P>(mut self, rows: &[Row<'_, P>], active: &[usize]) -> Draws {
+    pub(super) fn on_device<P>(mut self, rows: &[RowRequest<'_, P>], active: &[usize]) -> Draws {
         let states: Option<Vec<u64>> = active.iter().map(|row| rows[*row].noise.state()).collect();
         let least: Vec<usize> = active.iter().map(|row| rows[*row].least).collect();
         self.source = states.map(|states| OnDevice::new(&states, &least, &self.lines, self.device));
@@ -60,33 +59,24 @@ impl Draws {
     }
 
     /// Draws the noise of the next frame, for each row from its own source.
-    pub(super) fn begin<P>(
-        &mut self,
-        rows: &mut [Row<'_, P>],
-        active: &[usize],
-    ) -> Result<(), TorchError> {
+    pub(super) fn begin<P>(&mut self, rows: &mut [RowRequest<'_, P>], active: &[usize]) {
         let (all, unending) = match &mut self.source {
             Some(source) => source.next(self.frames),
-            None => self.drawn_here(rows, active)?,
+            None => self.drawn_here(rows, active),
         };
         self.noise.clear();
         let mut start = 0;
         for line in &self.lines {
-            self.noise.push(all.f_narrow(1, start, line.entries)?);
+            self.noise.push(all.narrow(1, start, line.entries));
             start += line.entries;
         }
         let is_unending = active.iter().any(|row| self.frames < rows[*row].least);
         self.unending = is_unending.then_some(unending);
-        Ok(())
     }
 
     /// The noise of a frame, [B, entries], and true for rows that may not end, [B, 1]: drawn on the
     /// host, and uploaded together.
-    fn drawn_here<P>(
-        &self,
-        rows: &mut [Row<'_, P>],
-        active: &[usize],
-    ) -> Result<(Tensor, Tensor), TorchError> {
+    fn drawn_here<P>(&self, rows: &mut [RowRequest<'_, P>], active: &[usize]) -> (Tensor, Tensor) {
         let total: i64 = self.lines.iter().map(|line| line.entries).sum();
         let mut numbers = Vec::with_capacity(active.len() * (total + 1) as usize);
         for row in active {
@@ -98,8 +88,8 @@ impl Draws {
             numbers.push(if may_end { 0.0 } else { 1.0 });
         }
         let shape = [active.len() as i64, total + 1];
-        let all = upload_all(&numbers, self.device)?.f_view(shape)?;
-        Ok((all.f_narrow(1, 0, total)?, all.f_narrow(1, total, 1)?.f_gt(0.5)?))
+        let all = upload_all(&numbers, self.device).view(shape);
+        (all.narrow(1, 0, total), all.narrow(1, total, 1).gt(0.5))
     }
 
     /// Notes the drawn frame: [B, numbers].

@@ -20,7 +20,7 @@ pub trait Decoder {
     type Prefix;
 
     /// The memory of active rows, for example a [`KvCache`](super::KvCache).
-    type Memory: Memory;
+    type Memory: RowMemory;
 
     fn device(&self) -> Device;
 
@@ -31,32 +31,23 @@ pub trait Decoder {
     fn lines(&self) -> Vec<Line>;
 
     /// Runs each prefix, and reserves `steps` more columns in each row.
-    fn begin(
-        &self,
-        prefixes: &[&Self::Prefix],
-        steps: i64,
-    ) -> Result<(Self::Memory, Tensor), TorchError>;
+    fn begin(&self, prefixes: &[&Self::Prefix], steps: i64) -> (Self::Memory, Tensor);
 
     /// Draws a frame of each row from its state: [B, numbers]. Calls [`Draws::draw`] for
     /// each of the [`lines`](Self::lines).
-    fn frame(
-        &self,
-        state: &Tensor,
-        memory: &mut Self::Memory,
-        draws: &Draws,
-    ) -> Result<Tensor, TorchError>;
+    fn frame(&self, state: &Tensor, memory: &mut Self::Memory, draws: &Draws) -> Tensor;
 
     /// Processes a frame of each row, [B, numbers], and returns the new states. Products, norms,
     /// activations and rotation go through [`rows`](super::rows), so that in f32 on a CPU a row is
     /// the same in any batch.
-    fn step(&self, frame: &Tensor, memory: &mut Self::Memory) -> Result<Tensor, TorchError>;
+    fn step(&self, frame: &Tensor, memory: &mut Self::Memory) -> Tensor;
 
     /// Tests if a frame ends its row.
     fn is_end(&self, frame: &[i64]) -> bool;
 }
 
 /// The memory of a model for active rows.
-pub trait Memory {
+pub trait RowMemory {
     /// Keeps only some rows, in order.
     fn keep(&mut self, rows: &Staying);
 }
@@ -69,14 +60,14 @@ pub struct Staying {
 }
 
 impl Staying {
-    pub fn new(places: Vec<usize>, device: Device) -> Result<Staying, TorchError> {
+    pub fn new(places: Vec<usize>, device: Device) -> Staying {
         let index: Vec<i64> = places.iter().map(|place| *place as i64).collect();
-        Ok(Staying { places, index: upload_all(&index, device)? })
+        Staying { places, index: upload_all(&index, device) }
     }
 }
 
 /// One row of a batch.
-pub struct Row<'a, P> {
+pub struct RowRequest<'a, P> {
     pub prefix: P,
     /// The largest number of frames, the end included.
     pub most: usize,
@@ -104,7 +95,7 @@ pub struct Drawn {
     pub stop: Stop,
 }
 
-impl<P> Row<'_, P> {
+impl<P> RowRequest<'_, P> {
     /// The noise of a line. An end that is not allowed needs none.
     pub(super) fn noise_of(&mut self, line: &Line, may_end: bool, numbers: &mut Vec<f32>) {
         let is_without_end = line.ends && !may_end;
@@ -121,7 +112,7 @@ impl<P> Row<'_, P> {
 /// A row that ends leaves the batch. Per frame the host reads once, and uploads at most once.
 pub fn generate<D: Decoder>(
     decoder: &D,
-    rows: Vec<Row<'_, D::Prefix>>,
+    rows: Vec<RowRequest<'_, D::Prefix>>,
     sampling: &Sampling,
 ) -> Result<Vec<Drawn>, TorchError> {
     generate_from(decoder, rows, sampling, decoder.device() != Device::Cpu)
@@ -130,7 +121,7 @@ pub fn generate<D: Decoder>(
 /// The same with noise from the host or from the device.
 fn generate_from<D: Decoder>(
     decoder: &D,
-    rows: Vec<Row<'_, D::Prefix>>,
+    rows: Vec<RowRequest<'_, D::Prefix>>,
     sampling: &Sampling,
     is_on_device: bool,
 ) -> Result<Vec<Drawn>, TorchError> {
@@ -140,23 +131,23 @@ fn generate_from<D: Decoder>(
     let active: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].most > 0).collect();
     let Some(most) = active.iter().map(|row| rows[*row].most).max() else { return Ok(drawn) };
     let prefixes: Vec<&D::Prefix> = active.iter().map(|row| &rows[*row].prefix).collect();
-    let (memory, mut state) = decoder.begin(&prefixes, most as i64)?;
+    let (memory, mut state) = decoder.begin(&prefixes, most as i64);
     let shape = (active.len() as i64, decoder.width());
     let mut draws = Draws::new(*sampling, decoder.lines(), shape, decoder.device());
     if is_on_device {
         draws = draws.on_device(&rows, &active);
     }
-    let mut batch = Batch { decoder, rows, active, drawn, draws, memory };
-    while let Some(frame) = batch.frame(&state)? {
-        state = decoder.step(&frame, &mut batch.memory)?;
+    let mut batch = Generation { decoder, rows, active, drawn, draws, memory };
+    while let Some(frame) = batch.frame(&state) {
+        state = decoder.step(&frame, &mut batch.memory);
     }
     Ok(batch.drawn)
 }
 
 /// Rows that are drawn together.
-struct Batch<'d, 'r, D: Decoder> {
+struct Generation<'d, 'r, D: Decoder> {
     decoder: &'d D,
-    rows: Vec<Row<'r, D::Prefix>>,
+    rows: Vec<RowRequest<'r, D::Prefix>>,
     /// The active rows, by their indices in `rows`.
     active: Vec<usize>,
     drawn: Vec<Drawn>,
@@ -164,14 +155,14 @@ struct Batch<'d, 'r, D: Decoder> {
     memory: D::Memory,
 }
 
-impl<D: Decoder> Batch<'_, '_, D> {
+impl<D: Decoder> Generation<'_, '_, D> {
     /// Draws a frame of each active row. Returns those of the rows that continue; None if all have
     /// ended.
-    fn frame(&mut self, state: &Tensor) -> Result<Option<Tensor>, TorchError> {
-        self.draws.begin(&mut self.rows, &self.active)?;
-        let frame = self.decoder.frame(state, &mut self.memory, &self.draws)?;
+    fn frame(&mut self, state: &Tensor) -> Option<Tensor> {
+        self.draws.begin(&mut self.rows, &self.active);
+        let frame = self.decoder.frame(state, &mut self.memory, &self.draws);
         self.draws.end(&frame);
-        let numbers = read::<i64>(&frame)?;
+        let numbers = read::<i64>(&frame);
         let width = self.decoder.width() as usize;
         let mut staying = Vec::with_capacity(self.active.len());
         for (place, numbers) in numbers.chunks(width).enumerate() {
@@ -180,9 +171,9 @@ impl<D: Decoder> Batch<'_, '_, D> {
             }
         }
         match staying.len() {
-            0 => Ok(None),
-            count if count == self.active.len() => Ok(Some(frame)),
-            _ => self.keep(staying, &frame).map(Some),
+            0 => None,
+            count if count == self.active.len() => Some(frame),
+            _ => Some(self.keep(staying, &frame)),
         }
     }
 
@@ -197,12 +188,12 @@ impl<D: Decoder> Batch<'_, '_, D> {
         !is_end && drawn.frames.len() < self.rows[row].most
     }
 
-    fn keep(&mut self, staying: Vec<usize>, frame: &Tensor) -> Result<Tensor, TorchError> {
-        let staying = Staying::new(staying, self.decoder.device())?;
+    fn keep(&mut self, staying: Vec<usize>, frame: &Tensor) -> Tensor {
+        let staying = Staying::new(staying, self.decoder.device());
         self.memory.keep(&staying);
         self.draws.keep(&staying.index);
         self.active = staying.places.iter().map(|place| self.active[*place]).collect();
-        Ok(frame.f_index_select(0, &staying.index)?)
+        frame.index_select(0, &staying.index)
     }
 }
 
@@ -212,7 +203,9 @@ mod tests {
     use tch::Kind;
 
     use super::*;
-    use crate::autoregressive::{CacheShape, Heads, KvCache, Order, Scope, Seeded};
+    use crate::autoregressive::{
+        CacheShape, Heads, KvCache, PenaltyScope, SamplingOrder, SeededNoise,
+    };
     use crate::random::scramble;
     use crate::shim::waits;
     use crate::upload::{Copies, copies};
@@ -221,22 +214,22 @@ mod tests {
 
     /// Attention over embeddings of random numbers: a token, which ends at its last entry, and a
     /// code. Lines before and after the one that ends differ in their places.
-    struct Tiny {
+    struct TinyDecoder {
         table: Tensor,
     }
 
     struct TinyMemory(KvCache);
 
-    impl Memory for TinyMemory {
+    impl RowMemory for TinyMemory {
         fn keep(&mut self, rows: &Staying) {
             self.0.keep(rows);
         }
     }
 
-    impl Tiny {
-        fn new() -> Tiny {
+    impl TinyDecoder {
+        fn new() -> TinyDecoder {
             let random = crate::random::Random::new(3).normal(&[ENTRIES, 8], 2.0);
-            Tiny { table: random.unwrap() }
+            TinyDecoder { table: random }
         }
 
         fn attend(&self, x: &Tensor, cache: &KvCache) -> Tensor {
@@ -246,7 +239,7 @@ mod tests {
         }
     }
 
-    impl Decoder for Tiny {
+    impl Decoder for TinyDecoder {
         type Prefix = Tensor;
         type Memory = TinyMemory;
 
@@ -263,14 +256,10 @@ mod tests {
             vec![Line { ends: true, ..Line::of(ENTRIES) }, code]
         }
 
-        fn begin(
-            &self,
-            prefixes: &[&Tensor],
-            steps: i64,
-        ) -> Result<(TinyMemory, Tensor), TorchError> {
+        fn begin(&self, prefixes: &[&Tensor], steps: i64) -> (TinyMemory, Tensor) {
             let shape = CacheShape { layers: 1, heads: 2, width: 4 };
             let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[0]).collect();
-            let cache = KvCache::new(shape, &lengths, steps, (Kind::Float, Device::Cpu))?;
+            let cache = KvCache::new(shape, &lengths, steps, (Kind::Float, Device::Cpu));
             let mut states = Vec::new();
             for (row, prefix) in prefixes.iter().enumerate() {
                 let x = self.table.index_select(0, prefix);
@@ -278,15 +267,10 @@ mod tests {
                 cache.fill(0, row, &Heads { queries: heads(), keys: heads(), values: heads() });
                 states.push(x.narrow(0, lengths[row] - 1, 1));
             }
-            Ok((TinyMemory(cache), Tensor::cat(&states, 0)))
+            (TinyMemory(cache), Tensor::cat(&states, 0))
         }
 
-        fn frame(
-            &self,
-            state: &Tensor,
-            _: &mut TinyMemory,
-            draws: &Draws,
-        ) -> Result<Tensor, TorchError> {
+        fn frame(&self, state: &Tensor, _: &mut TinyMemory, draws: &Draws) -> Tensor {
             let logits = state.matmul(&self.table.tr());
             let token = draws.draw(0, &logits);
             let code = draws.draw(
@@ -298,13 +282,13 @@ mod tests {
                         Kind::Float,
                     )),
             );
-            Ok(Tensor::f_stack(&[token, code], 1)?)
+            Tensor::stack(&[token, code], 1)
         }
 
-        fn step(&self, frame: &Tensor, memory: &mut TinyMemory) -> Result<Tensor, TorchError> {
+        fn step(&self, frame: &Tensor, memory: &mut TinyMemory) -> Tensor {
             memory.0.grow();
             let look_up = |column| self.table.index_select(0, &frame.select(1, column));
-            Ok(self.attend(&(look_up(0) + look_up(1)), &memory.0))
+            self.attend(&(look_up(0) + look_up(1)), &memory.0)
         }
 
         fn is_end(&self, frame: &[i64]) -> bool {
@@ -312,27 +296,28 @@ mod tests {
         }
     }
 
-    fn sampling(scope: Scope) -> Sampling {
+    fn sampling(scope: PenaltyScope) -> Sampling {
         let (temperature, top_p) = (1.5, 0.95);
-        let order = Order::FishSpeech;
+        let order = SamplingOrder::FishSpeech;
         Sampling { order, temperature, top_k: 0, top_p, repetition_penalty: 1.2, scope }
     }
 
     /// Rows of different prefixes, lengths and seeds; some may not end at first.
-    fn drawn(seed: u64, scope: Scope, is_on_device: bool) -> Vec<Drawn> {
-        let mut noises: Vec<Seeded> = (0..5).map(|row| Seeded::new(scramble(seed + row))).collect();
-        let rows = noises.iter_mut().enumerate().map(|(row, noise)| Row {
+    fn drawn(seed: u64, scope: PenaltyScope, is_on_device: bool) -> Vec<Drawn> {
+        let mut noises: Vec<SeededNoise> =
+            (0..5).map(|row| SeededNoise::new(scramble(seed + row))).collect();
+        let rows = noises.iter_mut().enumerate().map(|(row, noise)| RowRequest {
             prefix: Tensor::arange(1 + row as i64, (Kind::Int64, Device::Cpu)),
             most: 30 - row,
             least: [0, 9, 0, 3, 20][row],
             noise,
         });
-        generate_from(&Tiny::new(), rows.collect(), &sampling(scope), is_on_device).unwrap()
+        generate_from(&TinyDecoder::new(), rows.collect(), &sampling(scope), is_on_device).unwrap()
     }
 
     #[test]
     fn a_device_draws_the_same_frames_as_the_host() {
-        for scope in [Scope::All, Scope::Last(4), Scope::FishSpeech(4)] {
+        for scope in [PenaltyScope::All, PenaltyScope::Last(4), PenaltyScope::FishSpeech(4)] {
             for seed in [1, 100, 1000] {
                 let here = drawn(seed, scope, false);
                 assert_eq!(here, drawn(seed, scope, true), "{scope:?} {seed}");
@@ -347,7 +332,8 @@ mod tests {
     fn a_frame_is_read_once_and_needs_one_upload_at_most() {
         for is_on_device in [false, true] {
             let before = copies();
-            let (drawn, waits) = waits(|| drawn(1, Scope::FishSpeech(4), is_on_device)).unwrap();
+            let (drawn, waits) =
+                waits(|| drawn(1, PenaltyScope::FishSpeech(4), is_on_device)).unwrap();
             let after = copies();
             let frames = drawn.iter().map(|drawn| drawn.frames.len()).max().unwrap() as u64;
             assert_eq!(after.reads - before.reads, frames);

@@ -9,7 +9,6 @@ use super::attention::{Heads, scaled_dot_product};
 use super::generate::Staying;
 use super::kernels::{self, Cached};
 use super::rows;
-use crate::error::TorchError;
 use crate::upload::upload_all;
 
 /// The shape of a cache.
@@ -24,7 +23,7 @@ pub struct CacheShape {
 #[derive(Debug)]
 pub struct KvCache {
     /// For each layer: [B, heads, capacity, width].
-    layers: Vec<Layer>,
+    layers: Vec<LayerCache>,
     /// The first column of each row.
     starts: Vec<i64>,
     /// The same on the device: [B, 1].
@@ -36,7 +35,7 @@ pub struct KvCache {
 }
 
 #[derive(Debug)]
-struct Layer {
+struct LayerCache {
     keys: Tensor,
     values: Tensor,
 }
@@ -56,19 +55,20 @@ impl KvCache {
         prefixes: &[i64],
         steps: i64,
         (kind, device): (Kind, Device),
-    ) -> Result<KvCache, TorchError> {
+    ) -> KvCache {
         let longest = prefixes.iter().copied().max().unwrap_or(0);
         let starts: Vec<i64> = prefixes.iter().map(|length| longest - length).collect();
         let size = [starts.len() as i64, shape.heads, longest + steps, shape.width];
         let room = || Tensor::zeros(size, (kind, device));
-        let layers = (0..shape.layers).map(|_| Layer { keys: room(), values: room() }).collect();
-        Ok(KvCache {
+        let layers =
+            (0..shape.layers).map(|_| LayerCache { keys: room(), values: room() }).collect();
+        KvCache {
             layers,
-            starts_on_device: upload_all(&starts, device)?.view([-1, 1]),
+            starts_on_device: upload_all(&starts, device).view([-1, 1]),
             starts,
             length: longest,
             mask: None,
-        })
+        }
     }
 
     pub fn rows(&self) -> usize {
@@ -87,7 +87,7 @@ impl KvCache {
 
     /// Stores the keys and values of a whole prefix, [1, T, heads, width], of a row in a layer.
     pub fn fill(&self, layer: usize, row: usize, heads: &Heads) {
-        let (start, Layer { keys, values }) = (self.starts[row], &self.layers[layer]);
+        let (start, LayerCache { keys, values }) = (self.starts[row], &self.layers[layer]);
         for (room, new) in [(keys, &heads.keys), (values, &heads.values)] {
             let room = room.narrow(0, row as i64, 1).narrow(2, start, new.size()[1]);
             room.shallow_clone().copy_(&new.transpose(1, 2));
@@ -109,7 +109,7 @@ impl KvCache {
     /// Stores the newest column of all rows in a layer, and its queries attend to all columns of
     /// their own row: heads of [B, 1, heads, width] to [B, 1, heads * width].
     pub fn attend(&self, layer: usize, heads: &Heads) -> Tensor {
-        let Layer { keys, values } = &self.layers[layer];
+        let LayerCache { keys, values } = &self.layers[layer];
         for (room, new) in [(keys, &heads.keys), (values, &heads.values)] {
             room.narrow(2, self.length - 1, 1).copy_(&new.transpose(1, 2));
         }
@@ -128,7 +128,7 @@ impl KvCache {
     }
 
     fn attend_exactly(&self, layer: usize, queries: &Tensor) -> Option<Tensor> {
-        let Layer { keys, values } = &self.layers[layer];
+        let LayerCache { keys, values } = &self.layers[layer];
         let size = keys.size();
         let cached = Cached {
             keys: rows::floats(keys)?,
@@ -148,7 +148,7 @@ impl KvCache {
 
     /// Keeps only some rows, in order.
     pub fn keep(&mut self, kept: &Staying) {
-        for Layer { keys, values } in &mut self.layers {
+        for LayerCache { keys, values } in &mut self.layers {
             *keys = keys.index_select(0, &kept.index);
             *values = values.index_select(0, &kept.index);
         }
@@ -196,7 +196,7 @@ mod tests {
             keys: heads.keys.to_kind(kind),
             values: heads.values.to_kind(kind),
         };
-        let mut cache = KvCache::new(SHAPE, prefixes, 3, (kind, Device::Cpu)).unwrap();
+        let mut cache = KvCache::new(SHAPE, prefixes, 3, (kind, Device::Cpu));
         for (row, length) in prefixes.iter().enumerate() {
             cache.fill(0, row, &to(part(heads, row as i64, 0, *length)));
         }
@@ -204,7 +204,7 @@ mod tests {
         let mut y = Tensor::new();
         for step in 0..3 {
             if step == 2 {
-                cache.keep(&Staying::new(vec![0, 2], Device::Cpu).unwrap());
+                cache.keep(&Staying::new(vec![0, 2], Device::Cpu));
                 rows.remove(1);
             }
             cache.grow();

@@ -17,9 +17,9 @@ pub mod sampler;
 
 pub use attention::{AttentionMask, Heads, Spans};
 pub use draws::Draws;
-pub use generate::{Decoder, Drawn, Memory, Row, Staying, Stop, generate};
+pub use generate::{Decoder, Drawn, RowMemory, RowRequest, Staying, Stop, generate};
 pub use kv_cache::{CacheShape, KvCache};
 pub use line::Line;
-pub use noise::{Noise, Seeded};
-pub use penalty::Scope;
-pub use sampler::{Order, Sampling};
+pub use noise::{Noise, SeededNoise};
+pub use penalty::PenaltyScope;
+pub use sampler::{Sampling, SamplingOrder};

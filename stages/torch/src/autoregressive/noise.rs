@@ -21,15 +21,15 @@ pub trait Noise {
 
 /// The same noise for the same seed, on every device and in every batch.
 #[derive(Clone, Debug)]
-pub struct Seeded(Random);
+pub struct SeededNoise(Random);
 
-impl Seeded {
-    pub fn new(seed: u64) -> Seeded {
-        Seeded(Random::new(seed))
+impl SeededNoise {
+    pub fn new(seed: u64) -> SeededNoise {
+        SeededNoise(Random::new(seed))
     }
 }
 
-impl Noise for Seeded {
+impl Noise for SeededNoise {
     fn exponentials(&mut self, count: i64, _: Option<&[i64]>) -> Vec<f32> {
         // Never zero, which would always win.
         let draw = |_| (-(1.0 - self.0.fraction()).ln()).max(1e-12) as f32;
@@ -41,7 +41,7 @@ impl Noise for Seeded {
     }
 }
 
-/// The noise of some rows, computed on their device: the numbers that [`Seeded`] would draw.
+/// The noise of some rows, computed on their device: the numbers that [`SeededNoise`] would draw.
 #[derive(Debug)]
 pub(super) struct OnDevice {
     /// [B, 1] each: the states, the numbers drawn before this frame, the shortest lengths.

@@ -6,7 +6,7 @@ use super::line::Line;
 
 /// The scope of the repetition penalty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum PenaltyScope {
     /// Of all frames.
     All,
     /// Of the last frames.
@@ -19,7 +19,7 @@ pub enum Scope {
 
 #[derive(Debug)]
 pub(super) struct Penalty {
-    scope: Scope,
+    scope: PenaltyScope,
     /// The frames of the window: [B, numbers of a frame, window].
     window: Option<Tensor>,
     /// For each line: the entries that were ever drawn, [B, entries]. Empty unless all frames
@@ -33,14 +33,22 @@ pub(super) struct Penalty {
 const NONE: i64 = -1;
 
 impl Penalty {
-    pub fn new(scope: Scope, rows: i64, lines: &[Line], width: i64, device: Device) -> Penalty {
+    pub fn new(
+        scope: PenaltyScope,
+        rows: i64,
+        lines: &[Line],
+        width: i64,
+        device: Device,
+    ) -> Penalty {
         let window = |length: usize, fill: i64| {
             Tensor::full([rows, width, length as i64], fill, (Kind::Int64, device))
         };
         let (window, seen) = match scope {
-            Scope::All => (None, lines.iter().map(|line| line.already(rows, device)).collect()),
-            Scope::Last(length) => (Some(window(length, NONE)), Vec::new()),
-            Scope::FishSpeech(length) => (Some(window(length, 0)), Vec::new()),
+            PenaltyScope::All => {
+                (None, lines.iter().map(|line| line.already(rows, device)).collect())
+            }
+            PenaltyScope::Last(length) => (Some(window(length, NONE)), Vec::new()),
+            PenaltyScope::FishSpeech(length) => (Some(window(length, 0)), Vec::new()),
         };
         Penalty { scope, window, seen, frames: 0 }
     }
@@ -54,7 +62,7 @@ impl Penalty {
             return None;
         }
         let drawn = match self.scope {
-            Scope::FishSpeech(_) if line.column == 0 => window.select(2, 0),
+            PenaltyScope::FishSpeech(_) if line.column == 0 => window.select(2, 0),
             _ => window.select(1, line.column),
         };
         Some(line.among(&drawn))
@@ -70,8 +78,8 @@ impl Penalty {
         let Some(window) = &mut self.window else { return };
         let length = window.size()[2];
         let place = match self.scope {
-            Scope::FishSpeech(_) if number == 0 => return,
-            Scope::FishSpeech(_) => number as i64 - 1,
+            PenaltyScope::FishSpeech(_) if number == 0 => return,
+            PenaltyScope::FishSpeech(_) => number as i64 - 1,
             _ => number as i64,
         };
         if place < length {
@@ -106,7 +114,7 @@ mod tests {
     }
 
     /// The penalised entries of each line after some frames of a single row.
-    fn losing(scope: Scope, frames: &[[i64; 2]]) -> [Vec<usize>; 2] {
+    fn losing(scope: PenaltyScope, frames: &[[i64; 2]]) -> [Vec<usize>; 2] {
         let lines = lines();
         let mut penalty = Penalty::new(scope, 1, &lines, 2, Device::Cpu);
         for frame in frames {
@@ -122,15 +130,15 @@ mod tests {
     #[test]
     fn only_the_last_frames_count_and_only_entries_of_the_line() {
         let frames = [[10, 1], [3, 2], [14, 0], [12, 0]];
-        assert_eq!(losing(Scope::Last(3), &[]), NOTHING);
-        assert_eq!(losing(Scope::Last(9), &frames), [vec![0, 2], vec![0, 1, 2]]);
-        assert_eq!(losing(Scope::Last(2), &frames), [vec![2], vec![0]]);
-        assert_eq!(losing(Scope::All, &frames), [vec![0, 2], vec![0, 1, 2]]);
+        assert_eq!(losing(PenaltyScope::Last(3), &[]), NOTHING);
+        assert_eq!(losing(PenaltyScope::Last(9), &frames), [vec![0, 2], vec![0, 1, 2]]);
+        assert_eq!(losing(PenaltyScope::Last(2), &frames), [vec![2], vec![0]]);
+        assert_eq!(losing(PenaltyScope::All, &frames), [vec![0, 2], vec![0, 1, 2]]);
     }
 
     #[test]
     fn fish_speech_leaves_out_the_first_frame_and_fills_the_window_with_zeros() {
-        let scope = Scope::FishSpeech(2);
+        let scope = PenaltyScope::FishSpeech(2);
         assert_eq!(losing(scope, &[]), NOTHING);
         assert_eq!(losing(scope, &[[10, 1]]), [vec![], vec![0]]);
         assert_eq!(losing(scope, &[[10, 1], [11, 2]]), [vec![1], vec![0, 2]]);
@@ -141,7 +149,7 @@ mod tests {
     #[test]
     fn some_entries_lose_before_any_frame_was_drawn() {
         let lines = [Line { already: vec![1, 3], ..Line::of(4) }];
-        let mut penalty = Penalty::new(Scope::All, 3, &lines, 1, Device::Cpu);
+        let mut penalty = Penalty::new(PenaltyScope::All, 3, &lines, 1, Device::Cpu);
         penalty.push(&lines, &Tensor::from_slice(&[0i64, 1, 2]).unsqueeze(1));
         penalty.keep(&Tensor::from_slice(&[0i64, 2]));
         let losing = penalty.of(0, &lines[0]).unwrap().to_kind(Kind::Int64);

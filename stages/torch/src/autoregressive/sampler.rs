@@ -6,12 +6,12 @@
 
 use tch::{Kind, Tensor};
 
-use super::penalty::Scope;
+use super::penalty::PenaltyScope;
 use crate::error::TorchError;
 
 /// The steps from logits to probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SamplingOrder {
     /// Penalty, nucleus, temperature. The nucleus excludes the entry that crosses its border.
     FishSpeech,
     /// Penalty, temperature, the most likely `top_k`, nucleus including the entry that crosses its
@@ -22,7 +22,7 @@ pub enum Order {
 /// The settings of sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    pub order: Order,
+    pub order: SamplingOrder,
     /// 0 selects the most likely entry.
     pub temperature: f64,
     /// 0 allows all entries.
@@ -32,7 +32,7 @@ pub struct Sampling {
     /// 1 is no penalty.
     pub repetition_penalty: f64,
     /// The scope of the repetition penalty.
-    pub scope: Scope,
+    pub scope: PenaltyScope,
 }
 
 impl Sampling {
@@ -66,8 +66,10 @@ impl Sampling {
             _ => logits,
         };
         let logits = match self.order {
-            Order::FishSpeech => self.nucleus_without_border(&logits) / self.divisor(),
-            Order::Transformers => self.nucleus(&self.likeliest(&(logits / self.divisor()))),
+            SamplingOrder::FishSpeech => self.nucleus_without_border(&logits) / self.divisor(),
+            SamplingOrder::Transformers => {
+                self.nucleus(&self.likeliest(&(logits / self.divisor())))
+            }
         };
         logits.softmax(-1, Kind::Float)
     }
@@ -126,22 +128,22 @@ fn without(logits: &Tensor, outside: &Tensor, order: &Tensor) -> Tensor {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::autoregressive::noise::{Noise, Seeded};
+    use crate::autoregressive::noise::{Noise, SeededNoise};
     use crate::random::Random;
 
     const PLAIN: Sampling = Sampling {
-        order: Order::FishSpeech,
+        order: SamplingOrder::FishSpeech,
         temperature: 1.0,
         top_k: 0,
         top_p: 1.0,
         repetition_penalty: 1.0,
-        scope: Scope::All,
+        scope: PenaltyScope::All,
     };
-    const TRANSFORMERS: Sampling = Sampling { order: Order::Transformers, ..PLAIN };
+    const TRANSFORMERS: Sampling = Sampling { order: SamplingOrder::Transformers, ..PLAIN };
 
     /// Counts the draws of each entry.
     fn counts(sampling: Sampling, logits: &[f32], repeated: Option<&[bool]>) -> Vec<usize> {
-        let mut noise = Seeded::new(5);
+        let mut noise = SeededNoise::new(5);
         let mut counts = vec![0; logits.len()];
         let logits = Tensor::from_slice(logits).unsqueeze(0);
         let repeated = repeated.map(|repeated| Tensor::from_slice(repeated).unsqueeze(0));
@@ -191,10 +193,14 @@ mod tests {
         // At a temperature of 0.5 the second entry has 0.14 instead of 0.29.
         let sampling = Sampling { temperature: 0.5, top_p: 0.8, ..PLAIN };
         assert_eq!(drawn(sampling, &[0.71, 0.29]), [0]);
-        assert_eq!(drawn(Sampling { order: Order::Transformers, ..sampling }, &[0.71, 0.29]), [0]);
+        assert_eq!(
+            drawn(Sampling { order: SamplingOrder::Transformers, ..sampling }, &[0.71, 0.29]),
+            [0]
+        );
         let sampling = Sampling { top_p: 0.72, ..sampling };
         assert_eq!(drawn(Sampling { temperature: 1.0, ..sampling }, &[0.71, 0.29]), [0]);
-        let hot = Sampling { temperature: 2.0, order: Order::Transformers, top_p: 0.7, ..PLAIN };
+        let hot =
+            Sampling { temperature: 2.0, order: SamplingOrder::Transformers, top_p: 0.7, ..PLAIN };
         assert_eq!(drawn(hot, &[0.71, 0.29]), [0, 1]);
         assert_eq!(drawn(Sampling { temperature: 1.0, ..hot }, &[0.71, 0.29]), [0]);
     }
@@ -227,9 +233,9 @@ mod tests {
     #[test]
     fn a_row_has_the_same_probabilities_to_the_bit_in_any_batch() {
         for entries in [1, 7, 17, 1024, 1025, 4097] {
-            let logits = Random::new(3).normal(&[8, entries], 4.0).unwrap();
-            let repeated = Random::new(4).normal(&[8, entries], 1.0).unwrap().gt(1.0);
-            for order in [Order::FishSpeech, Order::Transformers] {
+            let logits = Random::new(3).normal(&[8, entries], 4.0);
+            let repeated = Random::new(4).normal(&[8, entries], 1.0).gt(1.0);
+            for order in [SamplingOrder::FishSpeech, SamplingOrder::Transformers] {
                 let sampling = Sampling {
                     order,
                     temperature: 0.7,

@@ -8,11 +8,11 @@ use tch::{Device, Tensor};
 
 use super::Config;
 use super::load;
-use super::model::Model;
+use super::model::DacModel;
 use super::trace::{Seen, Trace};
 use crate::budget::Budget;
 use crate::codec::{Codec, CodecFormat, Codes};
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
 use crate::weights::Weights;
@@ -32,7 +32,7 @@ pub struct Dac {
     /// their storage may be.
     weights: Mutex<Weights>,
     /// Models that no thread uses now: each is built once for a thread, and not for each batch.
-    models: Mutex<Vec<Model>>,
+    models: Mutex<Vec<DacModel>>,
 }
 
 impl Dac {
@@ -92,7 +92,7 @@ impl Dac {
     /// others.
     fn with_model<R>(
         &self,
-        work: impl FnOnce(&Model) -> Result<R, TorchError>,
+        work: impl FnOnce(&DacModel) -> Result<R, TorchError>,
     ) -> Result<R, TorchError> {
         let models = || self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = models().pop();
@@ -100,7 +100,7 @@ impl Dac {
             Some(model) => model,
             None => {
                 let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-                Model::new(&weights, &self.config)?
+                DacModel::new(&weights, &self.config)?
             }
         };
         let result = work(&model);
@@ -135,7 +135,7 @@ impl Dac {
         &self,
         waves: &[&[f32]],
         piece: i64,
-        model: &Model,
+        model: &DacModel,
         trace: &mut Trace,
     ) -> Result<Vec<Codes>, TorchError> {
         let _guard = tch::no_grad_guard();
@@ -145,13 +145,12 @@ impl Dac {
         for (row, wave) in padded.chunks_mut(longest.max(1) as usize).zip(waves) {
             row[..wave.len()].copy_from_slice(wave);
         }
-        let padded = Tensor::f_from_slice(&padded)?.f_reshape([waves.len() as i64, 1, longest])?;
-        let padded = padded.f_to_device(self.device)?;
-        let codes = model.encode(&padded, &frames, piece, trace)?.f_to_device(Device::Cpu)?;
-        let own = |(row, frames): (usize, i64)| {
-            to_codes(&codes.f_get(row as i64)?.f_narrow(1, 0, frames)?)
-        };
-        frames.into_iter().enumerate().map(own).collect()
+        let padded = Tensor::from_slice(&padded).reshape([waves.len() as i64, 1, longest]);
+        let padded = padded.to_device(self.device);
+        let codes = model.encode(&padded, &frames, piece, trace)?.to_device(Device::Cpu);
+        let own =
+            |(row, frames): (usize, i64)| to_codes(&codes.get(row as i64).narrow(1, 0, frames));
+        Ok(frames.into_iter().enumerate().map(own).collect())
     }
 
     fn decode_pieces(
@@ -163,13 +162,13 @@ impl Dac {
         let _guard = tch::no_grad_guard();
         let numbers: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
         let shape = [1, codes.codebooks as i64, codes.frames as i64];
-        let numbers = Tensor::f_from_slice(&numbers)?.f_reshape(shape)?.f_to_device(self.device)?;
+        let numbers = Tensor::from_slice(&numbers).reshape(shape).to_device(self.device);
         let mut samples = Vec::with_capacity(codes.frames * self.config.frame() as usize);
-        let mut give = |piece: Tensor| -> Result<(), TorchError> {
-            samples.extend(floats(&piece)?);
+        let mut give = |piece: Tensor| samples.extend(floats(&piece));
+        self.with_model(|model| {
+            model.decode(&numbers, piece, trace, &mut give);
             Ok(())
-        };
-        self.with_model(|model| model.decode(&numbers, piece, trace, &mut give))?;
+        })?;
         Ok(samples)
     }
 
@@ -267,29 +266,32 @@ fn piece(device: Device) -> i64 {
 
 fn budget(config: &Config, device: Device, memory: Option<u64>) -> Budget {
     let (config, is_gpu) = (config.clone(), device.is_cuda());
-    Budget::new(memory, move |frames| match is_gpu {
-        true => config.encode_bytes(frames as i64, GPU_PIECE),
-        false => config.encode_bytes_of_thread(frames as i64),
+    Budget::new(memory, move |frames| {
+        if is_gpu {
+            config.encode_bytes(frames as i64, GPU_PIECE)
+        } else {
+            config.encode_bytes_of_thread(frames as i64)
+        }
     })
 }
 
 /// Codes [codebooks, T] of one clip.
-fn to_codes(numbers: &Tensor) -> Result<Codes, TorchError> {
-    let (codebooks, frames) = numbers.size2()?;
+fn to_codes(numbers: &Tensor) -> Codes {
+    let (codebooks, frames) = numbers.size2().in_tch();
     let mut values = vec![0i64; numbers.numel()];
     let count = values.len();
-    numbers.f_contiguous()?.f_copy_data(&mut values, count)?;
+    numbers.contiguous().copy_data(&mut values, count);
     // A codebook has at most 65,536 entries.
     let values = values.into_iter().map(|code| code as u16).collect();
-    Ok(Codes { codebooks: codebooks as usize, frames: frames as usize, values })
+    Codes { codebooks: codebooks as usize, frames: frames as usize, values }
 }
 
-fn floats(tensor: &Tensor) -> Result<Vec<f32>, TorchError> {
-    let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    let tensor = tensor.to_device(Device::Cpu).contiguous();
     let mut values = vec![0f32; tensor.numel()];
     let count = values.len();
-    tensor.f_copy_data(&mut values, count)?;
-    Ok(values)
+    tensor.copy_data(&mut values, count);
+    values
 }
 
 #[cfg(test)]
@@ -369,7 +371,7 @@ mod tests {
         let batch: Vec<&[f32]> = order.iter().map(|at| waves[*at].as_slice()).collect();
         for piece in [1, 3, 8, i64::MAX] {
             let encode =
-                |model: &Model| codec.encode_batch(&batch, piece, model, &mut Trace::default());
+                |model: &DacModel| codec.encode_batch(&batch, piece, model, &mut Trace::default());
             let codes = codec.with_model(encode).unwrap();
             for (codes, at) in codes.iter().zip(&order) {
                 assert_eq!(*codes, alone[*at], "clip {at} in pieces of {piece}");

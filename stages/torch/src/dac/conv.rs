@@ -25,30 +25,29 @@ impl Past {
 
     /// The input with this number of previous columns, zeros at first: [B, C, width + L]. Rows of
     /// the batch may drop out from chunk to chunk, the last ones first.
-    fn extend(&mut self, input: &Tensor, width: i64, right: i64) -> Result<Tensor, TorchError> {
+    fn extend(&mut self, input: &Tensor, width: i64, right: i64) -> Tensor {
         let at = self.next;
         self.next += 1;
         let rows = input.size()[0];
         let extended = match self.ends.get(at) {
-            None => input.f_constant_pad_nd([width, right])?,
+            None => input.constant_pad_nd([width, right]),
             Some(end) => {
-                let joined = Tensor::f_cat(&[&end.f_narrow(0, 0, rows)?, input], 2)?;
-                if right > 0 { joined.f_constant_pad_nd([0, right])? } else { joined }
+                let joined = Tensor::cat(&[&end.narrow(0, 0, rows), input], 2);
+                if right > 0 { joined.constant_pad_nd([0, right]) } else { joined }
             }
         };
-        let end =
-            extended.f_narrow(2, extended.size()[2] - right - width, width)?.f_contiguous()?;
+        let end = extended.narrow(2, extended.size()[2] - right - width, width).contiguous();
         match self.ends.get_mut(at) {
             Some(slot) => *slot = end,
             None => self.ends.push(end),
         }
-        Ok(extended)
+        extended
     }
 }
 
 /// A causal convolution.
 #[derive(Debug)]
-pub struct Conv {
+pub struct DacConv {
     weight: Tensor,
     bias: Tensor,
     stride: i64,
@@ -56,39 +55,40 @@ pub struct Conv {
     groups: i64,
 }
 
-impl Conv {
-    pub fn new(weights: &Weights, name: &str) -> Result<Conv, TorchError> {
+impl DacConv {
+    pub fn new(weights: &Weights, name: &str) -> Result<DacConv, TorchError> {
         let weight = take(weights, &format!("{name}.weight"))?;
         let bias = take(weights, &format!("{name}.bias"))?;
-        Ok(Conv { weight, bias, stride: 1, dilation: 1, groups: 1 })
+        Ok(DacConv { weight, bias, stride: 1, dilation: 1, groups: 1 })
     }
 
-    pub fn with_stride(self, stride: i64) -> Conv {
-        Conv { stride, ..self }
+    pub fn with_stride(self, stride: i64) -> DacConv {
+        DacConv { stride, ..self }
     }
 
-    pub fn with_dilation(self, dilation: i64) -> Conv {
-        Conv { dilation, ..self }
+    pub fn with_dilation(self, dilation: i64) -> DacConv {
+        DacConv { dilation, ..self }
     }
 
     /// One filter per channel.
-    fn depthwise(self) -> Conv {
-        Conv { groups: self.weight.size()[0], ..self }
+    fn depthwise(self) -> DacConv {
+        DacConv { groups: self.weight.size()[0], ..self }
     }
 
     /// [B, C, L] to [B, D, ceil(L / stride)].
-    pub fn forward(&self, input: &Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, input: &Tensor, past: &mut Past) -> Tensor {
         let reach = (self.weight.size()[2] - 1) * self.dilation + 1;
         let left = reach - self.stride;
         let right = (self.stride - input.size()[2] % self.stride) % self.stride;
-        match left == 0 && right == 0 {
-            true => self.apply(input),
-            false => self.apply(&past.extend(input, left, right)?),
+        if left == 0 && right == 0 {
+            self.apply(input)
+        } else {
+            self.apply(&past.extend(input, left, right))
         }
     }
 
-    fn apply(&self, input: &Tensor) -> Result<Tensor, TorchError> {
-        let Conv { stride, dilation, groups, .. } = *self;
+    fn apply(&self, input: &Tensor) -> Tensor {
+        let DacConv { stride, dilation, groups, .. } = *self;
         let geometry = Geometry { stride, dilation, groups, ..Geometry::default() };
         geometry.convolve(input, &self.weight, Some(&self.bias))
     }
@@ -110,17 +110,17 @@ impl TransposedConv {
     }
 
     /// [B, C, L] to [B, D, L * stride].
-    pub fn forward(&self, input: &Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, input: &Tensor, past: &mut Past) -> Tensor {
         // The overlap of an input with the outputs of later inputs.
         let reach = (self.weight.size()[2] - 1) / self.stride;
         let length = input.size()[2] * self.stride;
         let widened = match reach {
             0 => input.shallow_clone(),
-            _ => past.extend(input, reach, 0)?,
+            _ => past.extend(input, reach, 0),
         };
         let geometry = Geometry { stride: self.stride, transposed: true, ..Geometry::default() };
-        let output = geometry.convolve(&widened, &self.weight, Some(&self.bias))?;
-        Ok(output.f_narrow(2, reach * self.stride, length)?)
+        let output = geometry.convolve(&widened, &self.weight, Some(&self.bias));
+        output.narrow(2, reach * self.stride, length)
     }
 }
 
@@ -134,67 +134,67 @@ pub struct Snake {
 impl Snake {
     pub fn new(weights: &Weights, name: &str) -> Result<Snake, TorchError> {
         let alpha = take(weights, &format!("{name}.alpha"))?;
-        let reciprocal = alpha.f_add_scalar(1e-9)?.f_reciprocal()?;
+        let reciprocal = (&alpha + 1e-9).reciprocal();
         Ok(Snake { alpha, reciprocal })
     }
 
     /// Keeps the input.
-    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
-        Ok(input.f_addcmul(&self.bend(input)?, &self.reciprocal)?)
+    pub fn forward(&self, input: &Tensor) -> Tensor {
+        input.addcmul(&self.bend(input), &self.reciprocal)
     }
 
     /// Overwrites the input, which saves memory where tensors are largest.
-    fn forward_into(&self, mut input: Tensor) -> Result<Tensor, TorchError> {
-        let bend = self.bend(&input)?;
-        Ok(input.f_addcmul_(&bend, &self.reciprocal)?)
+    fn forward_into(&self, mut input: Tensor) -> Tensor {
+        let bend = self.bend(&input);
+        input.addcmul_(&bend, &self.reciprocal)
     }
 
-    fn bend(&self, input: &Tensor) -> Result<Tensor, TorchError> {
-        Ok(input.f_mul(&self.alpha)?.f_sin_()?.f_square_()?)
+    fn bend(&self, input: &Tensor) -> Tensor {
+        (input * &self.alpha).sin_().square_()
     }
 }
 
 /// Snake, a dilated convolution, snake, a convolution of kernel size one; added to the input.
 #[derive(Debug)]
 pub struct ResidualUnit {
-    first: (Snake, Conv),
-    second: (Snake, Conv),
+    first: (Snake, DacConv),
+    second: (Snake, DacConv),
 }
 
 impl ResidualUnit {
     pub fn new(weights: &Weights, name: &str, dilation: i64) -> Result<ResidualUnit, TorchError> {
         let snake = |at: usize| Snake::new(weights, &format!("{name}.block.{at}"));
-        let conv = |at: usize| Conv::new(weights, &format!("{name}.block.{at}.conv"));
+        let conv = |at: usize| DacConv::new(weights, &format!("{name}.block.{at}.conv"));
         Ok(ResidualUnit {
             first: (snake(0)?, conv(1)?.with_dilation(dilation)),
             second: (snake(2)?, conv(3)?),
         })
     }
 
-    fn forward(&self, mut input: Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
-        let inner = self.first.1.forward(&self.first.0.forward(&input)?, past)?;
-        let inner = self.second.1.forward(&self.second.0.forward_into(inner)?, past)?;
-        Ok(input.f_add_(&inner)?)
+    fn forward(&self, mut input: Tensor, past: &mut Past) -> Tensor {
+        let inner = self.first.1.forward(&self.first.0.forward(&input), past);
+        let inner = self.second.1.forward(&self.second.0.forward_into(inner), past);
+        input.g_add_(&inner)
     }
 }
 
 /// A part of the encoder or the decoder that works on chunks.
 #[derive(Debug)]
-pub enum Layer {
-    Conv(Conv),
+pub enum DacLayer {
+    Conv(DacConv),
     Transposed(TransposedConv),
     Snake(Snake),
     Unit(ResidualUnit),
 }
 
-impl Layer {
+impl DacLayer {
     /// The input may be overwritten.
-    pub fn forward(&self, input: Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, input: Tensor, past: &mut Past) -> Tensor {
         match self {
-            Layer::Conv(conv) => conv.forward(&input, past),
-            Layer::Transposed(conv) => conv.forward(&input, past),
-            Layer::Snake(snake) => snake.forward_into(input),
-            Layer::Unit(unit) => unit.forward(input, past),
+            DacLayer::Conv(conv) => conv.forward(&input, past),
+            DacLayer::Transposed(conv) => conv.forward(&input, past),
+            DacLayer::Snake(snake) => snake.forward_into(input),
+            DacLayer::Unit(unit) => unit.forward(input, past),
         }
     }
 }
@@ -202,7 +202,7 @@ impl Layer {
 /// A depthwise convolution and two linear layers on the channels; added to the input.
 #[derive(Debug)]
 pub struct ConvNext {
-    depthwise: Conv,
+    depthwise: DacConv,
     norm: (Tensor, Tensor),
     widen: (Tensor, Tensor),
     narrow: (Tensor, Tensor),
@@ -216,7 +216,7 @@ impl ConvNext {
             Ok((weight, take(weights, &format!("{name}.{part}.bias"))?))
         };
         Ok(ConvNext {
-            depthwise: Conv::new(weights, &format!("{name}.dwconv.conv"))?.depthwise(),
+            depthwise: DacConv::new(weights, &format!("{name}.dwconv.conv"))?.depthwise(),
             norm: pair("norm")?,
             widen: pair("pwconv1")?,
             narrow: pair("pwconv2")?,
@@ -225,14 +225,14 @@ impl ConvNext {
     }
 
     /// [B, C, T] to [B, C, T].
-    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
-        let columns = self.depthwise.forward(input, &mut Past::default())?;
-        let rows = columns.f_transpose(1, 2)?; // [B, T, C]
+    pub fn forward(&self, input: &Tensor) -> Tensor {
+        let columns = self.depthwise.forward(input, &mut Past::default());
+        let rows = columns.transpose(1, 2); // [B, T, C]
         let (weight, bias) = &self.norm;
-        let rows = rows.f_layer_norm(weight.size(), Some(weight), Some(bias), 1e-6, true)?;
-        let rows = rows.f_linear(&self.widen.0, Some(&self.widen.1))?.f_gelu("none")?;
-        let rows = rows.f_linear(&self.narrow.0, Some(&self.narrow.1))?.f_mul(&self.gamma)?;
-        Ok(input.f_add(&rows.f_transpose(1, 2)?)?)
+        let rows = rows.layer_norm(weight.size(), Some(weight), Some(bias), 1e-6, true);
+        let rows = rows.linear(&self.widen.0, Some(&self.widen.1)).gelu("none");
+        let rows = rows.linear(&self.narrow.0, Some(&self.narrow.1)) * &self.gamma;
+        input + rows.transpose(1, 2)
     }
 }
 

@@ -47,7 +47,7 @@ pub fn outputs(
     let pieces = codec.decode(&spoken, 0)?;
     let mut outputs: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (name, tensor) in trace {
-        outputs.insert(name, numbers(&tensor)?);
+        outputs.insert(name, numbers(&tensor));
     }
     outputs.insert("wave".into(), pieces.into_iter().map(f64::from).collect());
     let tie = if setup.is_exact() { TIE } else { GPU_TIE };
@@ -93,10 +93,10 @@ fn excused(codes: &[f64], codebooks: usize, inputs: &Inputs, tie: f64) -> Vec<f6
     codes
 }
 
-fn numbers(tensor: &Tensor) -> Result<Vec<f64>, TorchError> {
-    let tensor = tensor.f_to_device(Device::Cpu)?.f_to_kind(tch::Kind::Double)?.f_contiguous()?;
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let tensor = tensor.to_device(Device::Cpu).to_kind(tch::Kind::Double).contiguous();
     let mut values = vec![0f64; tensor.numel()];
     let count = values.len();
-    tensor.f_copy_data(&mut values, count)?;
-    Ok(values)
+    tensor.copy_data(&mut values, count);
+    values
 }

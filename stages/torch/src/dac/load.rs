@@ -14,7 +14,7 @@ pub fn prepare(config: &Config, given: Weights, device: Device) -> Result<Weight
     let _guard = tch::no_grad_guard();
     let given = canonical(given);
     given.check(&Layout::of(config).0)?;
-    fold(given.usable(device)?, |_| true)
+    Ok(fold(given.usable(device)?, |_| true))
 }
 
 /// One spelling for all files: no prefix of a training run, no buffers, the older names of weight

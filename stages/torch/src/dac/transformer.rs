@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
 use crate::rope::{Rope, Rotary};
 use crate::weights::{Scope, Weights};
@@ -10,9 +10,8 @@ use stage_families::dac::Transformer as Config;
 
 #[derive(Debug)]
 pub struct Transformer {
-    block_size: i64,
     window_size: i64,
-    layers: Vec<Layer>,
+    layers: Vec<TransformerLayer>,
     norm: RmsNorm,
     rope: Rope,
 }
@@ -25,29 +24,24 @@ impl Transformer {
         let mut scope = own.under(name);
         let mut layers = Vec::new();
         for at in 0..config.n_layer {
-            layers.push(Layer::load(&mut scope.under(&format!("layers.{at}")), config)?);
+            layers.push(TransformerLayer::load(&mut scope.under(&format!("layers.{at}")), config)?);
         }
         let norm = RmsNorm::load(&mut scope.under("norm"), config.dim, config.norm_eps)?;
         let device = norm.weight.device();
         let rope = Rope::new(config.block_size, config.head_dim, config.rope_base, device);
-        let (block_size, window_size) = (config.block_size, config.window_size);
-        Ok(Transformer { block_size, window_size, layers, norm, rope })
+        Ok(Transformer { window_size: config.window_size, layers, norm, rope })
     }
 
     /// [B, C, T] to [B, C, T].
-    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
-        let mut rows = input.f_transpose(1, 2)?; // [B, T, C]
+    pub fn forward(&self, input: &Tensor) -> Tensor {
+        let mut rows = input.transpose(1, 2); // [B, T, C]
         let length = rows.size()[1];
-        if length > self.block_size {
-            let most = self.block_size;
-            return Err(TorchError::Input(format!("{length} positions, but the codec has {most}")));
-        }
         let rotary = self.rope.range(0, length);
-        let band = Band::new(length, self.window_size, rows.device())?;
+        let band = Band::new(length, self.window_size, rows.device());
         for layer in &self.layers {
-            rows = layer.forward(&rows, &rotary, &band)?;
+            rows = layer.forward(&rows, &rotary, &band);
         }
-        Ok(self.norm.forward(&rows).f_transpose(1, 2)?)
+        self.norm.forward(&rows).transpose(1, 2)
     }
 }
 
@@ -64,76 +58,61 @@ struct Band {
 }
 
 impl Band {
-    fn new(length: i64, window: i64, device: Device) -> Result<Band, TorchError> {
+    fn new(length: i64, window: i64, device: Device) -> Band {
         let options = (Kind::Int64, device);
         let blocks = (length + window - 1) / window;
         let mask = if blocks <= 2 {
-            let places = Tensor::f_arange(length, options)?;
-            seen(&places.f_unsqueeze(1)?, &places.f_unsqueeze(0)?, window)?
+            let places = Tensor::arange(length, options);
+            seen(&places.unsqueeze(1), &places.unsqueeze(0), window)
         } else {
-            let starts = Tensor::f_arange(blocks, options)?.f_mul_scalar(window)?;
-            let starts = starts.f_reshape([-1, 1, 1, 1])?;
-            let queries = Tensor::f_arange(window, options)?.f_reshape([-1, 1])?;
-            let keys = Tensor::f_arange(2 * window, options)?.f_sub_scalar(window)?;
-            let keys = keys.f_add(&starts)?;
-            let real = keys.f_ge(0)?;
-            seen(&queries.f_add(&starts)?, &keys, window)?.f_logical_and(&real)?
+            let starts = Tensor::arange(blocks, options) * window;
+            let starts = starts.reshape([-1, 1, 1, 1]);
+            let queries = Tensor::arange(window, options).reshape([-1, 1]);
+            let keys = Tensor::arange(2 * window, options) - window;
+            let keys = keys + &starts;
+            let real = keys.ge(0);
+            seen(&(queries + starts), &keys, window).logical_and(&real)
         };
-        Ok(Band { length, window, blocks, mask })
+        Band { length, window, blocks, mask }
     }
 
     /// [B, H, T, D] each.
-    fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TorchError> {
+    fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Tensor {
         if self.blocks <= 2 {
             return attention(query, key, value, &self.mask);
         }
-        let (batch, heads, _, width) = query.size4()?;
+        let (batch, heads, _, width) = query.size4().in_tch();
         let blocks = self.blocks;
         let behind = blocks * self.window - self.length;
         // The batch is merged into the heads, so that one mask serves all: [blocks, B * H, window,
         // D].
-        let query = query.f_flatten(0, 1)?.f_constant_pad_nd([0, 0, 0, behind])?;
-        let query = query.f_unflatten(1, [blocks, self.window])?.f_transpose(0, 1)?;
-        let (key, value) = (self.doubled(key, behind)?, self.doubled(value, behind)?);
-        let output = attention(&query, &key, &value, &self.mask)?.f_transpose(0, 1)?;
-        let output = output.f_reshape([batch, heads, blocks * self.window, width])?;
-        Ok(output.f_narrow(2, 0, self.length)?)
+        let query = query.flatten(0, 1).constant_pad_nd([0, 0, 0, behind]);
+        let query = query.unflatten(1, [blocks, self.window]).transpose(0, 1);
+        let (key, value) = (self.doubled(key, behind), self.doubled(value, behind));
+        let output = attention(&query, &key, &value, &self.mask).transpose(0, 1);
+        let output = output.reshape([batch, heads, blocks * self.window, width]);
+        output.narrow(2, 0, self.length)
     }
 
     /// Each block with the previous one: [blocks, B * H, 2 window, D].
-    fn doubled(&self, keys: &Tensor, behind: i64) -> Result<Tensor, TorchError> {
-        let padded = keys.f_flatten(0, 1)?.f_constant_pad_nd([0, 0, self.window, behind])?;
-        let blocks = padded.f_unfold(1, 2 * self.window, self.window)?; // [B * H, n, D, 2 window]
-        Ok(blocks.f_permute([1, 0, 3, 2])?)
+    fn doubled(&self, keys: &Tensor, behind: i64) -> Tensor {
+        let padded = keys.flatten(0, 1).constant_pad_nd([0, 0, self.window, behind]);
+        let blocks = padded.unfold(1, 2 * self.window, self.window); // [B * H, n, D, 2 window]
+        blocks.permute([1, 0, 3, 2])
     }
 }
 
-fn seen(queries: &Tensor, keys: &Tensor, window: i64) -> Result<Tensor, TorchError> {
-    let distance = queries.f_sub(keys)?;
-    Ok(distance.f_ge(0)?.f_logical_and(&distance.f_lt(window)?)?)
+fn seen(queries: &Tensor, keys: &Tensor, window: i64) -> Tensor {
+    let distance = queries - keys;
+    distance.ge(0).logical_and(&distance.lt(window))
 }
 
-fn attention(
-    query: &Tensor,
-    key: &Tensor,
-    value: &Tensor,
-    mask: &Tensor,
-) -> Result<Tensor, TorchError> {
-    let output = Tensor::f_scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        Some(mask),
-        0.0,
-        false,
-        None,
-        false,
-    );
-    Ok(output?)
+fn attention(query: &Tensor, key: &Tensor, value: &Tensor, mask: &Tensor) -> Tensor {
+    Tensor::scaled_dot_product_attention(query, key, value, Some(mask), 0.0, false, None, false)
 }
 
 #[derive(Debug)]
-struct Layer {
+struct TransformerLayer {
     heads: [i64; 2],
     attention_norm: RmsNorm,
     wqkv: Linear,
@@ -144,11 +123,11 @@ struct Layer {
     ffn_layer_scale: LayerScale,
 }
 
-impl Layer {
-    fn load(scope: &mut Scope, config: &Config) -> Result<Layer, TorchError> {
+impl TransformerLayer {
+    fn load(scope: &mut Scope, config: &Config) -> Result<TransformerLayer, TorchError> {
         let Config { n_head, head_dim, dim, intermediate_size, norm_eps, .. } = *config;
         let inner = n_head * head_dim;
-        Ok(Layer {
+        Ok(TransformerLayer {
             heads: [n_head, head_dim],
             attention_norm: RmsNorm::load(&mut scope.under("attention_norm"), dim, norm_eps)?,
             wqkv: Linear::load(&mut scope.under("attention.wqkv"), dim, 3 * inner, false)?,
@@ -164,22 +143,22 @@ impl Layer {
     }
 
     /// [B, T, C] to [B, T, C].
-    fn forward(&self, rows: &Tensor, rotary: &Rotary, band: &Band) -> Result<Tensor, TorchError> {
-        let attended = self.attend(&self.attention_norm.forward(rows), rotary, band)?;
-        let rows = rows.f_add(&self.attention_layer_scale.forward(&attended))?;
+    fn forward(&self, rows: &Tensor, rotary: &Rotary, band: &Band) -> Tensor {
+        let attended = self.attend(&self.attention_norm.forward(rows), rotary, band);
+        let rows = rows + self.attention_layer_scale.forward(&attended);
         let inner = self.feed_forward.forward(&self.ffn_norm.forward(&rows), Pass::Evaluate);
-        Ok(rows.f_add(&self.ffn_layer_scale.forward(&inner))?)
+        rows + self.ffn_layer_scale.forward(&inner)
     }
 
-    fn attend(&self, rows: &Tensor, rotary: &Rotary, band: &Band) -> Result<Tensor, TorchError> {
+    fn attend(&self, rows: &Tensor, rotary: &Rotary, band: &Band) -> Tensor {
         let [heads, width] = self.heads;
-        let joined = self.wqkv.forward(rows, Pass::Evaluate).f_unflatten(2, [3, heads, width])?;
-        let part = |at| joined.f_select(2, at); // [B, T, H, D]
-        let query = rotary.apply(&part(0)?).f_transpose(1, 2)?;
-        let key = rotary.apply(&part(1)?).f_transpose(1, 2)?;
-        let output = band.attend(&query, &key, &part(2)?.f_transpose(1, 2)?)?;
-        let output = output.f_transpose(1, 2)?.f_flatten(2, 3)?;
-        Ok(self.wo.forward(&output, Pass::Evaluate))
+        let joined = self.wqkv.forward(rows, Pass::Evaluate).unflatten(2, [3, heads, width]);
+        let part = |at| joined.select(2, at); // [B, T, H, D]
+        let query = rotary.apply(&part(0)).transpose(1, 2);
+        let key = rotary.apply(&part(1)).transpose(1, 2);
+        let output = band.attend(&query, &key, &part(2).transpose(1, 2));
+        let output = output.transpose(1, 2).flatten(2, 3);
+        self.wo.forward(&output, Pass::Evaluate)
     }
 }
 
@@ -191,8 +170,8 @@ mod tests {
     /// The attention of all positions at once, with the mask of the whole square.
     fn dense(query: &Tensor, key: &Tensor, value: &Tensor, window: i64) -> Tensor {
         let places = Tensor::arange(query.size()[2], (Kind::Int64, Device::Cpu));
-        let mask = seen(&places.unsqueeze(1), &places.unsqueeze(0), window).unwrap();
-        attention(query, key, value, &mask).unwrap()
+        let mask = seen(&places.unsqueeze(1), &places.unsqueeze(0), window);
+        attention(query, key, value, &mask)
     }
 
     #[test]
@@ -201,8 +180,8 @@ mod tests {
             for length in [1, 2, 7, 16, 17, 24, 25, 50] {
                 let tensor = || Tensor::randn([2, 3, length, 4], (Kind::Float, Device::Cpu));
                 let (query, key, value) = (tensor(), tensor(), tensor());
-                let band = Band::new(length, window, Device::Cpu).unwrap();
-                let output = band.attend(&query, &key, &value).unwrap();
+                let band = Band::new(length, window, Device::Cpu);
+                let output = band.attend(&query, &key, &value);
                 let far = (output - dense(&query, &key, &value, window)).abs().max();
                 assert!(far.double_value(&[]) < 1e-5, "window {window}, length {length}");
             }

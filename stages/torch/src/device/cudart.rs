@@ -8,8 +8,8 @@ use cache::fs::{Fs, RealFs};
 use stage_core::device::Gpu;
 use tch::Cuda;
 
-use super::fault::Fault;
-use super::runtime::{Memory, Runtime, Versions};
+use super::fault::DeviceFault;
+use super::runtime::{DeviceMemory, Runtime, Versions};
 use crate::shim;
 
 /// The numbers of two attributes of a device.
@@ -84,7 +84,7 @@ fn find() -> Option<Functions> {
 }
 
 impl Functions {
-    fn outcome(&self, code: c_int) -> Result<(), Fault> {
+    fn outcome(&self, code: c_int) -> Result<(), DeviceFault> {
         if code == 0 {
             return Ok(());
         }
@@ -93,36 +93,36 @@ impl Functions {
             let text = (self.error_text)(code);
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
-        Err(Fault::Cuda { code, text: text.unwrap_or_default() })
+        Err(DeviceFault::Cuda { code, text: text.unwrap_or_default() })
     }
 
-    fn number(&self, ask: impl Fn(&mut c_int) -> c_int) -> Result<u32, Fault> {
+    fn number(&self, ask: impl Fn(&mut c_int) -> c_int) -> Result<u32, DeviceFault> {
         let mut number = 0;
         self.outcome(ask(&mut number))?;
         Ok(u32::try_from(number).unwrap_or(0))
     }
 
-    fn memory_of_current(&self) -> Result<Memory, Fault> {
+    fn memory_of_current(&self) -> Result<DeviceMemory, DeviceFault> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both pointers are to numbers that outlive the call.
         self.outcome(unsafe { (self.get_memory)(&raw mut free, &raw mut total) })?;
-        Ok(Memory { free: free as u64, total: total as u64 })
+        Ok(DeviceMemory { free: free as u64, total: total as u64 })
     }
 }
 
-fn in_process() -> Result<&'static Functions, Fault> {
-    functions().ok_or(Fault::NoRuntime)
+fn in_process() -> Result<&'static Functions, DeviceFault> {
+    functions().ok_or(DeviceFault::NoRuntime)
 }
 
 impl Runtime for Cudart {
-    fn count(&self) -> Result<usize, Fault> {
+    fn count(&self) -> Result<usize, DeviceFault> {
         let cuda = in_process()?;
         // SAFETY: the pointer is to a number that outlives the call.
         let count = cuda.number(|count| unsafe { (cuda.get_device_count)(count) })?;
         Ok(count as usize)
     }
 
-    fn gpu(&self, number: usize) -> Result<Gpu, Fault> {
+    fn gpu(&self, number: usize) -> Result<Gpu, DeviceFault> {
         let cuda = in_process()?;
         let device = number as c_int;
         let attribute = |which| {
@@ -144,7 +144,7 @@ impl Runtime for Cudart {
         })
     }
 
-    fn memory(&self, number: usize) -> Result<Memory, Fault> {
+    fn memory(&self, number: usize) -> Result<DeviceMemory, DeviceFault> {
         let cuda = in_process()?;
         let mut before = 0;
         // SAFETY: the pointer is to a number that outlives the call.
@@ -184,9 +184,10 @@ impl Runtime for Cudart {
         if handle.is_null() {
             return Err(last_error());
         }
-        match Cuda::is_available() {
-            true => Ok(usize::try_from(Cuda::device_count()).unwrap_or(0)),
-            false => Ok(0),
+        if Cuda::is_available() {
+            Ok(usize::try_from(Cuda::device_count()).unwrap_or(0))
+        } else {
+            Ok(0)
         }
     }
 
@@ -217,9 +218,10 @@ fn last_error() -> String {
     // SAFETY: the text, when there is one, ends in NUL and stays until the next call.
     unsafe {
         let text = libc::dlerror();
-        match text.is_null() {
-            true => String::new(),
-            false => CStr::from_ptr(text).to_string_lossy().into_owned(),
+        if text.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use stage_core::device::Gpu;
 
-use super::fault::Fault;
-use super::runtime::{Memory, Runtime, Versions};
+use super::fault::DeviceFault;
+use super::runtime::{DeviceMemory, Runtime, Versions};
 
 #[derive(Debug)]
 pub struct Fake {
@@ -56,7 +56,7 @@ impl Fake {
         Fake { has_runtime: false, versions: None, ..Fake::with(&[]) }
     }
 
-    pub fn count(&self) -> Result<usize, Fault> {
+    pub fn count(&self) -> Result<usize, DeviceFault> {
         Runtime::count(self)
     }
 
@@ -66,23 +66,23 @@ impl Fake {
 }
 
 impl Runtime for Fake {
-    fn count(&self) -> Result<usize, Fault> {
+    fn count(&self) -> Result<usize, DeviceFault> {
         match (self.has_runtime, self.error) {
-            (false, _) => Err(Fault::NoRuntime),
+            (false, _) => Err(DeviceFault::NoRuntime),
             (true, 0) => Ok(self.gpus.len()),
-            (true, code) => Err(Fault::Cuda { code, text: format!("fake error {code}") }),
+            (true, code) => Err(DeviceFault::Cuda { code, text: format!("fake error {code}") }),
         }
     }
 
-    fn gpu(&self, number: usize) -> Result<Gpu, Fault> {
+    fn gpu(&self, number: usize) -> Result<Gpu, DeviceFault> {
         self.count()?;
-        let invalid = || Fault::Cuda { code: 101, text: "invalid device ordinal".to_owned() };
+        let invalid = || DeviceFault::Cuda { code: 101, text: "invalid device ordinal".to_owned() };
         self.gpus.get(number).cloned().ok_or_else(invalid)
     }
 
-    fn memory(&self, number: usize) -> Result<Memory, Fault> {
+    fn memory(&self, number: usize) -> Result<DeviceMemory, DeviceFault> {
         let total = self.gpu(number)?.memory_bytes;
-        Ok(Memory { free: total.saturating_sub(self.taken), total })
+        Ok(DeviceMemory { free: total.saturating_sub(self.taken), total })
     }
 
     fn versions(&self) -> Option<Versions> {

@@ -12,33 +12,35 @@ const NO_DEVICE: i32 = 100;
 const HIDING: [&str; 5] = ["", "-1", "none", "NoDevFiles", "void"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DeviceFault {
     /// This libtorch has no CUDA runtime.
     NoRuntime,
     /// An error of CUDA, with its name.
     Cuda { code: i32, text: String },
 }
 
-impl Fault {
+impl DeviceFault {
     /// The reason why GPUs cannot be used. None if there are none to be used, or they are hidden on
     /// purpose.
     pub fn problem(&self, runtime: &dyn Runtime) -> Option<String> {
         let has_files = runtime.has_device_files();
         match self {
-            Fault::NoRuntime => has_files.then(|| {
+            DeviceFault::NoRuntime => has_files.then(|| {
                 format!(
                     "this machine has a GPU, but libtorch {LIBTORCH} is the CPU version: run \
                      `tools/libtorch.sh` to install the CUDA version"
                 )
             }),
-            Fault::Cuda { code: INSUFFICIENT_DRIVER, .. } => driver(runtime.versions(), has_files),
-            Fault::Cuda { code: NO_DEVICE, .. } => {
+            DeviceFault::Cuda { code: INSUFFICIENT_DRIVER, .. } => {
+                driver(runtime.versions(), has_files)
+            }
+            DeviceFault::Cuda { code: NO_DEVICE, .. } => {
                 let visible = runtime.visible()?;
                 (!HIDING.contains(&visible.trim())).then(|| {
                     format!("`CUDA_VISIBLE_DEVICES={visible}` names no GPU of this machine")
                 })
             }
-            Fault::Cuda { code, text } => {
+            DeviceFault::Cuda { code, text } => {
                 Some(format!("CUDA does not start: {text} (error {code})"))
             }
         }

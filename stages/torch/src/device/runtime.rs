@@ -3,13 +3,13 @@
 use serde::Serialize;
 use stage_core::device::Gpu;
 
-use super::fault::Fault;
+use super::fault::DeviceFault;
 
 /// The release of libtorch at build time.
 pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct DeviceMemory {
     pub free: u64,
     pub total: u64,
 }
@@ -23,13 +23,13 @@ pub struct Versions {
 
 pub trait Runtime: Send + Sync {
     /// The number of GPUs that this process sees.
-    fn count(&self) -> Result<usize, Fault>;
+    fn count(&self) -> Result<usize, DeviceFault>;
 
     /// Does not take memory on the GPU.
-    fn gpu(&self, number: usize) -> Result<Gpu, Fault>;
+    fn gpu(&self, number: usize) -> Result<Gpu, DeviceFault>;
 
     /// Memory of the whole device, or of its part. Takes some of it for a context.
-    fn memory(&self, number: usize) -> Result<Memory, Fault>;
+    fn memory(&self, number: usize) -> Result<DeviceMemory, DeviceFault>;
 
     fn versions(&self) -> Option<Versions>;
 

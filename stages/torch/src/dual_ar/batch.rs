@@ -10,7 +10,7 @@ pub const IGNORED: i32 = -100;
 
 /// One clip: columns of a token and the codes of a frame, and the labels of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clip {
+pub struct ClipColumns {
     /// [1 + K, T], row by row.
     pub tokens: Vec<i32>,
     /// The same shape; [`IGNORED`] without a label.
@@ -19,19 +19,19 @@ pub struct Clip {
 
 /// Clips in rows of equal length, padded on the right.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct DualArBatch {
     pub(crate) rows: i64,
     pub(crate) height: i64,
     pub(crate) length: i64,
     /// [B, 1 + K, T].
     pub(crate) tokens: Vec<i32>,
     pub(crate) labels: Vec<i32>,
-    pub(crate) scope: Scope,
+    pub(crate) scope: AttentionScope,
 }
 
 /// The previous columns that each column attends to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum AttentionScope {
     /// One clip per row: the padding is on the right, and no column of the clip attends to it.
     Row,
     /// Several independent clips per row: their lengths, padding included, row after row.
@@ -40,13 +40,17 @@ pub(crate) enum Scope {
     Padding(Vec<bool>),
 }
 
-impl Batch {
+impl DualArBatch {
     /// Rows of clips; `pad` fills the remaining columns. Clips that share a row do not attend to
     /// each other.
-    pub fn new(codebooks: usize, rows: &[Vec<&Clip>], pad: i32) -> Result<Batch, TorchError> {
+    pub fn new(
+        codebooks: usize,
+        rows: &[Vec<&ClipColumns>],
+        pad: i32,
+    ) -> Result<DualArBatch, TorchError> {
         let height = codebooks + 1;
-        let width = |clip: &&Clip| clip.tokens.len() / height;
-        let misfit = |clip: &&Clip| {
+        let width = |clip: &&ClipColumns| clip.tokens.len() / height;
+        let misfit = |clip: &&ClipColumns| {
             clip.tokens.len() != clip.labels.len() || !clip.tokens.len().is_multiple_of(height)
         };
         if rows.iter().flatten().any(misfit) {
@@ -75,12 +79,13 @@ impl Batch {
             spans.push((length - column) as i64);
         }
         spans.retain(|length| *length > 0);
-        let scope = match rows.iter().all(|row| row.len() <= 1) {
-            true => Scope::Row,
-            false => Scope::Spans(spans),
+        let scope = if rows.iter().all(|row| row.len() <= 1) {
+            AttentionScope::Row
+        } else {
+            AttentionScope::Spans(spans)
         };
         let (rows, height, length) = (rows.len() as i64, height as i64, length as i64);
-        Ok(Batch { rows, height, length, tokens, labels, scope })
+        Ok(DualArBatch { rows, height, length, tokens, labels, scope })
     }
 
     /// Rows from elsewhere: [B, 1 + K, T] twice, and true for padding columns, [B, T].
@@ -89,7 +94,7 @@ impl Batch {
         tokens: Vec<i32>,
         labels: Vec<i32>,
         padding: Option<Vec<bool>>,
-    ) -> Result<Batch, TorchError> {
+    ) -> Result<DualArBatch, TorchError> {
         let numbers = (rows * height * length) as usize;
         let columns = padding.as_ref().map_or(rows * length, |padding| padding.len() as i64);
         if tokens.len() != numbers || labels.len() != numbers || columns != rows * length {
@@ -100,11 +105,11 @@ impl Batch {
         let behind = |row: &[bool]| row.is_sorted();
         let scope = match padding {
             Some(padding) if !padding.chunks(length.max(1) as usize).all(behind) => {
-                Scope::Padding(padding)
+                AttentionScope::Padding(padding)
             }
-            _ => Scope::Row,
+            _ => AttentionScope::Row,
         };
-        Ok(Batch { rows, height, length, tokens, labels, scope })
+        Ok(DualArBatch { rows, height, length, tokens, labels, scope })
     }
 
     /// The number of columns, padding included.
@@ -112,10 +117,10 @@ impl Batch {
         self.rows * self.length
     }
 
-    pub(crate) fn tokens(&self, device: Device) -> Result<Tensor, TorchError> {
+    pub(crate) fn tokens(&self, device: Device) -> Tensor {
         let shape = [self.rows, self.height, self.length];
-        let tokens = Tensor::f_from_slice(&self.tokens)?.f_view(shape)?;
-        upload(&tokens.f_to_kind(tch::Kind::Int64)?, device)
+        let tokens = Tensor::from_slice(&self.tokens).view(shape);
+        upload(&tokens.to_kind(tch::Kind::Int64), device)
     }
 
     /// The columns with a label of a kind: their positions in the batch, row after row.
@@ -157,8 +162,10 @@ impl Batch {
     /// The positions of the columns, [B, T], if they are not consecutive in each row.
     pub(crate) fn positions(&self) -> Option<Vec<i64>> {
         match &self.scope {
-            Scope::Spans(lengths) => Some(lengths.iter().flat_map(|length| 0..*length).collect()),
-            Scope::Row | Scope::Padding(_) => None,
+            AttentionScope::Spans(lengths) => {
+                Some(lengths.iter().flat_map(|length| 0..*length).collect())
+            }
+            AttentionScope::Row | AttentionScope::Padding(_) => None,
         }
     }
 }
@@ -168,43 +175,43 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn clip(first: i32, columns: i32) -> Clip {
+    fn clip(first: i32, columns: i32) -> ClipColumns {
         let tokens: Vec<i32> = (0..2 * columns).map(|at| first + at).collect();
         let labels = tokens.iter().map(|token| token + 100).collect();
-        Clip { tokens, labels }
+        ClipColumns { tokens, labels }
     }
 
     #[test]
     fn clips_lie_side_by_side_and_the_rest_is_padding() {
         let (one, two, three) = (clip(0, 2), clip(10, 1), clip(20, 4));
-        let batch = Batch::new(1, &[vec![&one, &two], vec![&three]], 9).unwrap();
+        let batch = DualArBatch::new(1, &[vec![&one, &two], vec![&three]], 9).unwrap();
         assert_eq!((batch.rows, batch.height, batch.length), (2, 2, 4));
         assert_eq!(batch.tokens[..8], [0, 1, 10, 9, 2, 3, 11, 0]);
         assert_eq!(batch.labels[..8], [100, 101, 110, IGNORED, 102, 103, 111, IGNORED]);
-        assert_eq!(batch.scope, Scope::Spans(vec![2, 1, 1, 4]));
+        assert_eq!(batch.scope, AttentionScope::Spans(vec![2, 1, 1, 4]));
         assert_eq!(batch.positions().unwrap(), [0, 1, 0, 0, 0, 1, 2, 3]);
     }
 
     #[test]
     fn one_clip_a_row_needs_no_spans() {
         let (one, two) = (clip(0, 2), clip(10, 1));
-        let batch = Batch::new(1, &[vec![&one], vec![&two]], 9).unwrap();
-        assert_eq!((&batch.scope, batch.positions()), (&Scope::Row, None));
+        let batch = DualArBatch::new(1, &[vec![&one], vec![&two]], 9).unwrap();
+        assert_eq!((&batch.scope, batch.positions()), (&AttentionScope::Row, None));
     }
 
     #[test]
     fn labels_are_found_with_their_places() {
         let mut one = clip(0, 3);
         one.labels = vec![IGNORED, 7, 8, IGNORED, 1, IGNORED];
-        let batch = Batch::new(1, &[vec![&one]], 0).unwrap();
+        let batch = DualArBatch::new(1, &[vec![&one]], 0).unwrap();
         assert_eq!(batch.token_labels(), (vec![1, 2], vec![7, 8]));
         assert_eq!(batch.frame_labels(), (vec![1], vec![1]));
     }
 
     #[test]
     fn a_clip_of_another_height_is_refused() {
-        let odd = Clip { tokens: vec![1, 2, 3], labels: vec![1, 2, 3] };
-        let error = Batch::new(1, &[vec![&odd]], 0).unwrap_err().to_string();
+        let odd = ClipColumns { tokens: vec![1, 2, 3], labels: vec![1, 2, 3] };
+        let error = DualArBatch::new(1, &[vec![&odd]], 0).unwrap_err().to_string();
         assert!(error.contains("[2, T]"), "{error}");
     }
 }

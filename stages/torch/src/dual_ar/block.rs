@@ -10,15 +10,15 @@ use crate::weights::Scope;
 use stage_families::dual_ar::Stack;
 
 #[derive(Debug)]
-pub struct Block {
-    pub attention: Attention,
+pub struct TransformerBlock {
+    pub attention: DualArAttention,
     pub feed_forward: SwiGlu,
     pub ffn_norm: RmsNorm,
     pub attention_norm: RmsNorm,
 }
 
 #[derive(Debug)]
-pub struct Attention {
+pub struct DualArAttention {
     pub wqkv: Linear,
     pub wo: Linear,
     pub q_norm: Option<RmsNorm>,
@@ -28,7 +28,7 @@ pub struct Attention {
 
 /// The index of a block in the cache of its stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot<'a> {
+pub struct BlockCache<'a> {
     pub cache: &'a KvCache,
     pub layer: usize,
 }
@@ -38,11 +38,15 @@ pub fn cache_shape(stack: &Stack) -> CacheShape {
     CacheShape { layers: stack.layers as usize, heads: stack.kv_heads, width: stack.head_dim }
 }
 
-impl Block {
-    pub fn load(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<Block, TorchError> {
+impl TransformerBlock {
+    pub fn load(
+        scope: &mut Scope,
+        stack: &Stack,
+        eps: f64,
+    ) -> Result<TransformerBlock, TorchError> {
         let Stack { dim, intermediate_size, .. } = *stack;
-        Ok(Block {
-            attention: Attention::load(&mut scope.under("attention"), stack, eps)?,
+        Ok(TransformerBlock {
+            attention: DualArAttention::load(&mut scope.under("attention"), stack, eps)?,
             feed_forward: SwiGlu::load(&mut scope.under("feed_forward"), dim, intermediate_size)?,
             ffn_norm: RmsNorm::load(&mut scope.under("ffn_norm"), dim, eps)?,
             attention_norm: RmsNorm::load(&mut scope.under("attention_norm"), dim, eps)?,
@@ -56,7 +60,7 @@ impl Block {
     }
 
     /// The prefix of a row, [1, T, C] to the same; fills the cache.
-    pub fn prefill(&self, x: &Tensor, rotary: &Rotary, slot: Slot, row: usize) -> Tensor {
+    pub fn prefill(&self, x: &Tensor, rotary: &Rotary, slot: BlockCache, row: usize) -> Tensor {
         let pass = Pass::Evaluate;
         let heads = self.attention.heads(&self.attention_norm.forward(x), pass).rotated(rotary);
         slot.cache.fill(slot.layer, row, &heads);
@@ -64,8 +68,8 @@ impl Block {
     }
 
     /// One column of each row, [B, 1, C] to the same, after those in the cache.
-    pub fn step(&self, x: &Tensor, rotary: &Rotary, slot: Slot) -> Tensor {
-        let Block { attention, feed_forward, ffn_norm, attention_norm } = self;
+    pub fn step(&self, x: &Tensor, rotary: &Rotary, slot: BlockCache) -> Tensor {
+        let TransformerBlock { attention, feed_forward, ffn_norm, attention_norm } = self;
         let normed = rows::rms_norm(attention_norm, x);
         let y = slot.cache.attend(slot.layer, &attention.step_heads(&normed, rotary));
         let h = x + rows::linear(&attention.wo, &y);
@@ -83,8 +87,8 @@ impl Block {
     }
 }
 
-impl Attention {
-    fn load(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<Attention, TorchError> {
+impl DualArAttention {
+    fn load(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<DualArAttention, TorchError> {
         let Stack { dim, heads, head_dim, .. } = *stack;
         let mut norm = |name: &str| {
             let norm = stack.qk_norm.then(|| RmsNorm::load(&mut scope.under(name), head_dim, eps));
@@ -93,7 +97,7 @@ impl Attention {
         let (q_norm, k_norm) = (norm("q_norm")?, norm("k_norm")?);
         let wqkv = Linear::load(&mut scope.under("wqkv"), dim, stack.qkv(), stack.qkv_bias)?;
         let wo = Linear::load(&mut scope.under("wo"), heads * head_dim, dim, stack.o_bias)?;
-        Ok(Attention { wqkv, wo, q_norm, k_norm, stack: *stack })
+        Ok(DualArAttention { wqkv, wo, q_norm, k_norm, stack: *stack })
     }
 
     /// [B, T, C] projected, split and normed.

@@ -2,10 +2,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::block::{Block, Slot, cache_shape};
+use super::block::{BlockCache, TransformerBlock, cache_shape};
 use super::model::DualAr;
-use crate::autoregressive::{Decoder, Draws, KvCache, Line, Memory, Staying, rows};
-use crate::error::TorchError;
+use crate::autoregressive::{Decoder, Draws, KvCache, Line, RowMemory, Staying, rows};
 use crate::rope::Rotary;
 
 /// The original draws codes after the first codebook from this number of entries only.
@@ -13,12 +12,12 @@ const FAST_ENTRIES: i64 = 1024;
 
 /// The caches of all layers for the rows of a batch.
 #[derive(Debug)]
-pub struct Caches {
+pub struct DualArCaches {
     slow: KvCache,
     fast: KvCache,
 }
 
-impl Memory for Caches {
+impl RowMemory for DualArCaches {
     fn keep(&mut self, rows: &Staying) {
         self.slow.keep(rows);
         self.fast.keep(rows);
@@ -28,32 +27,28 @@ impl Memory for Caches {
 impl DualAr {
     /// The states of the last columns of some prefixes, [1 + K, T] each, and caches with capacity
     /// for more columns.
-    pub fn prefill(
-        &self,
-        prefixes: &[&Tensor],
-        steps: i64,
-    ) -> Result<(Caches, Tensor), TorchError> {
+    pub fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (DualArCaches, Tensor) {
         let options = (self.kind(), self.device());
         let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[1]).collect();
-        let slow = KvCache::new(cache_shape(&self.config.slow), &lengths, steps, options)?;
+        let slow = KvCache::new(cache_shape(&self.config.slow), &lengths, steps, options);
         let frames = vec![0; prefixes.len()];
         let codebooks = self.config.num_codebooks;
-        let fast = KvCache::new(cache_shape(&self.config.fast), &frames, codebooks, options)?;
+        let fast = KvCache::new(cache_shape(&self.config.fast), &frames, codebooks, options);
         let state = |(row, prefix): (usize, &&Tensor)| {
             let (rotary, length) = (self.causal(lengths[row]).rotary, lengths[row]);
             let mut x = self.embed(&prefix.unsqueeze(0), true);
             for (layer, block) in self.layers.iter().enumerate() {
-                x = block.prefill(&x, &rotary, Slot { cache: &slow, layer }, row);
+                x = block.prefill(&x, &rotary, BlockCache { cache: &slow, layer }, row);
             }
             x.narrow(1, length - 1, 1).squeeze_dim(1)
         };
         let states: Vec<Tensor> = prefixes.iter().enumerate().map(state).collect();
         let states = Tensor::cat(&states, 0);
-        Ok((Caches { slow, fast }, states))
+        (DualArCaches { slow, fast }, states)
     }
 
     /// The states after one more column of each row: [B, 1 + K].
-    pub fn follow(&self, columns: &Tensor, caches: &mut Caches) -> Tensor {
+    pub fn follow(&self, columns: &Tensor, caches: &mut DualArCaches) -> Tensor {
         let x = self.embed_frames(columns);
         caches.slow.grow();
         let rotary = self.rotary(&caches.slow.positions());
@@ -61,18 +56,19 @@ impl DualAr {
     }
 
     /// The states of the fast layers, [B, C], after the next position of a frame: [B, C].
-    pub fn follow_fast(&self, x: &Tensor, caches: &mut Caches) -> Tensor {
+    pub fn follow_fast(&self, x: &Tensor, caches: &mut DualArCaches) -> Tensor {
         caches.fast.grow();
         let rotary = self.fast_rotary(&caches.fast.positions());
         steps(&self.fast_layers, x.unsqueeze(1), &rotary, &caches.fast).squeeze_dim(1)
     }
 
     /// The input of the fast layers for states, [B, C], at the first position of a frame.
-    pub fn begin_frame(&self, states: &Tensor, caches: &mut Caches) -> Tensor {
+    pub fn begin_frame(&self, states: &Tensor, caches: &mut DualArCaches) -> Tensor {
         caches.fast.clear();
-        let states = match self.config.norm_fastlayer_input {
-            true => rows::rms_norm(&self.norm, states),
-            false => states.shallow_clone(),
+        let states = if self.config.norm_fastlayer_input {
+            rows::rms_norm(&self.norm, states)
+        } else {
+            states.shallow_clone()
         };
         match &self.fast_project_in {
             Some(project) => rows::linear(project, &states),
@@ -97,41 +93,42 @@ impl DualAr {
         let sums = rows::embedding(&self.codebook_embeddings, &entries);
         let sums = sums.sum_dim_intlist([1i64].as_slice(), true, None);
         let x = rows::embedding(&self.embeddings, &tokens) + sums.masked_fill(&is_text, 0.0);
-        match self.config.scale_codebook_embeddings {
-            true => {
-                let ones = Tensor::ones([x.size()[0], 1, 1], (Kind::Float, x.device()));
-                let root = ones * ((codebooks + 1) as f64).sqrt();
-                (&x / root.masked_fill(&is_text, 1.0)).to_kind(x.kind())
-            }
-            false => x,
+        if self.config.scale_codebook_embeddings {
+            let ones = Tensor::ones([x.size()[0], 1, 1], (Kind::Float, x.device()));
+            let root = ones * ((codebooks + 1) as f64).sqrt();
+            (&x / root.masked_fill(&is_text, 1.0)).to_kind(x.kind())
+        } else {
+            x
         }
     }
 }
 
-fn steps(blocks: &[Block], x: Tensor, rotary: &Rotary, cache: &KvCache) -> Tensor {
-    let step =
-        |x: Tensor, (layer, block): (usize, &Block)| block.step(&x, rotary, Slot { cache, layer });
+fn steps(blocks: &[TransformerBlock], x: Tensor, rotary: &Rotary, cache: &KvCache) -> Tensor {
+    let step = |x: Tensor, (layer, block): (usize, &TransformerBlock)| {
+        block.step(&x, rotary, BlockCache { cache, layer })
+    };
     blocks.iter().enumerate().fold(x, step)
 }
 
 /// A model for synthesis.
 #[derive(Clone, Copy, Debug)]
-pub struct Speaker<'a> {
+pub struct DualArDecoder<'a> {
     pub model: &'a DualAr,
     /// Draw only frames and the end, not text in between.
     pub semantic_only: bool,
 }
 
-impl Speaker<'_> {
+impl DualArDecoder<'_> {
     /// The allowed tokens, as ranges of the vocabulary: start and length.
     fn token_ranges(&self) -> Vec<(i64, i64)> {
         let model = self.model;
-        match self.semantic_only {
-            true => vec![
+        if self.semantic_only {
+            vec![
                 (model.tokens.semantic_begin, model.config.codebook_size),
                 (model.tokens.im_end, 1),
-            ],
-            false => vec![(0, model.config.vocab_size)],
+            ]
+        } else {
+            vec![(0, model.config.vocab_size)]
         }
     }
 
@@ -149,23 +146,24 @@ impl Speaker<'_> {
     fn token_line(&self) -> Line {
         let ranges = self.token_ranges().into_iter();
         let places: Vec<i64> = ranges.flat_map(|(start, length)| start..start + length).collect();
-        match self.semantic_only {
-            true => Line {
+        if self.semantic_only {
+            Line {
                 ends: true,
                 first: self.model.tokens.semantic_begin,
                 repeatable: self.model.config.codebook_size,
                 places: Some(places.clone()),
                 ..Line::of(places.len() as i64)
-            },
-            false => Line::of(places.len() as i64),
+            }
+        } else {
+            Line::of(places.len() as i64)
         }
     }
 }
 
-impl Decoder for Speaker<'_> {
+impl Decoder for DualArDecoder<'_> {
     /// Columns: [1 + K, T].
     type Prefix = Tensor;
-    type Memory = Caches;
+    type Memory = DualArCaches;
 
     fn device(&self) -> Device {
         self.model.device()
@@ -184,22 +182,18 @@ impl Decoder for Speaker<'_> {
         std::iter::once(self.token_line()).chain((1..codebooks).map(code)).collect()
     }
 
-    fn begin(&self, prefixes: &[&Tensor], steps: i64) -> Result<(Caches, Tensor), TorchError> {
+    fn begin(&self, prefixes: &[&Tensor], steps: i64) -> (DualArCaches, Tensor) {
         self.model.prefill(prefixes, steps)
     }
 
-    fn frame(
-        &self,
-        state: &Tensor,
-        caches: &mut Caches,
-        draws: &Draws,
-    ) -> Result<Tensor, TorchError> {
+    fn frame(&self, state: &Tensor, caches: &mut DualArCaches, draws: &Draws) -> Tensor {
         let model = self.model;
         let (begin, size) = (model.tokens.semantic_begin, model.config.codebook_size);
         let entry = draws.draw(0, &self.token_logits(state));
-        let token = match self.semantic_only {
-            true => (&entry + begin).masked_fill(&entry.ge(size), model.tokens.im_end),
-            false => entry,
+        let token = if self.semantic_only {
+            (&entry + begin).masked_fill(&entry.ge(size), model.tokens.im_end)
+        } else {
+            entry
         };
         // Tokens that are not frames count as the nearest entry.
         let mut code = (&token - begin).clamp(0, size - 1);
@@ -213,11 +207,11 @@ impl Decoder for Speaker<'_> {
             code = draws.draw(line, &model.fast_step_logits(&state, FAST_ENTRIES.min(size)));
             frame.push(code.shallow_clone());
         }
-        Ok(Tensor::f_stack(&frame, 1)?)
+        Tensor::stack(&frame, 1)
     }
 
-    fn step(&self, frame: &Tensor, caches: &mut Caches) -> Result<Tensor, TorchError> {
-        Ok(self.model.follow(frame, caches))
+    fn step(&self, frame: &Tensor, caches: &mut DualArCaches) -> Tensor {
+        self.model.follow(frame, caches)
     }
 
     fn is_end(&self, frame: &[i64]) -> bool {
@@ -229,7 +223,7 @@ impl Decoder for Speaker<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::dual_ar::{Config, Tokens};
+    use crate::dual_ar::{Config, SpecialTokens};
 
     const CODEBOOKS: i64 = 10;
 
@@ -242,9 +236,9 @@ mod tests {
                 "scale_codebook_embeddings": {scale_codebook_embeddings}}}"#
         );
         let config = Config::parse(json.as_bytes()).unwrap();
-        let weights = DualAr::fresh(&config, 7).unwrap();
-        let weights = weights.moved(Device::Cpu, Some(Kind::BFloat16)).unwrap();
-        DualAr::load(config, Tokens { semantic_begin: 20, im_end: 3 }, weights).unwrap()
+        let weights = DualAr::fresh(&config, 7);
+        let weights = weights.moved(Device::Cpu, Some(Kind::BFloat16));
+        DualAr::load(config, SpecialTokens { semantic_begin: 20, im_end: 3 }, weights).unwrap()
     }
 
     #[test]

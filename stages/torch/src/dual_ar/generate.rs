@@ -3,14 +3,14 @@
 use tch::{IndexOp, Kind, Tensor};
 
 use super::Parity;
-use super::decode::Speaker;
+use super::decode::DualArDecoder;
 use super::model::DualAr;
-use super::sampling::Sampling;
-use crate::autoregressive::{Drawn, Noise, Row, Stop, generate};
+use super::sampling::DualArSampling;
+use crate::autoregressive::{Drawn, Noise, RowRequest, Stop, generate};
 use crate::error::TorchError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Speech {
+pub struct DualArSpeech {
     /// [K, N], row by row.
     pub codes: Vec<i32>,
     pub frames: usize,
@@ -18,7 +18,7 @@ pub struct Speech {
 }
 
 /// One sentence of a batch.
-pub struct Sentence<'a> {
+pub struct DualArSentence<'a> {
     /// [1 + K, T], row by row.
     pub prompt: &'a [i32],
     /// The largest number of frames, the end included.
@@ -33,9 +33,9 @@ impl DualAr {
     /// in f32 on a CPU.
     pub fn generate(
         &self,
-        sentences: Vec<Sentence<'_>>,
-        sampling: &Sampling,
-    ) -> Result<Vec<Speech>, TorchError> {
+        sentences: Vec<DualArSentence<'_>>,
+        sampling: &DualArSampling,
+    ) -> Result<Vec<DualArSpeech>, TorchError> {
         let drawn = self.draw(sentences, sampling)?;
         Ok(drawn.into_iter().map(|drawn| self.speech(drawn)).collect())
     }
@@ -43,18 +43,18 @@ impl DualAr {
     /// The columns that follow each prompt, the end included: a token and K codes each.
     pub fn draw(
         &self,
-        sentences: Vec<Sentence<'_>>,
-        sampling: &Sampling,
+        sentences: Vec<DualArSentence<'_>>,
+        sampling: &DualArSampling,
     ) -> Result<Vec<Drawn>, TorchError> {
         let mut is_cut = Vec::with_capacity(sentences.len());
         let mut rows = Vec::with_capacity(sentences.len());
-        for Sentence { prompt, most, least, noise } in sentences {
+        for DualArSentence { prompt, most, least, noise } in sentences {
             let prefix = self.columns(prompt)?;
             let room = (self.config.max_seq_len - prefix.size()[1]) as usize;
             is_cut.push(most > room);
-            rows.push(Row { prefix, most: most.min(room), least, noise });
+            rows.push(RowRequest { prefix, most: most.min(room), least, noise });
         }
-        let speaker = Speaker { model: self, semantic_only: sampling.semantic_only };
+        let speaker = DualArDecoder { model: self, semantic_only: sampling.semantic_only };
         let mut drawn = generate(&speaker, rows, &sampling.of(self.parity))?;
         for (drawn, is_cut) in drawn.iter_mut().zip(is_cut) {
             if is_cut && drawn.stop == Stop::Limit {
@@ -64,14 +64,14 @@ impl DualAr {
         Ok(drawn)
     }
 
-    fn speech(&self, Drawn { mut frames, stop }: Drawn) -> Speech {
+    fn speech(&self, Drawn { mut frames, stop }: Drawn) -> DualArSpeech {
         // The original drops the last column even if it is not an end.
         if stop == Stop::End || self.parity == Parity::Upstream {
             frames.pop();
         }
         let line = |line: usize| frames.iter().map(move |frame| frame[line] as i32);
         let codes = (1..=self.config.num_codebooks as usize).flat_map(line).collect();
-        Speech { codes, frames: frames.len(), stop }
+        DualArSpeech { codes, frames: frames.len(), stop }
     }
 
     /// Refuses a prompt that does not fit this model, or leaves no positions for speech.
@@ -95,19 +95,20 @@ impl DualAr {
                  {longest} positions; use a shorter text or reference"
             )));
         }
-        let tensor = Tensor::f_from_slice(columns)?.f_view([height, -1])?;
+        let tensor = Tensor::from_slice(columns).view([height, -1]);
         let valid = |line: i64, count: i64| {
             let line = tensor.i(line);
             line.min().int64_value(&[]) >= 0 && line.max().int64_value(&[]) < count
         };
         let codes = (1..height).all(|line| valid(line, self.config.codebook_size));
-        match valid(0, self.config.vocab_size) && codes {
-            true => Ok(tensor.f_to_kind(Kind::Int64)?.f_to_device(self.device())?),
-            false => Err(TorchError::Input(format!(
+        if valid(0, self.config.vocab_size) && codes {
+            Ok(tensor.to_kind(Kind::Int64).to_device(self.device()))
+        } else {
+            Err(TorchError::Input(format!(
                 "the prompt has tokens above {} or codes above {}: check that the tokenizer and \
                  the codec belong to this model",
                 self.config.vocab_size, self.config.codebook_size
-            ))),
+            )))
         }
     }
 }

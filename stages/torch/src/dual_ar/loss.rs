@@ -29,10 +29,8 @@ pub fn in_pieces(
         gradients.push(input.grad());
         sum.detach()
     });
-    let gradient = match gradients.is_empty() {
-        true => inputs.zeros_like(),
-        false => Tensor::cat(&gradients, 0),
-    };
+    let gradient =
+        if gradients.is_empty() { inputs.zeros_like() } else { Tensor::cat(&gradients, 0) };
     Derived { sum, gradient }
 }
 

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use tch::{Device, IndexOp, Kind, Tensor};
 
-use super::block::Block;
+use super::block::TransformerBlock;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Embedding, Linear, Pass, RmsNorm};
-use crate::lora::{Adaptable, Layer};
+use crate::lora::{Adaptable, AdaptableLayer};
 use crate::parity::Parity;
 use crate::random::Random;
 use crate::rope::{Rope, Rotary};
@@ -16,7 +16,7 @@ use stage_families::dual_ar::{Config, Stack};
 
 /// The special tokens of the model, which only the tokenizer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Tokens {
+pub struct SpecialTokens {
     /// Entry 0 of the first codebook; the others follow.
     pub semantic_begin: i64,
     /// Ends the speech.
@@ -32,17 +32,17 @@ pub struct DualAr {
     pub(crate) config: Config,
     /// All of its tensors, by name.
     pub(crate) tensors: Weights,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: SpecialTokens,
     pub(crate) parity: Parity,
     pub(crate) embeddings: Embedding,
     pub(crate) codebook_embeddings: Embedding,
-    pub(crate) layers: Vec<Block>,
+    pub(crate) layers: Vec<TransformerBlock>,
     pub(crate) norm: RmsNorm,
     /// None if the output shares the embeddings (weight tying).
     pub(crate) output: Option<Linear>,
     pub(crate) fast_project_in: Option<Linear>,
     pub(crate) fast_embeddings: Embedding,
-    pub(crate) fast_layers: Vec<Block>,
+    pub(crate) fast_layers: Vec<TransformerBlock>,
     pub(crate) fast_norm: RmsNorm,
     pub(crate) fast_output: Linear,
     rope: Rope,
@@ -50,7 +50,7 @@ pub struct DualAr {
 }
 
 /// The positions of the columns of a batch, and their attention mask.
-pub struct Layout {
+pub struct AttentionLayout {
     pub rotary: Rotary,
     pub mask: AttentionMask,
 }
@@ -58,7 +58,11 @@ pub struct Layout {
 impl DualAr {
     /// Takes the tensors, which must be complete without extra ones. Older files have queries, keys
     /// and values separate.
-    pub fn load(config: Config, tokens: Tokens, weights: Weights) -> Result<DualAr, TorchError> {
+    pub fn load(
+        config: Config,
+        tokens: SpecialTokens,
+        weights: Weights,
+    ) -> Result<DualAr, TorchError> {
         let semantic_end = tokens.semantic_begin + config.codebook_size;
         if tokens.semantic_begin < 0 || semantic_end > config.vocab_size {
             return Err(TorchError::Model(format!(
@@ -67,7 +71,7 @@ impl DualAr {
                 tokens.semantic_begin, config.vocab_size
             )));
         }
-        let mut weights = joined(weights)?;
+        let mut weights = joined(weights);
         weights.check(&config.tensors())?;
         let tensors = weights.shared(|_, _| true).into_iter().collect();
         let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
@@ -111,16 +115,16 @@ impl DualAr {
 
     /// Random weights: normal, biases zero, norms one. The same seed gives the same ones on every
     /// machine.
-    pub fn fresh(config: &Config, seed: u64) -> Result<Weights, TorchError> {
+    pub fn fresh(config: &Config, seed: u64) -> Weights {
         let mut random = Random::new(seed);
         let fill = |(name, shape): (String, Vec<i64>)| {
             let options = (Kind::Float, Device::Cpu);
             let tensor = match name.rsplit('.').next() {
-                Some("bias") => Tensor::f_zeros(&shape, options)?,
-                _ if shape.len() == 1 => Tensor::f_ones(&shape, options)?,
-                _ => random.normal(&shape, config.initializer_range)?,
+                Some("bias") => Tensor::zeros(&shape, options),
+                _ if shape.len() == 1 => Tensor::ones(&shape, options),
+                _ => random.normal(&shape, config.initializer_range),
             };
-            Ok((name, tensor))
+            (name, tensor)
         };
         config.tensors().into_iter().map(fill).collect()
     }
@@ -138,7 +142,7 @@ impl DualAr {
         &self.config
     }
 
-    pub fn tokens(&self) -> Tokens {
+    pub fn tokens(&self) -> SpecialTokens {
         self.tokens
     }
 
@@ -167,15 +171,14 @@ impl DualAr {
         let sums =
             self.codebook_embeddings.forward(&rows).sum_dim_intlist([1i64].as_slice(), false, None);
         let x = x.view([-1, dim]).index_add(0, &frames, &sums).view([batch, length, dim]);
-        match scaled && self.config.scale_codebook_embeddings {
-            true => {
-                let root = ((codebooks + 1) as f64).sqrt();
-                // In f32: rounded to half precision, the root would scale every frame by 0.1 %.
-                let ones = Tensor::ones([batch, length, 1], (Kind::Float, x.device()));
-                let scaled = &x / ones.masked_fill(&is_frame.unsqueeze(-1), root);
-                scaled.to_kind(x.kind())
-            }
-            false => x,
+        if scaled && self.config.scale_codebook_embeddings {
+            let root = ((codebooks + 1) as f64).sqrt();
+            // In f32: rounded to half precision, the root would scale every frame by 0.1 %.
+            let ones = Tensor::ones([batch, length, 1], (Kind::Float, x.device()));
+            let scaled = &x / ones.masked_fill(&is_frame.unsqueeze(-1), root);
+            scaled.to_kind(x.kind())
+        } else {
+            x
         }
     }
 
@@ -185,8 +188,8 @@ impl DualAr {
     }
 
     /// Rows of `length` columns with causal attention.
-    pub fn causal(&self, length: i64) -> Layout {
-        Layout { rotary: self.rope.range(0, length), mask: AttentionMask::Causal }
+    pub fn causal(&self, length: i64) -> AttentionLayout {
+        AttentionLayout { rotary: self.rope.range(0, length), mask: AttentionMask::Causal }
     }
 
     /// For columns at arbitrary positions: [B, T].
@@ -200,8 +203,10 @@ impl DualAr {
     }
 
     /// All slow layers: [B, T, C] to the hidden state before the last norm.
-    pub fn slow(&self, x: &Tensor, layout: &Layout, pass: Pass) -> Tensor {
-        let step = |x: Tensor, block: &Block| block.forward(&x, &layout.rotary, &layout.mask, pass);
+    pub fn slow(&self, x: &Tensor, layout: &AttentionLayout, pass: Pass) -> Tensor {
+        let step = |x: Tensor, block: &TransformerBlock| {
+            block.forward(&x, &layout.rotary, &layout.mask, pass)
+        };
         self.layers.iter().fold(x.shallow_clone(), step)
     }
 
@@ -216,9 +221,10 @@ impl DualAr {
 
     /// The input of the fast layers for a state: [.., C] to [.., C of the fast layers].
     pub fn hand_over(&self, states: &Tensor, pass: Pass) -> Tensor {
-        let states = match self.config.norm_fastlayer_input {
-            true => self.norm.forward(states),
-            false => states.shallow_clone(),
+        let states = if self.config.norm_fastlayer_input {
+            self.norm.forward(states)
+        } else {
+            states.shallow_clone()
         };
         match &self.fast_project_in {
             Some(project) => project.forward(&states, pass),
@@ -235,15 +241,15 @@ impl DualAr {
     }
 
     /// The positions of a frame, with causal attention.
-    pub fn within_frames(&self) -> Layout {
+    pub fn within_frames(&self) -> AttentionLayout {
         let rotary = self.fast_rope.range(0, self.config.num_codebooks);
-        Layout { rotary, mask: AttentionMask::Causal }
+        AttentionLayout { rotary, mask: AttentionMask::Causal }
     }
 
     /// All fast layers: [N, K, C] to the same.
     pub fn fast(&self, x: &Tensor, pass: Pass) -> Tensor {
-        let Layout { rotary, mask } = self.within_frames();
-        let step = |x: Tensor, block: &Block| block.forward(&x, &rotary, &mask, pass);
+        let AttentionLayout { rotary, mask } = self.within_frames();
+        let step = |x: Tensor, block: &TransformerBlock| block.forward(&x, &rotary, &mask, pass);
         self.fast_layers.iter().fold(x.shallow_clone(), step)
     }
 
@@ -254,12 +260,12 @@ impl DualAr {
 }
 
 impl Adaptable for DualAr {
-    fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+    fn layers(&mut self) -> Vec<(String, AdaptableLayer<'_>)> {
         let mut found = Vec::new();
         let stacks = [("layers", &mut self.layers), ("fast_layers", &mut self.fast_layers)];
         for (stack, blocks) in stacks {
             for (at, block) in blocks.iter_mut().enumerate() {
-                let Block { attention, feed_forward, .. } = block;
+                let TransformerBlock { attention, feed_forward, .. } = block;
                 for (name, linear) in [
                     ("attention.wqkv", &mut attention.wqkv),
                     ("attention.wo", &mut attention.wo),
@@ -267,7 +273,7 @@ impl Adaptable for DualAr {
                     ("feed_forward.w2", &mut feed_forward.w2),
                     ("feed_forward.w3", &mut feed_forward.w3),
                 ] {
-                    found.push((format!("{stack}.{at}.{name}"), Layer::Linear(linear)));
+                    found.push((format!("{stack}.{at}.{name}"), AdaptableLayer::Linear(linear)));
                 }
             }
         }
@@ -276,28 +282,34 @@ impl Adaptable for DualAr {
             ("codebook_embeddings", &mut self.codebook_embeddings),
             ("fast_embeddings", &mut self.fast_embeddings),
         ] {
-            found.push((name.to_owned(), Layer::Embedding(table)));
+            found.push((name.to_owned(), AdaptableLayer::Embedding(table)));
         }
         let outputs =
             [("output", self.output.as_mut()), ("fast_output", Some(&mut self.fast_output))];
         for (name, linear) in outputs {
-            found.extend(linear.map(|linear| (name.to_owned(), Layer::Linear(linear))));
+            found.extend(linear.map(|linear| (name.to_owned(), AdaptableLayer::Linear(linear))));
         }
         found.sort_by(|one, other| one.0.cmp(&other.0));
         found
     }
 
-    fn listed(&mut self) -> Option<&mut Weights> {
-        Some(&mut self.tensors)
+    fn weights(&self) -> &Weights {
+        &self.tensors
+    }
+
+    fn weights_mut(&mut self) -> &mut Weights {
+        &mut self.tensors
     }
 }
 
-fn blocks(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<Vec<Block>, TorchError> {
-    (0..stack.layers).map(|at| Block::load(&mut scope.under(&at.to_string()), stack, eps)).collect()
+fn blocks(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<Vec<TransformerBlock>, TorchError> {
+    (0..stack.layers)
+        .map(|at| TransformerBlock::load(&mut scope.under(&at.to_string()), stack, eps))
+        .collect()
 }
 
 /// Concatenates `wq`, `wk` and `wv` to the fused tensor of newer files.
-fn joined(mut weights: Weights) -> Result<Weights, TorchError> {
+fn joined(mut weights: Weights) -> Weights {
     let apart: Vec<String> = weights
         .names()
         .filter_map(|name| name.strip_suffix("wq.weight"))
@@ -307,7 +319,7 @@ fn joined(mut weights: Weights) -> Result<Weights, TorchError> {
         let parts =
             ["wq", "wk", "wv"].map(|part| weights.remove(&format!("{prefix}{part}.weight")));
         let parts: Vec<Tensor> = parts.into_iter().flatten().collect();
-        weights.insert(format!("{prefix}wqkv.weight"), Tensor::f_cat(&parts, 0)?);
+        weights.insert(format!("{prefix}wqkv.weight"), Tensor::cat(&parts, 0));
     }
-    Ok(weights)
+    weights
 }

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Clip, IGNORED};
-use super::model::Tokens;
+use super::batch::{ClipColumns, IGNORED};
+use super::model::SpecialTokens;
 use crate::error::TorchError;
 
 /// The order of text and speech.
@@ -18,7 +18,7 @@ pub enum PromptFormat {
 }
 
 /// The tokenizer, as prompts need it.
-pub trait Vocabulary {
+pub trait PromptVocabulary {
     /// The tokens of a text. Names of special tokens in it stay text.
     fn text(&self, text: &str) -> Result<Vec<i32>, TorchError>;
     /// The token of a special name like `<|voice|>`.
@@ -27,7 +27,7 @@ pub trait Vocabulary {
 
 /// A text and its speech.
 #[derive(Clone, Copy, Debug)]
-pub struct Spoken<'a> {
+pub struct SpokenText<'a> {
     pub text: &'a str,
     /// [K, N], row by row.
     pub codes: &'a [i32],
@@ -35,9 +35,9 @@ pub struct Spoken<'a> {
 
 /// Writes columns one after the other.
 #[derive(Debug)]
-pub struct Script<'a, V: Vocabulary> {
+pub struct Script<'a, V: PromptVocabulary> {
     vocabulary: &'a V,
-    tokens: Tokens,
+    tokens: SpecialTokens,
     codebooks: usize,
     columns: Vec<Column>,
 }
@@ -50,8 +50,8 @@ struct Column {
     learned: bool,
 }
 
-impl<'a, V: Vocabulary> Script<'a, V> {
-    pub fn new(vocabulary: &'a V, tokens: Tokens, codebooks: usize) -> Script<'a, V> {
+impl<'a, V: PromptVocabulary> Script<'a, V> {
+    pub fn new(vocabulary: &'a V, tokens: SpecialTokens, codebooks: usize) -> Script<'a, V> {
         Script { vocabulary, tokens, codebooks, columns: Vec::new() }
     }
 
@@ -59,7 +59,7 @@ impl<'a, V: Vocabulary> Script<'a, V> {
     pub fn prompt(
         mut self,
         format: PromptFormat,
-        references: &[Spoken],
+        references: &[SpokenText],
         text: &str,
     ) -> Result<Vec<i32>, TorchError> {
         self.opening(format)?;
@@ -73,7 +73,11 @@ impl<'a, V: Vocabulary> Script<'a, V> {
     }
 
     /// One clip to learn: its frames and its end have labels, its text has none.
-    pub fn clip(mut self, format: PromptFormat, spoken: &Spoken) -> Result<Clip, TorchError> {
+    pub fn clip(
+        mut self,
+        format: PromptFormat,
+        spoken: &SpokenText,
+    ) -> Result<ClipColumns, TorchError> {
         self.opening(format)?;
         self.asked(format, spoken.text)?;
         self.frames(spoken.codes, true)?;
@@ -89,7 +93,7 @@ impl<'a, V: Vocabulary> Script<'a, V> {
                 .copied()
                 .collect()
         };
-        Ok(Clip { tokens: shifted(&tokens, 0), labels: shifted(&labels, 1) })
+        Ok(ClipColumns { tokens: shifted(&tokens, 0), labels: shifted(&labels, 1) })
     }
 
     fn opening(&mut self, format: PromptFormat) -> Result<(), TorchError> {
@@ -178,9 +182,9 @@ mod tests {
     use super::*;
 
     /// Each character is a token; special names are their length.
-    struct Letters;
+    struct LetterVocabulary;
 
-    impl Vocabulary for Letters {
+    impl PromptVocabulary for LetterVocabulary {
         fn text(&self, text: &str) -> Result<Vec<i32>, TorchError> {
             Ok(text.chars().map(|letter| letter as i32).collect())
         }
@@ -190,11 +194,11 @@ mod tests {
         }
     }
 
-    const TOKENS: Tokens = Tokens { semantic_begin: 2000, im_end: 1500 };
-    const SPOKEN: Spoken = Spoken { text: "hi", codes: &[5, 6, 7, 8] };
+    const TOKENS: SpecialTokens = SpecialTokens { semantic_begin: 2000, im_end: 1500 };
+    const SPOKEN: SpokenText = SpokenText { text: "hi", codes: &[5, 6, 7, 8] };
 
-    fn script() -> Script<'static, Letters> {
-        Script::new(&Letters, TOKENS, 2)
+    fn script() -> Script<'static, LetterVocabulary> {
+        Script::new(&LetterVocabulary, TOKENS, 2)
     }
 
     #[test]
@@ -218,7 +222,7 @@ mod tests {
     fn the_training_format_asks_in_whole_strings() {
         #[derive(Default)]
         struct Strings(std::cell::RefCell<Vec<String>>);
-        impl Vocabulary for Strings {
+        impl PromptVocabulary for Strings {
             fn text(&self, text: &str) -> Result<Vec<i32>, TorchError> {
                 self.0.borrow_mut().push(text.to_owned());
                 Ok(vec![1])
@@ -257,7 +261,7 @@ mod tests {
 
     #[test]
     fn codes_that_fill_no_whole_frame_are_refused() {
-        let spoken = Spoken { text: "", codes: &[1, 2, 3] };
+        let spoken = SpokenText { text: "", codes: &[1, 2, 3] };
         assert!(script().clip(PromptFormat::Interleave, &spoken).is_err());
     }
 }

@@ -4,56 +4,55 @@ use stage_core::{Context, Item, Reject, StageError};
 use stage_families::dual_ar::clip_identity;
 
 use super::vocabulary::Vocabulary;
-use crate::dual_ar;
-use crate::dual_ar::prompt::{PromptFormat, Script, Spoken};
+use crate::dual_ar::prompt::{PromptFormat, Script, SpokenText};
+use crate::dual_ar::{ClipColumns, DualArBatch};
 use crate::error::TorchError;
 use crate::npy;
-use crate::train::clips::{self, Sides, Trainable, begin};
-use crate::train::order::Row;
+use crate::train::clips::{self, Clips, Sides, TrainingClip, begin};
+use crate::train::order::{ClipEntry, Row};
 use crate::train::run::{Data, Purpose};
 
 /// A tokenized clip with its labels.
-#[derive(Clone, Debug)]
-pub struct Clip {
-    /// Depends on text and tokens alone.
-    pub id: String,
-    pub columns: dual_ar::Clip,
-    /// Its length in columns.
-    pub length: usize,
-    /// The start of its text.
-    pub begin: String,
-}
+pub type FishClip = TrainingClip<ClipColumns>;
 
-pub type Clips = clips::Clips<Clip>;
+pub type FishClips = Clips<ClipColumns>;
 
 /// The settings for reading clips.
-pub struct Reading<'a> {
+pub struct FishReading<'a> {
     pub vocabulary: &'a Vocabulary,
     pub format: PromptFormat,
     pub max_length: usize,
 }
 
-impl Reading<'_> {
+impl FishReading<'_> {
     /// Reads the training clips, and the held-out ones if they are given; else a share is held out.
-    pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+    pub fn clips(
+        &self,
+        sides: &Sides<'_>,
+        context: &mut dyn Context,
+    ) -> Result<FishClips, StageError> {
         let mut clips = sides.clips(|item, _| {
             let clip = self.clip(item, context)?;
-            Ok(if clip.length > self.max_length { Err(self.too_long(&clip)) } else { Ok(clip) })
+            Ok(if clip.entry.length > self.max_length {
+                Err(self.too_long(&clip))
+            } else {
+                Ok(clip)
+            })
         })?;
         std::mem::take(&mut clips.aside).tell(context)?;
         Ok(clips)
     }
 
-    fn too_long(&self, clip: &Clip) -> Reject {
+    fn too_long(&self, clip: &FishClip) -> Reject {
         let reason = format!(
             "the clip needs {} positions, but a row has {}: raise `max_length` if the model \
              allows it, or cut the recording",
-            clip.length, self.max_length
+            clip.entry.length, self.max_length
         );
         Reject::new("too-long", reason)
     }
 
-    fn clip(&self, item: &Item, context: &mut dyn Context) -> Result<Clip, StageError> {
+    fn clip(&self, item: &Item, context: &mut dyn Context) -> Result<FishClip, StageError> {
         let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let blob = item.fields.blob("tokens").ok_or_else(|| missing("tokens"))?;
@@ -64,14 +63,12 @@ impl Reading<'_> {
         });
         let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
         let codes: Vec<i32> = codes.values.iter().map(|code| i32::from(*code)).collect();
-        let columns = script(self.vocabulary).clip(self.format, &Spoken { text, codes: &codes })?;
+        let columns =
+            script(self.vocabulary).clip(self.format, &SpokenText { text, codes: &codes })?;
         let length = columns.tokens.len() / (self.vocabulary.codebooks() + 1);
-        Ok(Clip {
-            id: clip_identity(text, &blob.digest).to_string(),
-            columns,
-            length,
-            begin: begin(text),
-        })
+        let id = clip_identity(text, &blob.digest).to_string();
+        let entry = ClipEntry { id, length, group: 0 };
+        Ok(FishClip { entry, begin: begin(text), content: columns })
     }
 }
 
@@ -87,35 +84,24 @@ fn unfit(text: &str, why: &str) -> StageError {
     )
 }
 
-impl Trainable for Clip {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn length(&self) -> usize {
-        self.length
-    }
-}
-
-impl Clips {
-    /// The clips as the model takes them.
-    pub fn data<'a>(&'a self, vocabulary: &Vocabulary) -> ClipData<'a> {
-        ClipData { clips: &self.clips, codebooks: vocabulary.codebooks(), pad: vocabulary.pad() }
-    }
-}
-
 /// Makes batches of clips.
-pub struct ClipData<'a> {
-    clips: &'a [Clip],
+pub struct FishData<'a> {
+    clips: &'a [FishClip],
     codebooks: usize,
     pad: i64,
 }
 
-impl Data<dual_ar::Batch> for ClipData<'_> {
-    fn batch(&self, rows: &[Row], _: Purpose) -> Result<dual_ar::Batch, TorchError> {
-        let clips = |row: &Row| row.iter().map(|clip| &self.clips[*clip].columns).collect();
-        let rows: Vec<Vec<&dual_ar::Clip>> = rows.iter().map(clips).collect();
-        dual_ar::Batch::new(self.codebooks, &rows, self.pad as i32)
+impl<'a> FishData<'a> {
+    pub fn new(clips: &'a FishClips, vocabulary: &Vocabulary) -> FishData<'a> {
+        FishData { clips: &clips.clips, codebooks: vocabulary.codebooks(), pad: vocabulary.pad() }
+    }
+}
+
+impl Data<DualArBatch> for FishData<'_> {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<DualArBatch, TorchError> {
+        let clips = |row: &Row| row.iter().map(|clip| &self.clips[*clip].content).collect();
+        let rows: Vec<Vec<&ClipColumns>> = rows.iter().map(clips).collect();
+        DualArBatch::new(self.codebooks, &rows, self.pad as i32)
     }
 
     fn name(&self, clip: usize) -> String {
@@ -147,10 +133,13 @@ mod tests {
         training: &[Item],
         validation: Option<&[Item]>,
         fraction: f64,
-    ) -> Result<Clips, StageError> {
+    ) -> Result<FishClips, StageError> {
         let vocabulary = vocabulary();
-        let reading =
-            Reading { vocabulary: &vocabulary, format: PromptFormat::Interleave, max_length: 40 };
+        let reading = FishReading {
+            vocabulary: &vocabulary,
+            format: PromptFormat::Interleave,
+            max_length: 40,
+        };
         reading.clips(&Sides { training, validation, fraction, salt: CLIP_SALT }, bench)
     }
 
@@ -204,9 +193,9 @@ mod tests {
         let mut bench = Bench::default();
         let items: Vec<Item> =
             (0..20).map(|at| item(&mut bench, &format!("text {at}"), at)).collect();
-        let held = |clips: Clips| -> BTreeSet<String> {
+        let held = |clips: FishClips| -> BTreeSet<String> {
             let clips = clips.clips.into_iter().zip(clips.held_out);
-            clips.filter(|(_, held)| *held).map(|(clip, _)| clip.id).collect()
+            clips.filter(|(_, held)| *held).map(|(clip, _)| clip.entry.id).collect()
         };
         let all = held(read(&mut bench, &items, None, 0.3).unwrap());
         let some = held(read(&mut bench, &items[..12], None, 0.3).unwrap());

@@ -3,31 +3,31 @@
 use serde::Deserialize;
 use tch::{Kind, Tensor};
 
-use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
+use super::trainee::{BASE, DualArInputs, DualArMemory, DualArTrainee, SEMANTIC};
 use crate::autoregressive::Drawn;
-use crate::dual_ar::batch::Batch;
-use crate::dual_ar::generate::Sentence;
-use crate::dual_ar::model::{DualAr, Tokens};
-use crate::dual_ar::sampling::Sampling;
+use crate::dual_ar::batch::DualArBatch;
+use crate::dual_ar::generate::DualArSentence;
+use crate::dual_ar::model::{DualAr, SpecialTokens};
+use crate::dual_ar::sampling::DualArSampling;
 use crate::error::TorchError;
-use crate::fixture::parts::{self, Outputs, Recorded, Steps};
+use crate::fixture::parts::{self, Outputs, RecordedNoise, Steps};
 use crate::fixture::setup::Setup;
 use crate::layers::Pass;
+use crate::lora::Adaptable;
 use crate::parity::Parity;
 use crate::train::{Losses, Means, Totals, Trainee};
-use crate::tune::NetworkTrainee;
 use crate::weights::Weights;
 use stage_families::dual_ar::Config;
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct FishFixtureSettings {
     config: serde_json::Value,
-    tokens: Tokens,
+    tokens: SpecialTokens,
     parity: Parity,
     adamw: Steps,
-    sampling: Sampling,
+    sampling: DualArSampling,
 }
 
 /// Runs everything that the reference ran. `weights` is the model's file, `inputs` has the tensors
@@ -38,27 +38,27 @@ pub fn outputs(
     inputs: &Weights,
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = parts::settings(settings)?;
+    let settings: FishFixtureSettings = parts::settings(settings)?;
     let config = Config::parse(settings.config.to_string().as_bytes())?;
-    let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()))?;
+    let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()));
     let model = DualAr::load(config, settings.tokens, weights)?.with_parity(settings.parity);
     let mut outputs = Outputs::new();
     generated(&model, &settings, inputs, &mut outputs)?;
-    let memory = Memory { recompute: true, positions: 16, frames: 8 };
-    let mut trainee = DualArTrainee::new(model, memory)?.train_all();
-    let (batches, live): (Vec<Batch>, Vec<Tensor>) = batches(inputs)?.into_iter().unzip();
+    let memory = DualArMemory { recompute: true, positions: 16, frames: 8 };
+    let mut trainee = DualArTrainee::new(model.train_all(), memory)?;
+    let (batches, live): (Vec<DualArBatch>, Vec<Tensor>) = batches(inputs)?.into_iter().unzip();
     let (Some(first), Some(live)) = (batches.first(), live.first()) else {
         return Err(TorchError::Input("there is no `input.0.tokens`".into()));
     };
     forward(&trainee, first, live, &mut outputs)?;
     let losses = parts::gradients(&mut trainee, first, &mut outputs, setup)?;
-    add_losses(&losses, &DualArTrainee::count(first), &mut outputs)?;
+    add_losses(&losses, &DualArTrainee::count(first), &mut outputs);
     parts::trained(&mut trainee, &batches, &settings.adamw, &mut outputs, setup)?;
     Ok(outputs)
 }
 
 /// The batches with 1 for non-padding: [B, T].
-fn batches(inputs: &Weights) -> Result<Vec<(Batch, Tensor)>, TorchError> {
+fn batches(inputs: &Weights) -> Result<Vec<(DualArBatch, Tensor)>, TorchError> {
     let mut batches = Vec::new();
     while let Some(tokens) = inputs.get(&format!("input.{}.tokens", batches.len())) {
         let part = |name: &str| inputs.get(&format!("input.{}.{name}", batches.len()));
@@ -70,7 +70,7 @@ fn batches(inputs: &Weights) -> Result<Vec<(Batch, Tensor)>, TorchError> {
         };
         let holes: Vec<bool> = numbers(&padding)?.iter().map(|value| *value != 0).collect();
         let shape = [rows, height, length];
-        let batch = Batch::from_rows(shape, numbers(tokens)?, numbers(labels)?, Some(holes))?;
+        let batch = DualArBatch::from_rows(shape, numbers(tokens)?, numbers(labels)?, Some(holes))?;
         batches.push((batch, 1.0 - padding));
     }
     Ok(batches)
@@ -83,13 +83,13 @@ fn numbers(tensor: &Tensor) -> Result<Vec<i32>, TorchError> {
 /// Layer by layer, with zeros at padding.
 fn forward(
     trainee: &DualArTrainee,
-    batch: &Batch,
+    batch: &DualArBatch,
     live: &Tensor,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
-    let Placed { tokens, layout, frames, codes, .. } = trainee.place(batch)?;
-    let (model, pass) = (trainee.model(), Pass::Evaluate);
+    let DualArInputs { tokens, layout, frames, codes, .. } = trainee.place(batch)?;
+    let (model, pass) = (trainee.network(), Pass::Evaluate);
     let live = live.to_device(model.device()).unsqueeze(-1);
     let mut add = |name: &str, tensor: Tensor| outputs.insert(name.to_owned(), tensor);
     let mut x = model.embed(&tokens, model.parity == Parity::Correct);
@@ -115,46 +115,40 @@ fn forward(
     Ok(())
 }
 
-fn add_losses(losses: &Losses, totals: &Totals, outputs: &mut Outputs) -> Result<(), TorchError> {
-    let Means(means) = losses.means(totals)?;
+fn add_losses(losses: &Losses, totals: &Totals, outputs: &mut Outputs) {
+    let Means(means) = losses.means(totals);
     for (name, mean) in means.iter().filter(|(name, _)| [BASE, SEMANTIC].contains(name)) {
         outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[*mean]));
     }
-    Ok(())
 }
 
 /// Columns through the caches, and columns drawn with the reference's noise.
 fn generated(
     model: &DualAr,
-    settings: &Settings,
+    settings: &FishFixtureSettings,
     inputs: &Weights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let input = |name: &str| parts::input(inputs, name);
     let (prompt, forced, noise) = (input("prompt")?, input("forced")?, input("noise")?);
     let placed = |tensor: &Tensor| tensor.to_kind(Kind::Int64).to_device(model.device());
-    cached(model, &placed(prompt), &placed(forced), outputs)?;
+    cached(model, &placed(prompt), &placed(forced), outputs);
     let frames = noise.size()[0] as usize;
-    let mut noise = Recorded { noise: noise.flatten(0, 1), taken: 0 };
+    let mut noise = RecordedNoise { noise: noise.flatten(0, 1), taken: 0 };
     let prompt = numbers(prompt)?;
-    let sentence = Sentence { prompt: &prompt, most: frames, least: 0, noise: &mut noise };
+    let sentence = DualArSentence { prompt: &prompt, most: frames, least: 0, noise: &mut noise };
     let drawn = model.draw(vec![sentence], &settings.sampling)?;
     let frames = drawn.iter().flat_map(|Drawn { frames, .. }| frames);
     let ids: Vec<Tensor> = frames.map(|frame| Tensor::from_slice(frame)).collect();
-    outputs.insert("sampled.ids".into(), Tensor::f_stack(&ids, 1)?);
+    outputs.insert("sampled.ids".into(), Tensor::stack(&ids, 1));
     Ok(())
 }
 
-fn cached(
-    model: &DualAr,
-    prompt: &Tensor,
-    forced: &Tensor,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
+fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Outputs) {
     let _guard = tch::no_grad_guard();
     let (size, codebooks) = (model.config.codebook_size, model.config.num_codebooks);
     let (mut logits, mut hidden, mut fast) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut caches, mut state) = model.prefill(&[prompt], forced.size()[1])?;
+    let (mut caches, mut state) = model.prefill(&[prompt], forced.size()[1]);
     let mut column = prompt.narrow(1, prompt.size()[1] - 1, 1).tr();
     let mut forced = forced.split(1, 1).into_iter();
     loop {
@@ -177,5 +171,4 @@ fn cached(
     outputs.insert("cache.logits".into(), Tensor::stack(&logits, 0));
     outputs.insert("cache.hidden".into(), Tensor::stack(&hidden, 0));
     outputs.insert("cache.fast_logits".into(), fast);
-    Ok(())
 }

@@ -12,4 +12,4 @@ pub mod tune;
 pub mod vocabulary;
 pub mod voice;
 
-pub use trainee::{DualArTrainee, Memory};
+pub use trainee::{DualArMemory, DualArTrainee};

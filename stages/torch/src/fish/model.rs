@@ -9,7 +9,7 @@ use crate::arrived::{Arrived, Family};
 use crate::dual_ar::{Config, DualAr};
 use crate::error::TorchError;
 use crate::lineage::ModelLineage;
-use crate::tune::{Base, BaseNetwork, Kinds};
+use crate::tune::{Base, Kinds};
 use crate::weights::Weights;
 
 const FAMILY: Family = Family {
@@ -20,7 +20,7 @@ const FAMILY: Family = Family {
 
 /// A model that arrived on a port; its tensors are still in the store.
 #[derive(Debug)]
-pub struct Model {
+pub struct FishModel {
     pub fields: Fields,
     pub config: Config,
     pub config_text: String,
@@ -28,13 +28,7 @@ pub struct Model {
     pub lineage: ModelLineage,
 }
 
-impl BaseNetwork for DualAr {
-    fn weights(&self) -> &Weights {
-        &self.tensors
-    }
-}
-
-impl Base for Model {
+impl Base for FishModel {
     type Network = DualAr;
 
     const CARRIED: &'static [&'static str] = &[
@@ -59,13 +53,13 @@ impl Base for Model {
         port: &str,
         fields: Option<&Fields>,
         context: &mut dyn Context,
-    ) -> Result<Model, StageError> {
+    ) -> Result<FishModel, StageError> {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let fields = arrived.fields;
         let bytes = arrived.file(artifact::CONFIG, context)?;
         let config = Config::parse(&bytes)?;
         let vocabulary = Vocabulary::of(fields, &config, context)?;
-        Ok(Model {
+        Ok(FishModel {
             lineage: ModelLineage::of(fields),
             fields: fields.clone(),
             config_text: String::from_utf8_lossy(&bytes).into_owned(),

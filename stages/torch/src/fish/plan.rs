@@ -5,17 +5,17 @@ use stage_core::device::DeviceId;
 use stage_core::{Parameters, StageError};
 use tch::Kind;
 
-use super::clip::Clips;
+use super::clip::FishClips;
 use crate::dual_ar::Parity;
 use crate::dual_ar::prompt::PromptFormat;
 use crate::train::order::Grouping;
-use crate::train::plan::{Rows, TrainingPlan};
+use crate::train::plan::{ClipRows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::settings::Settings;
 
 /// The parameters that are read before there are clips.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct FishPlan {
     pub training: TrainingPlan,
     pub format: PromptFormat,
     pub parity: Parity,
@@ -24,14 +24,14 @@ pub struct Plan {
     max_length: i64,
 }
 
-impl Plan {
+impl FishPlan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
         own: DeviceId,
         facts: impl Fn(DeviceId) -> DeviceFacts,
-    ) -> Result<Plan, StageError> {
-        Ok(Plan {
+    ) -> Result<FishPlan, StageError> {
+        Ok(FishPlan {
             training: TrainingPlan::read(parameters, own, facts)?,
             format: format(parameters.text("prompt_format")?),
             parity: Parity::read(parameters)?,
@@ -50,15 +50,16 @@ impl Plan {
     /// the result.
     pub fn settings(
         &self,
-        clips: &Clips,
+        clips: &FishClips,
         max_length: usize,
         keep_kind: Option<Kind>,
     ) -> Result<(Course, Settings), StageError> {
-        let grouping = match self.packing {
-            true => Grouping::Pack { length: max_length },
-            false => Grouping::Buckets { length: max_length, rows: self.training.rows_of_step()? },
+        let grouping = if self.packing {
+            Grouping::Pack { length: max_length }
+        } else {
+            Grouping::Buckets { length: max_length, rows: self.training.rows_of_step()? }
         };
-        let rows = Rows { clips: &clips.order(), held_out: &clips.held_out, grouping };
+        let rows = ClipRows { clips: &clips.order(), held_out: &clips.held_out, grouping };
         let course = self.training.course(&rows, clips.left_out)?;
         let settings = self.training.settings(grouping, &course.timetable)?;
         Ok((course, Settings { keep_kind, ..settings }))

@@ -4,10 +4,12 @@
 use stage_core::StageError;
 use tch::Tensor;
 
-use super::clip::{Clip, script};
-use super::model::Model;
+use super::clip::script;
+use super::model::FishModel;
 use crate::codec::Codes;
-use crate::dual_ar::{DualAr, Parity, PromptFormat, Sampling, Seeded, Sentence, Stop};
+use crate::dual_ar::{
+    ClipColumns, DualAr, DualArSampling, DualArSentence, Parity, PromptFormat, SeededNoise, Stop,
+};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::losses::Means;
@@ -22,12 +24,12 @@ const SAME_STATE: f64 = 0.1;
 /// Frames of the spoken sentence.
 const FRAMES: usize = 4;
 
-pub struct Preflight<'a> {
-    pub model: &'a Model,
+pub struct FishPreflight<'a> {
+    pub model: &'a FishModel,
     pub parity: Parity,
 }
 
-impl Preflight<'_> {
+impl FishPreflight<'_> {
     /// The loss of a model with equal probabilities for all tokens.
     pub fn uniform(&self) -> f64 {
         let config = &self.model.config;
@@ -67,22 +69,22 @@ impl Preflight<'_> {
     }
 
     /// Refuses a training with other states than synthesis.
-    pub fn check_passes(&self, model: &DualAr, clip: &Clip) -> Result<(), StageError> {
+    pub fn check_passes(&self, model: &DualAr, clip: &ClipColumns) -> Result<(), StageError> {
         if self.parity == Parity::Upstream || !model.config().scale_codebook_embeddings {
             return Ok(());
         }
         let height = model.config().num_codebooks + 1;
         let difference = || -> Result<f64, TorchError> {
             let _guard = tch::no_grad_guard();
-            let columns = Tensor::f_from_slice(&clip.columns.tokens)?.f_view([height, -1])?;
-            let columns = columns.f_to_kind(tch::Kind::Int64)?.f_to_device(model.device())?;
+            let columns = Tensor::from_slice(&clip.tokens).view([height, -1]);
+            let columns = columns.to_kind(tch::Kind::Int64).to_device(model.device());
             let length = columns.size()[1];
             let x = model.embed(&columns.unsqueeze(0), model.parity() == Parity::Correct);
             let states = model.slow(&x, &model.causal(length), Pass::Evaluate);
-            let trained = states.f_narrow(1, length - 1, 1)?.f_view([1, -1])?;
-            let (_, spoken) = model.prefill(&[&columns], 0)?;
-            let size = spoken.f_norm()?.f_double_value(&[])?;
-            Ok((trained - spoken).f_norm()?.f_double_value(&[])? / size.max(f64::MIN_POSITIVE))
+            let trained = states.narrow(1, length - 1, 1).view([1, -1]);
+            let (_, spoken) = model.prefill(&[&columns], 0);
+            let size = spoken.norm().double_value(&[]);
+            Ok((trained - spoken).norm().double_value(&[]) / size.max(f64::MIN_POSITIVE))
         };
         let difference = difference()?;
         if difference <= SAME_STATE {
@@ -102,9 +104,10 @@ impl Preflight<'_> {
     pub fn speak(&self, model: &DualAr) -> Result<Stop, StageError> {
         let script = script(&self.model.vocabulary);
         let prompt = script.prompt(PromptFormat::Interleave, &[], "Hei.")?;
-        let mut noise = Seeded::new(0);
-        let sentence = Sentence { prompt: &prompt, most: FRAMES, least: 0, noise: &mut noise };
-        let spoken = model.generate(vec![sentence], &Sampling::default())?;
+        let mut noise = SeededNoise::new(0);
+        let sentence =
+            DualArSentence { prompt: &prompt, most: FRAMES, least: 0, noise: &mut noise };
+        let spoken = model.generate(vec![sentence], &DualArSampling::default())?;
         let Some(spoken) = spoken.into_iter().next() else { return Ok(Stop::Limit) };
         let values = spoken.codes.iter().map(|code| *code as u16).collect();
         let codebooks = self.model.vocabulary.codebooks();
@@ -122,36 +125,37 @@ mod tests {
     use stage_core::Fields;
 
     use super::*;
-    use crate::dual_ar::Spoken;
-    use crate::fish::clip::Clips;
+    use crate::dual_ar::SpokenText;
+    use crate::fish::clip::{FishClip, FishClips, FishData};
     use crate::fish::testing::{config, vocabulary};
-    use crate::fish::{DualArTrainee, Memory};
+    use crate::fish::{DualArMemory, DualArTrainee};
     use crate::lineage::ModelLineage;
     use crate::lora::{self, LoraSettings};
     use crate::train::Trainee;
     use crate::train::clips::UnusableClips;
-    use crate::train::frozen::{check_frozen, frozen};
+    use crate::train::frozen::{check_frozen, digests};
     use crate::train::notes::Notes;
+    use crate::train::order::ClipEntry;
     use crate::tune::preflight::{check_adapters, losses};
-    use crate::tune::{BaseNetwork, NetworkTrainee};
 
-    fn model() -> Model {
+    fn model() -> FishModel {
         let (fields, config_text) = (Fields::new(), String::new());
         let (config, vocabulary) = (config(), vocabulary());
-        Model { fields, config, config_text, vocabulary, lineage: ModelLineage::default() }
+        FishModel { fields, config, config_text, vocabulary, lineage: ModelLineage::default() }
     }
 
-    fn loaded(model: &Model, parity: Parity) -> DualAr {
-        let fresh = DualAr::fresh(&model.config, 1).unwrap();
+    fn loaded(model: &FishModel, parity: Parity) -> DualAr {
+        let fresh = DualAr::fresh(&model.config, 1);
         let loaded = DualAr::load(model.config.clone(), model.vocabulary.tokens(), fresh).unwrap();
         loaded.with_parity(parity)
     }
 
-    fn clip(model: &Model) -> Clip {
-        let spoken = Spoken { text: "sana", codes: &[1, 2, 3, 4, 5, 6] };
+    fn clip(model: &FishModel) -> FishClip {
+        let spoken = SpokenText { text: "sana", codes: &[1, 2, 3, 4, 5, 6] };
         let columns = script(&model.vocabulary).clip(PromptFormat::Interleave, &spoken).unwrap();
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
-        Clip { id: "one".into(), columns, length, begin: "sana".into() }
+        let entry = ClipEntry { id: "one".into(), length, group: 0 };
+        FishClip { entry, begin: "sana".into(), content: columns }
     }
 
     #[test]
@@ -159,11 +163,12 @@ mod tests {
         let model = model();
         let (correct, upstream) = (Parity::Correct, Parity::Upstream);
         for parity in [correct, upstream] {
-            let preflight = Preflight { model: &model, parity };
-            preflight.check_passes(&loaded(&model, parity), &clip(&model)).unwrap();
+            let preflight = FishPreflight { model: &model, parity };
+            preflight.check_passes(&loaded(&model, parity), &clip(&model).content).unwrap();
         }
-        let preflight = Preflight { model: &model, parity: correct };
-        let error = preflight.check_passes(&loaded(&model, upstream), &clip(&model)).unwrap_err();
+        let preflight = FishPreflight { model: &model, parity: correct };
+        let error =
+            preflight.check_passes(&loaded(&model, upstream), &clip(&model).content).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("the hidden states of training and synthesis"), "{text}");
         assert_eq!(error.help(), Some("train with `parity = \"corrected\"`"));
@@ -173,21 +178,21 @@ mod tests {
     fn a_base_that_moves_under_its_adapters_is_refused() {
         let model = model();
         let base = loaded(&model, Parity::Correct);
-        let mut trainee = DualArTrainee::new(base, Memory::default()).unwrap();
+        let mut trainee = DualArTrainee::new(base, DualArMemory::default()).unwrap();
         let patterns = vec!["layers.*.attention.w*".to_owned()];
         let settings = LoraSettings { rank: 2, alpha: 4.0, dropout: 0.0, patterns };
-        lora::attach(trainee.model_mut(), &settings, 1).unwrap();
-        let before = frozen(trainee.model().tensors()).unwrap();
+        lora::attach(trainee.network_mut(), &settings, 1).unwrap();
+        let before = digests(trainee.frozen()).unwrap();
         let _guard = tch::no_grad_guard();
         for (_, mut adapter) in trainee.parameters() {
             let _ = adapter.g_add_scalar_(1.0);
         }
-        check_frozen(&before, &frozen(trainee.model().tensors()).unwrap()).unwrap();
+        check_frozen(&before, &digests(trainee.frozen()).unwrap()).unwrap();
         let name = "layers.1.attention.wo.weight";
-        let tensors = trainee.model().tensors();
+        let tensors = trainee.frozen();
         let (_, moved) = tensors.iter().find(|(own, _)| own == name).unwrap();
         let _ = moved.shallow_clone().g_mul_scalar_(1.0 + 1e-6);
-        let error = check_frozen(&before, &frozen(trainee.model().tensors()).unwrap()).unwrap_err();
+        let error = check_frozen(&before, &digests(trainee.frozen()).unwrap()).unwrap_err();
         let expected = format!("1 frozen tensors moved in training, the first is `{name}`");
         assert_eq!(error.to_string(), expected);
     }
@@ -197,10 +202,11 @@ mod tests {
         let model = model();
         let (clips, held_out) = (vec![clip(&model)], vec![false]);
         let (aside, notes) = (UnusableClips::default(), Notes::default());
-        let clips = Clips { clips, held_out, aside, left_out: 0, notes };
-        let data = clips.data(&model.vocabulary);
+        let clips = FishClips { clips, held_out, aside, left_out: 0, notes };
+        let data = FishData::new(&clips, &model.vocabulary);
         let of = |parity: Parity| {
-            let trainee = DualArTrainee::new(loaded(&model, parity), Memory::default()).unwrap();
+            let trainee =
+                DualArTrainee::new(loaded(&model, parity), DualArMemory::default()).unwrap();
             losses(&trainee, &data, 1).unwrap()
         };
         let without = of(Parity::Correct);

@@ -7,17 +7,17 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::autoregressive::{AttentionMask, Spans};
-use crate::chain::{Block as Link, Chain, leaf, send_back};
-use crate::dual_ar::batch::{Batch, Scope};
-use crate::dual_ar::block::Block;
+use crate::chain::{Chain, Link, leaf, send_back};
+use crate::dual_ar::batch::{AttentionScope, DualArBatch};
+use crate::dual_ar::block::TransformerBlock;
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
-use crate::dual_ar::model::{DualAr, Layout, WORDS};
+use crate::dual_ar::model::{AttentionLayout, DualAr, WORDS};
 use crate::error::TorchError;
 use crate::layers::Pass;
+use crate::lora::Adaptable;
 use crate::parity::Parity;
 use crate::random::scramble;
 use crate::train::{Losses, Phase, Totals, Trainee, adamw};
-use crate::tune::NetworkTrainee;
 use crate::upload::{upload, upload_all};
 
 /// The loss of tokens and the loss of codes.
@@ -26,7 +26,7 @@ pub const SEMANTIC: &str = "semantic";
 
 /// Trade-offs between time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct DualArMemory {
     /// Keep only the input of each block, and recompute the block for its gradient. On a CPU no bit
     /// depends on it.
     pub recompute: bool,
@@ -37,9 +37,9 @@ pub struct Memory {
     pub frames: i64,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory { recompute: true, positions: 1024, frames: 1024 }
+impl Default for DualArMemory {
+    fn default() -> DualArMemory {
+        DualArMemory { recompute: true, positions: 1024, frames: 1024 }
     }
 }
 
@@ -47,13 +47,13 @@ impl Default for Memory {
 #[derive(Debug)]
 pub struct DualArTrainee {
     model: DualAr,
-    memory: Memory,
+    memory: DualArMemory,
 }
 
 /// A batch on the device of the model.
-pub(super) struct Placed {
+pub(super) struct DualArInputs {
     pub(super) tokens: Tensor,
-    pub(super) layout: Layout,
+    pub(super) layout: AttentionLayout,
     /// The positions with token labels, and these: [P].
     positions: Tensor,
     token_labels: Tensor,
@@ -63,18 +63,19 @@ pub(super) struct Placed {
 }
 
 impl DualArTrainee {
-    pub fn new(model: DualAr, memory: Memory) -> Result<DualArTrainee, TorchError> {
-        match model.config.dropout > 0.0 {
-            true => Err(TorchError::Model(format!(
+    pub fn new(model: DualAr, memory: DualArMemory) -> Result<DualArTrainee, TorchError> {
+        if model.config.dropout > 0.0 {
+            Err(TorchError::Model(format!(
                 "`config.json`: `dropout` is {}, but attention is trained without dropout: set it \
                  to 0",
                 model.config.dropout
-            ))),
-            false => Ok(DualArTrainee { model, memory }),
+            )))
+        } else {
+            Ok(DualArTrainee { model, memory })
         }
     }
 
-    pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
+    pub(super) fn place(&self, batch: &DualArBatch) -> Result<DualArInputs, TorchError> {
         let (model, device) = (&self.model, self.model.device());
         let codebooks = model.config.num_codebooks;
         if batch.height != codebooks + 1 {
@@ -92,13 +93,13 @@ impl DualArTrainee {
         let numbers = |values: &[i64]| upload_all(values, device);
         let (positions, token_labels) = batch.token_labels();
         let (frames, codes) = batch.frame_labels();
-        Ok(Placed {
-            tokens: batch.tokens(device)?,
-            layout: layout(model, batch)?,
-            positions: numbers(&positions)?,
-            token_labels: numbers(&token_labels)?,
-            frames: numbers(&frames)?,
-            codes: numbers(&codes)?.f_view([-1, codebooks])?,
+        Ok(DualArInputs {
+            tokens: batch.tokens(device),
+            layout: layout(model, batch),
+            positions: numbers(&positions),
+            token_labels: numbers(&token_labels),
+            frames: numbers(&frames),
+            codes: numbers(&codes).view([-1, codebooks]),
         })
     }
 
@@ -115,7 +116,7 @@ impl DualArTrainee {
     fn derive_tokens(
         &self,
         states: &Tensor,
-        at: &Placed,
+        at: &DualArInputs,
         weight: f64,
         pass: Pass,
     ) -> (Tensor, Tensor) {
@@ -131,7 +132,7 @@ impl DualArTrainee {
     fn derive_frames(
         &self,
         states: &Tensor,
-        at: &Placed,
+        at: &DualArInputs,
         weight: f64,
         seed: u64,
     ) -> (Tensor, Tensor) {
@@ -167,20 +168,21 @@ impl DualArTrainee {
     }
 }
 
-impl NetworkTrainee for DualArTrainee {
+impl Trainee for DualArTrainee {
+    type Batch = DualArBatch;
     type Network = DualAr;
 
-    fn model(&self) -> &DualAr {
+    fn network(&self) -> &DualAr {
         &self.model
     }
 
-    fn model_mut(&mut self) -> &mut DualAr {
+    fn network_mut(&mut self) -> &mut DualAr {
         &mut self.model
     }
-}
 
-impl Trainee for DualArTrainee {
-    type Batch = Batch;
+    fn frozen(&self) -> Vec<(String, Tensor)> {
+        self.model.frozen()
+    }
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
         self.model.tensors.shared(|_, tensor| tensor.requires_grad())
@@ -193,7 +195,7 @@ impl Trainee for DualArTrainee {
         adamw::decays(parameter) && module != WORDS
     }
 
-    fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+    fn accumulate(&mut self, batch: &DualArBatch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         let Phase { totals, seed, .. } = *phase;
         let at = self.place(batch)?;
         let pass = Pass::Train { seed };
@@ -226,7 +228,7 @@ impl Trainee for DualArTrainee {
         Ok(Losses::default().with(BASE, &base).with(SEMANTIC, &semantic))
     }
 
-    fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
+    fn evaluate(&self, batch: &DualArBatch) -> Result<Losses, TorchError> {
         let _guard = tch::no_grad_guard();
         let at = self.place(batch)?;
         let (model, pass) = (&self.model, Pass::Evaluate);
@@ -244,19 +246,19 @@ impl Trainee for DualArTrainee {
         Ok(Losses::default().with(BASE, &base).with(SEMANTIC, &semantic))
     }
 
-    fn count(batch: &Batch) -> Totals {
+    fn count(batch: &DualArBatch) -> Totals {
         let (tokens, codes) = (batch.token_labels().1.len(), batch.frame_labels().1.len());
         Totals::new(&[(BASE, tokens as u64), (SEMANTIC, codes as u64)])
     }
 }
 
 fn links_of<'a>(
-    blocks: &'a [Block],
-    layout: &'a Layout,
+    blocks: &'a [TransformerBlock],
+    layout: &'a AttentionLayout,
     pass: Pass,
     is_trained: impl Fn(usize) -> bool,
 ) -> Vec<Link<'a>> {
-    let link = |(at, block): (usize, &'a Block)| {
+    let link = |(at, block): (usize, &'a TransformerBlock)| {
         Link::new(is_trained(at), move |x| block.forward(x, &layout.rotary, &layout.mask, pass))
     };
     blocks.iter().enumerate().map(link).collect()
@@ -267,24 +269,24 @@ fn frame_entropy(model: &DualAr, x: &Tensor, codes: &Tensor, pass: Pass) -> Tens
     cross_entropy(&model.fast_logits(x, pass).flatten(0, 1), &codes.reshape([-1]))
 }
 
-fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
+fn layout(model: &DualAr, batch: &DualArBatch) -> AttentionLayout {
     let (rows, length, device) = (batch.rows, batch.length, model.device());
-    if let (Scope::Spans(lengths), Some(positions)) = (&batch.scope, batch.positions()) {
-        let positions = Tensor::f_from_slice(&positions)?.f_view([rows, length])?;
-        let rotary = model.rotary(&upload(&positions, device)?);
-        let spans = Spans::new(lengths.clone(), device)?;
-        return Ok(Layout { rotary, mask: AttentionMask::Spans(spans) });
+    if let (AttentionScope::Spans(lengths), Some(positions)) = (&batch.scope, batch.positions()) {
+        let positions = Tensor::from_slice(&positions).view([rows, length]);
+        let rotary = model.rotary(&upload(&positions, device));
+        let spans = Spans::new(lengths.clone(), device);
+        return AttentionLayout { rotary, mask: AttentionMask::Spans(spans) };
     }
     let mut layout = model.causal(length);
-    if let Scope::Padding(padding) = &batch.scope {
-        layout.mask = AttentionMask::Explicit(mask(padding, rows, length, device)?);
+    if let AttentionScope::Padding(padding) = &batch.scope {
+        layout.mask = AttentionMask::Explicit(mask(padding, rows, length, device));
     }
-    Ok(layout)
+    layout
 }
 
 /// True for previous non-padding columns: [B, 1, T, T].
-fn mask(padding: &[bool], rows: i64, length: i64, device: Device) -> Result<Tensor, TorchError> {
-    let padding = Tensor::f_from_slice(padding)?.f_view([rows, 1, 1, length])?;
-    let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
-    upload(&past.f_logical_and(&padding.f_logical_not()?)?, device)
+fn mask(padding: &[bool], rows: i64, length: i64, device: Device) -> Tensor {
+    let padding = Tensor::from_slice(padding).view([rows, 1, 1, length]);
+    let past = Tensor::ones([length, length], (Kind::Bool, Device::Cpu)).tril(0);
+    upload(&past.logical_and(&padding.logical_not()), device)
 }

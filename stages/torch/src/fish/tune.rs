@@ -5,52 +5,54 @@ use stage_core::{Context, StageError};
 use stage_families::dual_ar::CLIP_SALT;
 use tch::Kind;
 
-use super::clip::{Clip, ClipData, Clips, Reading};
-use super::model::Model;
-use super::plan::Plan;
-use super::preflight::Preflight;
-use crate::dual_ar::DualAr;
+use super::clip::{FishClips, FishData, FishReading};
+use super::model::FishModel;
+use super::plan::FishPlan;
+use super::preflight::FishPreflight;
+use crate::dual_ar::{ClipColumns, DualAr, DualArBatch};
 use crate::error::TorchError;
-use crate::fish::{DualArTrainee, Memory};
-use crate::train::Settings;
+use crate::fish::{DualArMemory, DualArTrainee};
 use crate::train::clips::Sides;
 use crate::train::losses::Means;
 use crate::train::plan::TrainingPlan;
-use crate::tune::{Base, NetworkTrainee, Request, Tuning};
+use crate::train::{Data, Settings, Trainee};
+use crate::tune::{Base, Tuning, TuningRequest};
 
 pub struct FishTuning {
-    plan: Plan,
-    base: Model,
+    plan: FishPlan,
+    base: FishModel,
     max_length: usize,
 }
 
 impl FishTuning {
-    fn preflight(&self) -> Preflight<'_> {
-        Preflight { model: &self.base, parity: self.plan.parity }
+    fn preflight(&self) -> FishPreflight<'_> {
+        FishPreflight { model: &self.base, parity: self.plan.parity }
     }
 }
 
 impl Tuning for FishTuning {
-    type Base = Model;
+    type Base = FishModel;
     type Trainee = DualArTrainee;
-    type Clip = Clip;
-    type Data<'a> = ClipData<'a>;
+    type Clip = ClipColumns;
 
     const SALT: &'static str = CLIP_SALT;
 
-    fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<FishTuning, StageError> {
+    fn read(
+        request: &TuningRequest<'_>,
+        context: &mut dyn Context,
+    ) -> Result<FishTuning, StageError> {
         let facts = |device| request.machine.facts(device);
-        let plan = Plan::read(request.parameters, request.device, facts)?;
-        let base = Model::read("base", request.input.artifact("base"), context)?;
+        let plan = FishPlan::read(request.parameters, request.device, facts)?;
+        let base = FishModel::read("base", request.input.artifact("base"), context)?;
         let max_length = plan.max_length(base.config.max_seq_len);
         Ok(FishTuning { plan, base, max_length })
     }
 
-    fn base(&self) -> &Model {
+    fn base(&self) -> &FishModel {
         &self.base
     }
 
-    fn into_base(self) -> Model {
+    fn into_base(self) -> FishModel {
         self.base
     }
 
@@ -62,25 +64,28 @@ impl Tuning for FishTuning {
         self.base.config.parameters()
     }
 
-    fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+    fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<FishClips, StageError> {
         let (vocabulary, max_length) = (&self.base.vocabulary, self.max_length);
-        Reading { vocabulary, format: self.plan.format, max_length }.clips(sides, context)
+        FishReading { vocabulary, format: self.plan.format, max_length }.clips(sides, context)
     }
 
     fn settings(
         &self,
-        clips: &Clips,
+        clips: &FishClips,
         keep_kind: Option<Kind>,
     ) -> Result<(Course, Settings), StageError> {
         self.plan.settings(clips, self.max_length, keep_kind)
     }
 
-    fn data<'a>(&'a self, clips: &'a Clips) -> Result<ClipData<'a>, TorchError> {
-        Ok(clips.data(&self.base.vocabulary))
+    fn data<'a>(
+        &'a self,
+        clips: &'a FishClips,
+    ) -> Result<Box<dyn Data<DualArBatch> + 'a>, TorchError> {
+        Ok(Box::new(FishData::new(clips, &self.base.vocabulary)))
     }
 
     fn trainee(&self, net: DualAr) -> Result<DualArTrainee, TorchError> {
-        let memory = Memory { recompute: self.plan.recompute, ..Memory::default() };
+        let memory = DualArMemory { recompute: self.plan.recompute, ..DualArMemory::default() };
         DualArTrainee::new(net.with_parity(self.plan.parity), memory)
     }
 
@@ -88,7 +93,7 @@ impl Tuning for FishTuning {
         &self,
         trainee: &DualArTrainee,
         losses: &Means,
-        clips: &Clips,
+        clips: &FishClips,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let preflight = self.preflight();
@@ -98,7 +103,7 @@ impl Tuning for FishTuning {
         context.metrics(0, &figures);
         preflight.check_base(losses)?;
         match clips.clips.first() {
-            Some(clip) => preflight.check_passes(trainee.model(), clip),
+            Some(clip) => preflight.check_passes(trainee.network(), &clip.content),
             None => Ok(()),
         }
     }

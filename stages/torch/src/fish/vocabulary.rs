@@ -8,7 +8,7 @@ use stage_families::artifact;
 use stage_formats::bpe::{Bpe, Specials};
 
 use crate::codec::{CodecFormat, Codes};
-use crate::dual_ar::{Config, Tokens, prompt};
+use crate::dual_ar::{Config, SpecialTokens, prompt};
 use crate::error::TorchError;
 
 /// The special tokens before the semantic tokens, in the order of their ids.
@@ -118,8 +118,8 @@ impl Vocabulary {
     }
 
     /// The special tokens for the model.
-    pub fn tokens(&self) -> Tokens {
-        Tokens { semantic_begin: self.semantic_begin, im_end: self.end }
+    pub fn tokens(&self) -> SpecialTokens {
+        SpecialTokens { semantic_begin: self.semantic_begin, im_end: self.end }
     }
 
     /// Refuses codes without tokens or embeddings in the model.
@@ -160,7 +160,7 @@ impl Vocabulary {
     }
 }
 
-impl prompt::Vocabulary for Vocabulary {
+impl prompt::PromptVocabulary for Vocabulary {
     fn text(&self, text: &str) -> Result<Vec<i32>, TorchError> {
         let tokens = self.bpe.encode(text, Specials::Escaped);
         Ok(tokens.into_iter().map(|token| token as i32).collect())
@@ -196,7 +196,7 @@ pub fn byte_level(entries: i64, unused: i64) -> (String, String) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::dual_ar::prompt::Vocabulary as _;
+    use crate::dual_ar::prompt::PromptVocabulary as _;
     use crate::fish::testing::{config, vocabulary};
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         let vocabulary = vocabulary();
         assert_eq!(vocabulary.text("ä!").unwrap(), [0xC3, 0xA4, 0x21]);
         assert_eq!(vocabulary.special("<|interleave|>").unwrap(), 267);
-        assert_eq!(vocabulary.tokens(), Tokens { semantic_begin: 271, im_end: 260 });
+        assert_eq!(vocabulary.tokens(), SpecialTokens { semantic_begin: 271, im_end: 260 });
         assert!(!vocabulary.text("<|im_end|>").unwrap().contains(&260));
     }
 

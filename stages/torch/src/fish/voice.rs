@@ -2,25 +2,25 @@
 
 use stage_core::{Blob, Context, Fields, StageError};
 
-use super::model::Model;
+use super::model::FishModel;
 use super::vocabulary::Vocabulary;
 use crate::codec::CodecFormat;
 use crate::dual_ar::{DualAr, Parity};
 use crate::loaded::Loaded;
 use crate::npy;
-use crate::tune::Source;
+use crate::tune::NetworkSource;
 
 pub struct Voices {
-    pub source: Source,
+    pub source: NetworkSource,
     /// The reference clip of the voice.
     pub reference: Option<Fields>,
     pub codec: CodecFormat,
     pub parity: Parity,
-    pub loaded: Loaded<Voice>,
+    pub loaded: Loaded<FishVoice>,
 }
 
 /// A model that is ready to speak.
-pub struct Voice {
+pub struct FishVoice {
     pub model: DualAr,
     pub vocabulary: Vocabulary,
     /// Text and codes of the reference clip.
@@ -30,7 +30,7 @@ pub struct Voice {
 impl Voices {
     /// Checks the inputs on the ports, without loading a tensor.
     pub fn check(&self, context: &mut dyn Context) -> Result<(), StageError> {
-        if let Some(model) = self.source.base::<Model>(context)? {
+        if let Some(model) = self.source.base::<FishModel>(context)? {
             model.vocabulary.check_codec(&self.codec)?;
             self.spoken_in(&model.vocabulary, context)?;
         }
@@ -46,16 +46,20 @@ impl Voices {
         &self,
         weights: Option<&Blob>,
         context: &mut dyn Context,
-        work: impl FnOnce(&Voice) -> R,
+        work: impl FnOnce(&FishVoice) -> R,
     ) -> Result<R, StageError> {
         self.loaded.with(weights, || self.load(weights, context), work)
     }
 
-    fn load(&self, weights: Option<&Blob>, context: &mut dyn Context) -> Result<Voice, StageError> {
-        let (Model { vocabulary, .. }, net) = self.source.load(weights, context)?;
+    fn load(
+        &self,
+        weights: Option<&Blob>,
+        context: &mut dyn Context,
+    ) -> Result<FishVoice, StageError> {
+        let (FishModel { vocabulary, .. }, net) = self.source.load(weights, context)?;
         vocabulary.check_codec(&self.codec)?;
         let reference = self.spoken_in(&vocabulary, context)?;
-        Ok(Voice { model: net.with_parity(self.parity), vocabulary, reference })
+        Ok(FishVoice { model: net.with_parity(self.parity), vocabulary, reference })
     }
 
     fn spoken_in(

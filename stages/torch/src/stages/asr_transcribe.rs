@@ -10,10 +10,9 @@ use tch::Device;
 
 use super::arrived::{blob, check_rate};
 use crate::device::Machine;
-use crate::error::guarded;
 use crate::loaded::Loaded;
 use crate::wav2vec2::Wav2Vec2;
-use crate::wav2vec2::artifact::Model;
+use crate::wav2vec2::artifact::Wav2Vec2Model;
 use crate::wave::{self, Wave};
 
 pub struct AsrTranscribe {
@@ -30,9 +29,9 @@ impl Stage for AsrTranscribe {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let model = setup.artifacts.get("model").and_then(|artifacts| artifacts.first());
         Ok(Job::Item(Box::new(TranscribeJob {
-            model: Model::read("model", model, context)?,
+            model: Wav2Vec2Model::read("model", model, context)?,
             loaded: Loaded::default(),
-            device: guarded(|| self.machine.open(setup.device))?,
+            device: self.machine.open(setup.device)?,
             machine: self.machine.clone(),
             longest: setup.parameters.seconds("longest")?,
             emits: self.kind.name == asr::EMIT.name,
@@ -42,7 +41,7 @@ impl Stage for AsrTranscribe {
 
 /// Transcribes one recording after the other; a transcript depends on its recording alone.
 struct TranscribeJob {
-    model: Model,
+    model: Wav2Vec2Model,
     loaded: Loaded<Wav2Vec2>,
     device: Device,
     machine: Machine,
@@ -66,8 +65,8 @@ impl ItemJob for TranscribeJob {
             }
             let bytes = context.read(blob(item, "audio")?)?;
             outputs.push(match wave::read(&bytes).and_then(|wave| self.check(wave)) {
-                Ok(samples) if self.emits => Ok(guarded(|| self.emit(&samples, context))?),
-                Ok(samples) => Ok(guarded(|| self.transcribe(&samples, context))?),
+                Ok(samples) if self.emits => Ok(self.emit(&samples, context)?),
+                Ok(samples) => Ok(self.transcribe(&samples, context)?),
                 Err(reject) => Err(reject),
             });
         }
@@ -100,14 +99,14 @@ impl TranscribeJob {
 
     fn transcribe(&self, samples: &[f32], context: &mut dyn Context) -> Result<Output, StageError> {
         let load = || self.model.load(self.device, context);
-        let best = self.loaded.with(None, load, |model| model.hear(samples))??;
+        let best = self.loaded.with(None, load, |model| model.hear(samples))?;
         let text = self.model.vocabulary.spell(&best);
         Ok(Output::default().with("transcript", NewValue::Text(text)))
     }
 
     fn emit(&self, samples: &[f32], context: &mut dyn Context) -> Result<Output, StageError> {
         let load = || self.model.load(self.device, context);
-        let (values, symbols) = self.loaded.with(None, load, |model| model.emit(samples))??;
+        let (values, symbols) = self.loaded.with(None, load, |model| model.emit(samples))?;
         let best = |row: &[f32]| {
             let largest = row.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1));
             largest.map_or(0, |(at, _)| at as i64)

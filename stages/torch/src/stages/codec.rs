@@ -15,7 +15,7 @@ use crate::griffin_lim;
 use crate::mel_rvq::MelRvq;
 use crate::stored;
 use crate::tune::Base;
-use crate::xtts::artifact::Model as XttsModel;
+use crate::xtts::artifact::XttsModel;
 use crate::xtts::codec::DvaeCodec;
 
 /// The share of the free memory of a device that is planned for: the rest is for use that the plan
@@ -80,9 +80,10 @@ pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecForma
         Stored::Tensors => Ok(Dac::format_of(&dac_config(artifact, context)?)),
         Stored::File(blob) => {
             let bytes = context.read(blob)?;
-            let format = match Dac::is_in(&bytes) {
-                true => Dac::read_config(&bytes).map(|config| Dac::format_of(&config)),
-                false => MelRvq::read_config(&bytes).map(|config| config.format()),
+            let format = if Dac::is_in(&bytes) {
+                Dac::read_config(&bytes).map(|config| Dac::format_of(&config))
+            } else {
+                MelRvq::read_config(&bytes).map(|config| config.format())
             };
             format.map_err(advised)
         }

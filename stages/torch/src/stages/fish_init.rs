@@ -27,10 +27,8 @@ fn draw(
     let text = fresh::config_file(&shape)?;
     let config = Config::parse(&text)?;
     // The published vocabulary is far larger than a tokenizer of bytes.
-    let unused = match published::is_s1_mini(parameters)? {
-        true => config.vocab_size - words - entries,
-        false => 0,
-    };
+    let unused =
+        if published::is_s1_mini(parameters)? { config.vocab_size - words - entries } else { 0 };
     let (ranks, marks) = byte_level(entries, unused);
     let files = vec![
         (artifact::CONFIG, text),
@@ -41,8 +39,8 @@ fn draw(
         "bf16" => tch::Kind::BFloat16,
         _ => tch::Kind::Float,
     };
-    let tensors = DualAr::fresh(&config, parameters.integer("seed")? as u64)?;
-    let stored = |(name, tensor): (String, tch::Tensor)| Ok((name, tensor.f_to_kind(kind)?));
+    let tensors = DualAr::fresh(&config, parameters.integer("seed")? as u64);
+    let stored = |(name, tensor): (String, tch::Tensor)| Ok((name, tensor.to_kind(kind)));
     let tensors: Vec<_> = tensors.into_iter().map(stored).collect::<Result<_, TorchError>>()?;
     fresh::output((&fish::INIT, artifact::DUAL_AR), files, tensors, context)
 }
@@ -53,20 +51,19 @@ fn codes(parameters: &Parameters, format: Option<&CodecFormat>) -> Result<(i64, 
         let entries = format.entries.iter().max().copied().unwrap_or(0);
         (format.entries.len() as i64, entries as i64)
     });
-    let preset = match published::is_s1_mini(parameters)? {
-        true => Some(published::PUBLISHED_CODES),
-        false => None,
-    };
+    let preset =
+        if published::is_s1_mini(parameters)? { Some(published::PUBLISHED_CODES) } else { None };
     let (codebooks, entries) = known.or(preset).unwrap_or((0, 0));
     let codes = (
         parameters.integer_or("codebooks", codebooks)?,
         parameters.integer_or("entries", entries)?,
     );
-    match codes.0 > 0 && codes.1 > 0 {
-        true => Ok(codes),
-        false => Err(StageError::with_help(
+    if codes.0 > 0 && codes.1 > 0 {
+        Ok(codes)
+    } else {
+        Err(StageError::with_help(
             "the number of codebooks and entries is unknown",
             "set `codec`, or the parameters `codebooks` and `entries`",
-        )),
+        ))
     }
 }

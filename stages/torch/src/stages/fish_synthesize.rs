@@ -11,14 +11,17 @@ use super::arrived::open_codec;
 use super::codec::CodecUse;
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;
-use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Sentence, Speech, Spoken, Stop};
-use crate::error::{TorchError, guarded};
+use crate::dual_ar::{
+    DualArSampling, DualArSentence, DualArSpeech, Parity, PromptFormat, SeededNoise, SpokenText,
+    Stop,
+};
+use crate::error::TorchError;
 use crate::fish::clip::script;
-use crate::fish::voice::{Voice, Voices};
+use crate::fish::voice::{FishVoice, Voices};
 use crate::loaded::Loaded;
 use crate::measure::{Expectation, SpeakingRate};
 use crate::npy;
-use crate::tune::Source;
+use crate::tune::NetworkSource;
 use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 
 pub struct FishSynthesize {
@@ -31,22 +34,26 @@ impl Stage for FishSynthesize {
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-        guarded(|| Ok(Job::Item(Box::new(self.job(&setup, context)?))))
+        Ok(Job::Item(Box::new(self.job(&setup, context)?)))
     }
 }
 
 /// Synthesises several sentences at once.
-struct SynthesizeJob {
+struct FishSynthesizeJob {
     machine: Machine,
     voices: Voices,
     codec: Box<dyn Codec>,
-    sampling: Sampling,
+    sampling: DualArSampling,
     expectation: Expectation,
     seed: u64,
 }
 
 impl FishSynthesize {
-    fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
+    fn job(
+        &self,
+        setup: &Setup,
+        context: &mut dyn Context,
+    ) -> Result<FishSynthesizeJob, StageError> {
         let parameters = &setup.parameters;
         let device = self.machine.open(setup.device)?;
         let how = CodecUse::new(&self.machine, setup.device);
@@ -56,11 +63,11 @@ impl FishSynthesize {
         let frames_per_second = f64::from(format.rate) / format.hop as f64;
         let reference =
             setup.artifacts.get("reference").and_then(|artifacts| artifacts.first()).cloned();
-        let source = Source::of(setup, device)?;
+        let source = NetworkSource::of(setup, device)?;
         let loaded = Loaded::default();
         let voices = Voices { source, reference, codec: format, parity, loaded };
         voices.check(context)?;
-        Ok(SynthesizeJob {
+        Ok(FishSynthesizeJob {
             machine: self.machine.clone(),
             voices,
             codec,
@@ -71,8 +78,8 @@ impl FishSynthesize {
     }
 }
 
-fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageError> {
-    let sampling = Sampling {
+fn sampling(parameters: &Parameters, parity: Parity) -> Result<DualArSampling, StageError> {
+    let sampling = DualArSampling {
         temperature: parameters.number("temperature")?,
         top_p: parameters.number("top_p")?,
         repetition_penalty: parameters.number("repetition_penalty")?,
@@ -93,7 +100,7 @@ fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expect
     })
 }
 
-impl ItemJob for SynthesizeJob {
+impl ItemJob for FishSynthesizeJob {
     fn process(
         &self,
         items: &[Item],
@@ -112,9 +119,9 @@ struct SentencePrompt<'a> {
     seed: u64,
 }
 
-impl SynthesizeJob {
+impl FishSynthesizeJob {
     /// Synthesises sentences together, without those that are refused.
-    fn speak(&self, voice: &Voice, items: &[Item]) -> Result<Vec<SentenceResult>, StageError> {
+    fn speak(&self, voice: &FishVoice, items: &[Item]) -> Result<Vec<SentenceResult>, StageError> {
         let _shared = self.machine.share_threads(voice.model.config().parameters(), 1);
         let begin = Instant::now();
         let asked: Vec<Result<SentencePrompt, Reject>> =
@@ -134,15 +141,15 @@ impl SynthesizeJob {
 
     fn ask<'a>(
         &self,
-        voice: &Voice,
+        voice: &FishVoice,
         item: &'a Item,
     ) -> Result<Result<SentencePrompt<'a>, Reject>, StageError> {
         let text = item.fields.text("text").unwrap_or_default();
         if text.trim().is_empty() {
             return Ok(Err(Reject::new("empty", "there is no text to speak")));
         }
-        let reference = voice.reference.iter().map(|(text, codes)| Spoken { text, codes });
-        let reference: Vec<Spoken> = reference.collect();
+        let reference = voice.reference.iter().map(|(text, codes)| SpokenText { text, codes });
+        let reference: Vec<SpokenText> = reference.collect();
         let prompt = script(&voice.vocabulary)
             .prompt(PromptFormat::Interleave, &reference, text)
             .and_then(|prompt| voice.model.check_prompt(&prompt).map(|()| prompt));
@@ -157,11 +164,12 @@ impl SynthesizeJob {
 
     fn generate(
         &self,
-        voice: &Voice,
+        voice: &FishVoice,
         asked: &[&SentencePrompt],
-    ) -> Result<Vec<Speech>, TorchError> {
-        let mut noises: Vec<Seeded> = asked.iter().map(|asked| Seeded::new(asked.seed)).collect();
-        let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| Sentence {
+    ) -> Result<Vec<DualArSpeech>, TorchError> {
+        let mut noises: Vec<SeededNoise> =
+            asked.iter().map(|asked| SeededNoise::new(asked.seed)).collect();
+        let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| DualArSentence {
             prompt: &asked.prompt,
             most: self.expectation.limit(asked.text),
             least: self.expectation.least(asked.text),
@@ -173,9 +181,9 @@ impl SynthesizeJob {
     /// `work` is the sentence's share of the time of its batch.
     fn utter(
         &self,
-        voice: &Voice,
+        voice: &FishVoice,
         asked: &SentencePrompt,
-        speech: &Speech,
+        speech: &DualArSpeech,
         work: Duration,
     ) -> Result<SentenceResult, StageError> {
         if speech.frames == 0 {

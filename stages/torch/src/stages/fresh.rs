@@ -9,17 +9,17 @@ use stage_core::{
 use stage_families::artifact::{self, CONFIG, CONFIG_KIND, TOKENIZER_KIND};
 use tch::Tensor;
 
-use crate::error::guarded;
 use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
 /// Makes a model.
-type Draw = fn(&Parameters, &GatherInput, &mut dyn Context) -> Result<GatherOutput, StageError>;
+type MakeModel =
+    fn(&Parameters, &GatherInput, &mut dyn Context) -> Result<GatherOutput, StageError>;
 
 /// A stage that makes a model without training.
 pub struct Init {
     pub kind: &'static Kind,
-    pub draw: Draw,
+    pub draw: MakeModel,
 }
 
 impl Stage for Init {
@@ -34,7 +34,7 @@ impl Stage for Init {
 
 struct InitJob {
     parameters: Parameters,
-    draw: Draw,
+    draw: MakeModel,
 }
 
 impl GatherJob for InitJob {
@@ -43,7 +43,7 @@ impl GatherJob for InitJob {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        guarded(|| (self.draw)(&self.parameters, &input, context))
+        (self.draw)(&self.parameters, &input, context)
     }
 }
 

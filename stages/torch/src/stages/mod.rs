@@ -10,6 +10,7 @@ mod fish_synthesize;
 #[cfg(test)]
 mod fish_tests;
 mod fresh;
+mod panic_boundary;
 mod torchscript;
 #[cfg(test)]
 mod torchscript_tests;
@@ -41,6 +42,7 @@ use stage_core::Stage;
 use stage_core::catalogue::torchscript as scripted;
 use stage_families::wav2vec2::kinds as asr;
 
+use self::panic_boundary::PanicBoundary;
 use crate::device::Machine;
 use crate::fish::tune::FishTuning;
 use crate::tune::stage as tune;
@@ -72,5 +74,6 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(torchscript::TorchScript { kind, machine: machine.clone() }) as Box<dyn Stage>
     });
     let (fish, xtts) = (tune::stages::<FishTuning>(machine), tune::stages::<GptTuning>(machine));
-    own.into_iter().chain(modules).chain(fish).chain(xtts).collect()
+    let all = own.into_iter().chain(modules).chain(fish).chain(xtts);
+    all.map(|stage| Box::new(PanicBoundary(stage)) as Box<dyn Stage>).collect()
 }

@@ -11,9 +11,9 @@ use tch::{IValue, Tensor};
 
 use super::arrived::{blob, check_rate};
 use crate::device::Machine;
-use crate::error::guarded;
 use crate::torchscript::{
-    Call, Fault, Form, Module, Returned, Unfit, array, fbank, frame, number, one, sound, vector,
+    MethodCall, Module, ModuleFault, OutputForm, Returned, Unfit, array, fbank, frame, number, one,
+    sound, vector,
 };
 use crate::wave;
 
@@ -31,11 +31,11 @@ impl Stage for TorchScript {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let parameters = &setup.parameters;
         let fields = setup.artifacts.get("module").and_then(|artifacts| artifacts.first());
-        let device = guarded(|| self.machine.open(setup.device))?;
+        let device = self.machine.open(setup.device)?;
         let job = TorchScriptJob {
             work: Work::of(self.kind, parameters)?,
             module: Module::open(fields, device, context)?,
-            call: Call {
+            call: MethodCall {
                 method: parameters.text("method")?.to_owned(),
                 seed: parameters.integer("seed")?,
             },
@@ -49,7 +49,7 @@ impl Stage for TorchScript {
 struct TorchScriptJob {
     work: Work,
     module: Module,
-    call: Call,
+    call: MethodCall,
     /// An exception quarantines the item.
     rejects: bool,
     machine: Machine,
@@ -92,9 +92,9 @@ impl Work {
         let is_array = parameters.text("form")? == ARRAY;
         let dimensions = parameters.if_set("dimensions", Parameters::integer)?;
         let form = |(name, value): (&str, &ParameterValue)| match value {
-            ParameterValue::Text(kind) if kind == NUMBER => (name.to_owned(), Form::Number),
-            ParameterValue::Text(kind) => (name.to_owned(), Form::Array(kind.clone())),
-            other => (name.to_owned(), Form::Array(other.to_string())),
+            ParameterValue::Text(kind) if kind == NUMBER => (name.to_owned(), OutputForm::Number),
+            ParameterValue::Text(kind) => (name.to_owned(), OutputForm::Array(kind.clone())),
+            other => (name.to_owned(), OutputForm::Array(other.to_string())),
         };
         let order = parameters.texts("returns")?.into_iter().map(str::to_owned);
         Ok(Work::Apply {
@@ -159,8 +159,7 @@ impl ItemJob for TorchScriptJob {
                 return Err(StageError::Stopped);
             }
             let bytes = context.read(blob(item, self.work.field())?)?;
-            let made = guarded(|| Ok(self.one(&bytes)))?;
-            outputs.push(match made {
+            outputs.push(match self.one(&bytes) {
                 Ok(output) => Ok(output),
                 Err(Unfit::Reject(reject)) => Err(reject),
                 Err(Unfit::Error(error)) => return Err(error),
@@ -179,16 +178,17 @@ impl TorchScriptJob {
                 Ok(Output { values, notes: Vec::new() })
             }
             Work::Apply { dimensions, returned, .. } => {
-                let input = array(bytes, *dimensions)?.map_err(Unfit::Reject)?;
+                let input = array(bytes, *dimensions).map_err(Unfit::Reject)?;
                 let values = returned.take(self.call(&input)?)?;
                 Ok(Output { values, notes: Vec::new() })
             }
             Work::Embed { sound, features, taken, shortest } => {
                 let samples = sound.samples(bytes).map_err(Unfit::Reject)?;
                 let embedding = |part: &[f32]| {
-                    let result = match features {
-                        true => self.call(&fbank(part, sound.rate)?)?,
-                        false => self.hear(sound, part)?,
+                    let result = if *features {
+                        self.call(&fbank(part, sound.rate))?
+                    } else {
+                        self.hear(sound, part)?
                     };
                     unit_length(&vector("embedding", &one(result, taken.as_deref())?)?)
                 };
@@ -208,21 +208,20 @@ impl TorchScriptJob {
     }
 
     fn hear(&self, sound_of: &Sound, samples: &[f32]) -> Result<IValue, Unfit> {
-        self.call(&sound(samples, sound_of.dimensions)?)
+        self.call(&sound(samples, sound_of.dimensions))
     }
 
     fn call(&self, input: &Tensor) -> Result<IValue, Unfit> {
         self.module.call(&self.call, input).map_err(|fault| match fault {
-            Fault::Raised(said) => {
+            ModuleFault::Raised(said) => {
                 let reject = Reject::said("torchscript-failed", "the module failed", &said);
-                match self.rejects {
-                    true => Unfit::Reject(reject),
-                    false => {
-                        Unfit::Error(StageError::Unable { message: reject.reason, help: None })
-                    }
+                if self.rejects {
+                    Unfit::Reject(reject)
+                } else {
+                    Unfit::Error(StageError::Unable { message: reject.reason, help: None })
                 }
             }
-            Fault::Other(error) => Unfit::Error(error),
+            ModuleFault::Other(error) => Unfit::Error(error),
         })
     }
 }

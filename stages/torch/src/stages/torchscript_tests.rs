@@ -47,18 +47,18 @@ fn list(names: &[&str]) -> ParameterValue {
     ParameterValue::List(names.iter().map(|name| text(name)).collect())
 }
 
-struct Trial {
+struct ModuleTrial {
     bench: Bench,
     module: Vec<(&'static str, Vec<u8>)>,
 }
 
-impl Trial {
-    fn new() -> Trial {
-        Trial { bench: Bench::default(), module: vec![("module.pt", file("module.pt"))] }
+impl ModuleTrial {
+    fn new() -> ModuleTrial {
+        ModuleTrial { bench: Bench::default(), module: vec![("module.pt", file("module.pt"))] }
     }
 
-    fn with(module: &[u8]) -> Trial {
-        Trial { bench: Bench::default(), module: vec![("x.pt", module.to_vec())] }
+    fn with(module: &[u8]) -> ModuleTrial {
+        ModuleTrial { bench: Bench::default(), module: vec![("x.pt", module.to_vec())] }
     }
 
     fn sounds(&mut self) -> [Item; 2] {
@@ -121,7 +121,7 @@ fn all_near(ones: &[f32], others: &[f64]) {
 
 #[test]
 fn numbers_and_arrays_are_those_of_torch_in_any_order_of_the_items() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let scores = trial.apply("score", "number", &items).unwrap();
     let frames = trial.apply("features", "features/npy", &items).unwrap();
@@ -145,7 +145,7 @@ fn numbers_and_arrays_are_those_of_torch_in_any_order_of_the_items() {
 
 #[test]
 fn several_values_are_named_in_their_order_or_by_a_dictionary() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let several = [
         ("method", text("several")),
@@ -174,7 +174,7 @@ fn several_values_are_named_in_their_order_or_by_a_dictionary() {
 
 #[test]
 fn the_shape_of_the_sound_is_the_one_that_is_written() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = [trial.sound(&[0.25, 0.5])];
     for (dimensions, method, fits) in
         [(1, "of_one", true), (3, "of_three", true), (2, "of_one", false), (1, "of_three", false)]
@@ -196,7 +196,7 @@ fn the_shape_of_the_sound_is_the_one_that_is_written() {
 
 #[test]
 fn an_array_is_given_in_its_shape_with_ones_before_it() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let array = FloatArray { shape: vec![3, 2], values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] };
     let floats = npy::write_floats(&array).unwrap();
     let halves = npy::write_halves(&array).unwrap();
@@ -228,7 +228,7 @@ fn an_array_is_given_in_its_shape_with_ones_before_it() {
 
 #[test]
 fn whole_numbers_are_written_as_such() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let made = trial.apply("whole", "places/npy", &items[..1]).unwrap().remove(0).unwrap();
     let bytes = trial.bench.read(made.blob("made").unwrap()).unwrap();
@@ -238,7 +238,7 @@ fn whole_numbers_are_written_as_such() {
 
 #[test]
 fn an_exception_and_numbers_that_are_none_quarantine_only_their_item() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = [vec![0.0; 40], vec![0.5; 40], vec![0.95; 40]].map(|wave| trial.sound(&wave));
     let made = trial.apply("picky", "number", &items).unwrap();
     let quiet = made[0].as_ref().unwrap_err();
@@ -261,7 +261,7 @@ fn an_exception_and_numbers_that_are_none_quarantine_only_their_item() {
 
 #[test]
 fn a_lack_of_memory_is_no_verdict() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let error = trial.apply("huge", "number", &items[..1]).unwrap_err();
     assert!(matches!(error, StageError::OutOfMemory { .. }), "{error:?}");
@@ -269,9 +269,9 @@ fn a_lack_of_memory_is_no_verdict() {
 
 #[test]
 fn random_numbers_are_the_same_for_each_item() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
-    let drawn = |trial: &mut Trial, seed: i64| {
+    let drawn = |trial: &mut ModuleTrial, seed: i64| {
         let written = [
             ("method", text("random")),
             ("outputs", map(&[("made", "number")])),
@@ -295,7 +295,7 @@ fn refusal(made: Result<Vec<Result<Fields, Reject>>, StageError>) -> String {
 
 #[test]
 fn a_result_in_another_form_is_refused_in_words() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let items = &items[..1];
     let several = refusal(trial.apply("several", "number", items));
@@ -333,7 +333,7 @@ fn what_is_no_module_is_named_and_the_way_to_make_one_told() {
         (Vec::new(), "an empty file", "torch.jit.script"),
         (vec![7; 300], "another file", "torch.jit.script"),
     ] {
-        let error = refusal(Trial::with(&bytes).run(&APPLY, &outputs, &items));
+        let error = refusal(ModuleTrial::with(&bytes).run(&APPLY, &outputs, &items));
         assert!(
             error.contains(&format!("`module` is {what}, not a TorchScript module")),
             "{error}"
@@ -342,9 +342,9 @@ fn what_is_no_module_is_named_and_the_way_to_make_one_told() {
     }
     let whole = file("module.pt");
     for length in [100, whole.len() / 2, whole.len() - 10] {
-        refusal(Trial::with(&whole[..length]).run(&APPLY, &outputs, &items));
+        refusal(ModuleTrial::with(&whole[..length]).run(&APPLY, &outputs, &items));
     }
-    let mut two = Trial::new();
+    let mut two = ModuleTrial::new();
     two.module.push(("other.pt", whole));
     let error = refusal(two.run(&APPLY, &outputs, &items));
     assert!(error.contains("`module` has 2 files, expected one"), "{error}");
@@ -352,7 +352,7 @@ fn what_is_no_module_is_named_and_the_way_to_make_one_told() {
 
 #[test]
 fn recordings_of_another_rate_or_length_are_set_aside_with_advice() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let long = trial.sound(&[0.1; 8_001]);
     let other = wave_item(&mut trial.bench, 0, 16_000, &[0.1; 400]);
     let written = [
@@ -368,7 +368,7 @@ fn recordings_of_another_rate_or_length_are_set_aside_with_advice() {
 
 #[test]
 fn an_embedding_has_length_one_and_its_halves_are_compared() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let shortest = [("shortest", ParameterValue::Seconds(0.03))];
     let made = trial.run(&EMBED, &shortest, &items).unwrap();
@@ -392,7 +392,7 @@ fn an_embedding_has_length_one_and_its_halves_are_compared() {
 
 #[test]
 fn filter_banks_are_those_of_kaldi() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let written = [
         ("features", text("fbank")),
@@ -405,7 +405,7 @@ fn filter_banks_are_those_of_kaldi() {
         let expected_embedding = numbers(&expected["of_features"]);
         let off = embedding.iter().zip(&expected_embedding);
         off.for_each(|(one, two)| assert!((f64::from(*one) - two).abs() < 1e-4, "{one} {two}"));
-        let features = fbank(&samples(&expected), RATE_OF_MODULE).unwrap();
+        let features = fbank(&samples(&expected), RATE_OF_MODULE);
         assert_eq!(features.size()[2], 80);
         let rows = Vec::<f32>::try_from(features.reshape([-1])).unwrap();
         let known: Vec<f64> =
@@ -420,7 +420,7 @@ fn filter_banks_are_those_of_kaldi() {
 
 #[test]
 fn a_rating_is_the_mean_over_windows() {
-    let mut trial = Trial::new();
+    let mut trial = ModuleTrial::new();
     let items = trial.sounds();
     let score = ("method", text("score"));
     let whole = trial.run(&RATE, std::slice::from_ref(&score), &items).unwrap();

@@ -26,11 +26,12 @@ fn draw(
         (artifact::TOKENIZER_CONFIG, tokenizer_config_file(&symbols, rules)),
     ];
     let seed = parameters.integer("seed")? as u64;
-    let judge = match parameters.flag("discriminator")? {
-        true => Some(drawn::discriminator(&config, seed)?),
-        false => None,
+    let judge = if parameters.flag("discriminator")? {
+        Some(drawn::discriminator(&config, seed))
+    } else {
+        None
     };
-    let generator = drawn::generator(&config, seed)?;
+    let generator = drawn::generator(&config, seed);
     let tensors = generator.into_iter().chain(judge.into_iter().flatten());
     fresh::output((&vits::INIT, artifact::VITS), files, tensors, context)
 }

@@ -8,9 +8,9 @@ use stage_families::vits::kinds as vits;
 use tch::{Device, Tensor};
 
 use super::arrived::{blob, check_rate};
-use crate::error::{TorchError, guarded};
+use crate::error::TorchError;
 use crate::mel::MelShape;
-use crate::vits::artifact::Model;
+use crate::vits::artifact::VitsModel;
 use crate::vits::{Analysis, mel_processing};
 use crate::wave;
 
@@ -46,7 +46,7 @@ fn shape_of(
             format!("leave out `{name}`, or the model"),
         ));
     }
-    let config = Model::read("model", Some(model), context)?.config;
+    let config = VitsModel::read("model", Some(model), context)?.config;
     Ok(MelShape::linear(config.sampling_rate, config.transform(), config.hop()))
 }
 
@@ -67,12 +67,12 @@ impl ItemJob for SpectrogramJob {
         items: &[Item],
         context: &mut dyn Context,
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        let analysis = guarded(|| Ok(Analysis::of(self.0, Device::Cpu)?))?;
+        let analysis = Analysis::of(self.0, Device::Cpu)?;
         let mut outputs = Vec::with_capacity(items.len());
         for item in items {
             let bytes = context.read(blob(item, "audio")?)?;
             outputs.push(match wave::read(&bytes).and_then(|wave| self.check(wave)) {
-                Ok(samples) => Ok(guarded(|| Ok(output(&analysis, &samples)?))?),
+                Ok(samples) => Ok(output(&analysis, &samples)?),
                 Err(reject) => Err(reject),
             });
         }
@@ -101,8 +101,8 @@ impl SpectrogramJob {
 }
 
 fn output(analysis: &Analysis, samples: &[f32]) -> Result<Output, TorchError> {
-    let wave = Tensor::f_from_slice(samples)?.f_unsqueeze(0)?;
-    let spectrogram = analysis.linear(&wave)?.f_squeeze_dim(0)?;
+    let wave = Tensor::from_slice(samples).unsqueeze(0);
+    let spectrogram = analysis.linear(&wave)?.squeeze_dim(0);
     let frames = spectrogram.size()[1] as f64;
     Ok(Output::default()
         .with(

@@ -12,13 +12,13 @@ use stage_families::vits::kinds as vits;
 use tch::Device;
 
 use crate::device::Machine;
-use crate::error::{TorchError, guarded};
+use crate::error::TorchError;
 use crate::loaded::{Loaded, brought};
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
 use crate::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_each};
-use crate::vits::artifact::Model;
-use crate::vits::{Form, Seeded, SynthesisSettings, Vits};
+use crate::vits::artifact::VitsModel;
+use crate::vits::{SeededNormal, SynthesisSettings, Vits, WeightForm};
 
 pub struct VitsSynthesize {
     pub machine: Machine,
@@ -30,17 +30,17 @@ impl Stage for VitsSynthesize {
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-        guarded(|| Ok(Job::Item(Box::new(self.job(&setup, context)?))))
+        Ok(Job::Item(Box::new(self.job(&setup, context)?)))
     }
 }
 
 /// Synthesises one sentence after the other.
-struct SynthesizeJob {
+struct VitsSynthesizeJob {
     /// The model on the port; needed for sentences without weights of their own.
     base: Option<Fields>,
-    loaded: Loaded<Voice>,
+    loaded: Loaded<VitsVoice>,
     device: Device,
-    settings: ManifestSettings,
+    settings: VitsOverrides,
     speaker: Option<String>,
     /// Letters and digits that the model does not know are left out.
     leaves_out: bool,
@@ -49,13 +49,13 @@ struct SynthesizeJob {
 }
 
 /// A model ready for synthesis.
-struct Voice {
-    model: Model,
+struct VitsVoice {
+    model: VitsModel,
     net: Vits,
 }
 
 /// The settings in the manifest; the model has the others.
-struct ManifestSettings {
+struct VitsOverrides {
     noise_scale: Option<f64>,
     noise_scale_duration: Option<f64>,
     speaking_rate: Option<f64>,
@@ -63,18 +63,22 @@ struct ManifestSettings {
 }
 
 impl VitsSynthesize {
-    fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
+    fn job(
+        &self,
+        setup: &Setup,
+        context: &mut dyn Context,
+    ) -> Result<VitsSynthesizeJob, StageError> {
         let parameters = &setup.parameters;
         let base = setup.artifacts.get("model").and_then(|artifacts| artifacts.first());
         if base.is_some() {
             // Checked before the first sentence, and without loading a tensor.
-            Model::read("model", base, context)?;
+            VitsModel::read("model", base, context)?;
         }
-        Ok(SynthesizeJob {
+        Ok(VitsSynthesizeJob {
             base: base.cloned(),
             loaded: Loaded::default(),
             device: self.machine.open(setup.device)?,
-            settings: ManifestSettings::of(parameters)?,
+            settings: VitsOverrides::of(parameters)?,
             speaker: parameters.if_set("speaker", Parameters::text)?.map(str::to_owned),
             leaves_out: parameters.text("on_unknown")? == "report",
             pace: SpeakingRate::read(parameters)?,
@@ -83,10 +87,10 @@ impl VitsSynthesize {
     }
 }
 
-impl ManifestSettings {
-    fn of(parameters: &Parameters) -> Result<ManifestSettings, StageError> {
+impl VitsOverrides {
+    fn of(parameters: &Parameters) -> Result<VitsOverrides, StageError> {
         let number = |name: &str| parameters.if_set(name, Parameters::number);
-        Ok(ManifestSettings {
+        Ok(VitsOverrides {
             noise_scale: number("noise_scale")?,
             noise_scale_duration: number("noise_scale_duration")?,
             speaking_rate: number("speaking_rate")?,
@@ -106,7 +110,7 @@ impl ManifestSettings {
     }
 }
 
-impl ItemJob for SynthesizeJob {
+impl ItemJob for VitsSynthesizeJob {
     fn process(
         &self,
         items: &[Item],
@@ -119,20 +123,20 @@ impl ItemJob for SynthesizeJob {
     }
 }
 
-impl SynthesizeJob {
+impl VitsSynthesizeJob {
     fn load(
         &self,
         weights: Option<&stage_core::Blob>,
         context: &mut dyn Context,
-    ) -> Result<Voice, StageError> {
+    ) -> Result<VitsVoice, StageError> {
         let brought = brought(weights, context)?;
-        let model = Model::read("model", brought.as_ref().or(self.base.as_ref()), context)?;
-        let prepared = model.prepared(Form::Whole, self.device, context)?;
+        let model = VitsModel::read("model", brought.as_ref().or(self.base.as_ref()), context)?;
+        let prepared = model.prepared(WeightForm::Whole, self.device, context)?;
         let net = Vits::load(model.config.clone(), prepared.generator)?;
-        Ok(Voice { model, net })
+        Ok(VitsVoice { model, net })
     }
 
-    fn speak(&self, voice: &Voice, item: &Item) -> Result<SentenceResult, StageError> {
+    fn speak(&self, voice: &VitsVoice, item: &Item) -> Result<SentenceResult, StageError> {
         let text = item.fields.text("text").unwrap_or_default();
         let tokens = match voice.model.tokens(text) {
             Ok(tokens) => tokens,
@@ -176,7 +180,7 @@ impl SynthesizeJob {
     /// The samples, and their number of frames.
     fn generate(
         &self,
-        voice: &Voice,
+        voice: &VitsVoice,
         text: &str,
         tokens: &Tokens,
         speaker: Option<&str>,
@@ -184,9 +188,9 @@ impl SynthesizeJob {
     ) -> Result<(Vec<f32>, i64), TorchError> {
         let speaker = voice.model.speaker(speaker)?.map(|number| vec![number]);
         let texts = voice.net.texts(std::slice::from_ref(&tokens.ids))?;
-        let mut noise = Seeded::new(vec![sentence_seed(self.seed, text)]);
+        let mut noise = SeededNormal::new(vec![sentence_seed(self.seed, text)]);
         let speech = voice.net.speak(&texts, speaker.as_deref(), settings, &mut noise)?;
-        let samples = speech.waves.first().map(to_vec).transpose()?.unwrap_or_default();
+        let samples = speech.waves.first().map(to_vec).unwrap_or_default();
         Ok((samples, speech.frames.iter().sum()))
     }
 }

@@ -2,19 +2,16 @@
 
 use serde_json::json;
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Setup, Stage, StageError,
 };
 use stage_families::artifact;
 use stage_families::vits::tune as vits_tune;
 
 use crate::device::Machine;
-use crate::error::guarded;
 use crate::lineage::ModelLineage;
 use crate::train::log;
-use crate::train::outputs::Outcome;
-use crate::vits::tune::{Tuned, Tuning};
-
-type Values = Vec<(String, NewValue)>;
+use crate::train::outputs::{NamedValues, TrainingOutcome};
+use crate::vits::tune::{VitsTuned, VitsTuning};
 
 pub struct VitsFinetune {
     pub machine: Machine,
@@ -41,20 +38,20 @@ impl GatherJob for TuneJob {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let tuning = Tuning { setup: &self.setup, machine: &self.machine };
-        let tuned = guarded(|| tuning.run(&input, context))?;
+        let tuning = VitsTuning { setup: &self.setup, machine: &self.machine };
+        let tuned = tuning.run(&input, context)?;
         let common = [model(&tuned), artifact::stored_tensors(&tuned.frozen)].concat();
         let more = [("discriminator", json!(tuned.discriminator))];
         let (kind, parameters) = (&vits_tune::FINETUNE, &self.setup.parameters);
         let rate = tuned.base.config.sampling_rate as u32;
         let how = log::LogContext { kind, parameters, more: &more, tag, rate };
         let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
-        Outcome { port: "model", common, weights, trained, notes }.output(&how, context)
+        TrainingOutcome { port: "model", common, weights, trained, notes }.output(&how, context)
     }
 }
 
 /// The fields of a trained model, without its tensors.
-fn model(tuned: &Tuned) -> Values {
+fn model(tuned: &VitsTuned) -> NamedValues {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(&tuned.base.fields, vits_tune::FINETUNE.name)

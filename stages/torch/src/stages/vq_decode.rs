@@ -9,7 +9,7 @@ use super::arrived::{blob, check_length, open_codec};
 use super::codec::CodecUse;
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;
-use crate::error::{TorchError, guarded};
+use crate::error::TorchError;
 use crate::npy;
 use crate::random::scramble;
 use crate::threads::spread;
@@ -27,7 +27,7 @@ impl Stage for VqDecode {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let rounds = setup.parameters.integer("rounds")?.max(0) as usize;
         let how = CodecUse { rounds, ..CodecUse::new(&self.machine, setup.device) };
-        let codec = guarded(|| open_codec(&setup, how, context))?;
+        let codec = open_codec(&setup, how, context)?;
         let threads = if codec.gains_by_threads() { how.threads } else { 1 };
         let seed = setup.parameters.integer("seed")? as u64;
         Ok(Job::Item(Box::new(DecodeJob { codec, threads, seed })))
@@ -52,10 +52,8 @@ impl ItemJob for DecodeJob {
             let codes = self.read(&context.read(blob)?);
             clips.push(codes.map(|codes| (codes, clip_seed(self.seed, blob))));
         }
-        guarded(|| {
-            let work = |share: &[usize]| share.iter().map(|at| self.decode(&clips[*at])).collect();
-            Ok(spread(self.threads, clips.len(), work)?)
-        })
+        let work = |share: &[usize]| share.iter().map(|at| self.decode(&clips[*at])).collect();
+        Ok(spread(self.threads, clips.len(), work)?)
     }
 }
 

@@ -12,7 +12,7 @@ use super::codec::{self, CodecUse};
 use crate::budget::Budget;
 use crate::codec::{Codec, Codes};
 use crate::device::Machine;
-use crate::error::guarded;
+use crate::error::caught;
 use crate::heap;
 use crate::npy::{self, Width};
 use crate::wave::{self, Wave};
@@ -28,7 +28,7 @@ impl Stage for VqEncode {
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let how = CodecUse::new(&self.machine, setup.device);
-        let codec = guarded(|| open_codec(&setup, how, context))?;
+        let codec = open_codec(&setup, how, context)?;
         let model = self.machine.facts(setup.device).name;
         let key = codec::budget_key(codec_port(&setup)?, &model);
         heap::give_back();
@@ -77,11 +77,11 @@ impl EncodeJob {
         context: &mut dyn Context,
     ) -> Result<Vec<Codes>, StageError> {
         let before = self.codec.budget().map(Budget::scale);
-        let codes = guarded(|| Ok(self.codec.encode(waves)?));
+        let codes = caught(|| self.codec.encode(waves));
         if let Some(budget) = self.codec.budget().filter(|budget| Some(budget.scale()) != before) {
             budget.remember(&self.key, context)?;
         }
-        codes
+        Ok(codes?)
     }
 
     fn read(&self, bytes: &Bytes) -> Result<Wave, Reject> {
@@ -161,9 +161,10 @@ mod tests {
             let text = "CUDA out of memory. Tried to allocate 2.00 GiB";
             if waves.iter().map(|wave| wave.len()).sum::<usize>() > self.limit {
                 self.failed.fetch_add(1, Ordering::Relaxed);
-                match self.panics {
-                    true => panic!("{text}"),
-                    false => return Err(TorchError::from_library(text)),
+                if self.panics {
+                    panic!("{text}")
+                } else {
+                    return Err(TorchError::from_library(text));
                 }
             }
             let codes = |wave: &&[f32]| {

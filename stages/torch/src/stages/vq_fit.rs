@@ -7,10 +7,9 @@ use stage_core::{
 use stage_families::kinds::vq;
 
 use super::arrived::blob;
-use crate::error::guarded;
 use crate::mel::MelShape;
 use crate::mel_rvq::Config;
-use crate::mel_rvq_fit::{Draw, fit};
+use crate::mel_rvq_fit::{FrameDraw, fit};
 use crate::random::scramble;
 use crate::wave::{self, Wave};
 
@@ -50,7 +49,7 @@ impl GatherJob for FitJob {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        guarded(|| self.fit(input.items("input")?, context))
+        self.fit(input.items("input")?, context)
     }
 }
 
@@ -88,7 +87,7 @@ impl FitJob {
         total: u64,
         context: &mut dyn Context,
     ) -> Result<(Config, Vec<f32>), StageError> {
-        let mut drawing: Option<(Config, &str, Draw)> = None;
+        let mut drawing: Option<(Config, &str, FrameDraw)> = None;
         for (done, (id, blob)) in clips.iter().enumerate() {
             context.progress(done as u64, total);
             if context.stopping() {
@@ -111,9 +110,13 @@ impl FitJob {
         }
     }
 
-    fn begin<'a>(&self, id: &'a str, rate: u32) -> Result<(Config, &'a str, Draw), StageError> {
+    fn begin<'a>(
+        &self,
+        id: &'a str,
+        rate: u32,
+    ) -> Result<(Config, &'a str, FrameDraw), StageError> {
         let config = Config::new(MelShape::at_rate(rate), self.codebooks, self.entries);
-        Ok((config, id, Draw::new(&config, self.frames, self.seed)?))
+        Ok((config, id, FrameDraw::new(&config, self.frames, self.seed)?))
     }
 }
 

@@ -10,18 +10,18 @@ use stage_families::dropped::{self, Dropped};
 use stage_families::xtts::{DECODER_PREFIX, Language, SamplingConfig, Tokenizer, pieces, speech};
 use tch::Device;
 
-use crate::autoregressive::{Seeded, Stop};
+use crate::autoregressive::{SeededNoise, Stop};
 use crate::device::Machine;
-use crate::error::{TorchError, guarded};
+use crate::error::TorchError;
 use crate::loaded::Loaded;
 use crate::measure::SpeakingRate;
 use crate::mel::to_vec;
-use crate::tune::Source;
+use crate::tune::NetworkSource;
 use crate::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_batches};
-use crate::xtts::artifact::Model;
-use crate::xtts::decode::{Sampling, Sentence};
+use crate::xtts::artifact::XttsModel;
+use crate::xtts::decode::{GptSampling, GptSentence};
 use crate::xtts::decoder::WaveformDecoder;
-use crate::xtts::voice::Voice;
+use crate::xtts::voice::VoiceLatents;
 use crate::xtts::{Gpt, Parity};
 
 pub struct XttsSynthesize {
@@ -34,15 +34,15 @@ impl Stage for XttsSynthesize {
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-        guarded(|| Ok(Job::Item(Box::new(self.job(&setup, context)?))))
+        Ok(Job::Item(Box::new(self.job(&setup, context)?)))
     }
 }
 
-struct SynthesizeJob {
-    source: Source,
+struct XttsSynthesizeJob {
+    source: NetworkSource,
     voice: Fields,
-    loaded: Loaded<Speaker>,
-    settings: ManifestSettings,
+    loaded: Loaded<XttsSynthesizer>,
+    settings: XttsOverrides,
     pace: SpeakingRate,
     seed: u64,
     /// Pieces of texts that are spoken at once.
@@ -50,7 +50,7 @@ struct SynthesizeJob {
 }
 
 /// The settings in the manifest; the model has the others.
-struct ManifestSettings {
+struct XttsOverrides {
     language: Option<String>,
     temperature: Option<f64>,
     top_k: Option<i64>,
@@ -64,12 +64,12 @@ struct ManifestSettings {
 }
 
 /// A model ready to synthesise in the voice.
-struct Speaker {
+struct XttsSynthesizer {
     gpt: Gpt,
     decoder: WaveformDecoder,
     tokenizer: Tokenizer,
-    voice: Voice,
-    sampling: Sampling,
+    voice: VoiceLatents,
+    sampling: GptSampling,
     most_text_tokens: usize,
     most_codes: usize,
     sample_rate: u32,
@@ -80,14 +80,14 @@ struct Piece {
     /// The index of its item.
     item: usize,
     tokens: Vec<i64>,
-    noise: Seeded,
+    noise: SeededNoise,
     /// The factor of its item on the speed of the stage.
     speed: f64,
 }
 
 /// The audio of a piece, or of all pieces of an item.
 #[derive(Default)]
-struct Spoken {
+struct SynthesizedAudio {
     samples: Vec<f32>,
     codes: usize,
     pieces: usize,
@@ -97,33 +97,37 @@ struct Spoken {
 }
 
 impl XttsSynthesize {
-    fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
+    fn job(
+        &self,
+        setup: &Setup,
+        context: &mut dyn Context,
+    ) -> Result<XttsSynthesizeJob, StageError> {
         let parameters = &setup.parameters;
         let voice = setup.artifacts.get("voice").and_then(|artifacts| artifacts.first());
         let missing = || StageError::failed("no voice arrived on port `voice`");
-        let job = SynthesizeJob {
-            source: Source::of(setup, self.machine.open(setup.device)?)?,
+        let job = XttsSynthesizeJob {
+            source: NetworkSource::of(setup, self.machine.open(setup.device)?)?,
             voice: voice.ok_or_else(missing)?.clone(),
             loaded: Loaded::default(),
-            settings: ManifestSettings::of(parameters)?,
+            settings: XttsOverrides::of(parameters)?,
             pace: SpeakingRate::read(parameters)?,
             seed: parameters.integer("seed")? as u64,
             batch: parameters.integer("batch")?.max(1) as usize,
         };
         // Checked before the first sentence, and without loading the model.
-        if let Some(model) = job.source.base::<Model>(context)? {
-            Voice::read("voice", Some(&job.voice), &model.config, Device::Cpu, context)?;
+        if let Some(model) = job.source.base::<XttsModel>(context)? {
+            VoiceLatents::read("voice", Some(&job.voice), &model.config, Device::Cpu, context)?;
         }
         Ok(job)
     }
 }
 
-impl ManifestSettings {
-    fn of(parameters: &Parameters) -> Result<ManifestSettings, StageError> {
+impl XttsOverrides {
+    fn of(parameters: &Parameters) -> Result<XttsOverrides, StageError> {
         let number = |name: &str| parameters.if_set(name, Parameters::number);
         let count = |name: &str| parameters.if_set(name, Parameters::integer);
         let language = parameters.if_set("language", Parameters::text)?.map(str::to_owned);
-        Ok(ManifestSettings {
+        Ok(XttsOverrides {
             language,
             temperature: number("temperature")?,
             top_k: count("top_k")?,
@@ -136,8 +140,8 @@ impl ManifestSettings {
         })
     }
 
-    fn sampling(&self, own: &SamplingConfig) -> Sampling {
-        Sampling {
+    fn sampling(&self, own: &SamplingConfig) -> GptSampling {
+        GptSampling {
             temperature: self.temperature.unwrap_or(own.temperature),
             top_k: self.top_k.unwrap_or(own.top_k),
             top_p: self.top_p.unwrap_or(own.top_p),
@@ -146,7 +150,7 @@ impl ManifestSettings {
     }
 }
 
-impl ItemJob for SynthesizeJob {
+impl ItemJob for XttsSynthesizeJob {
     fn process(
         &self,
         items: &[Item],
@@ -161,20 +165,20 @@ impl ItemJob for SynthesizeJob {
     }
 }
 
-impl SynthesizeJob {
+impl XttsSynthesizeJob {
     fn load(
         &self,
         weights: Option<&Blob>,
         context: &mut dyn Context,
-    ) -> Result<Speaker, StageError> {
-        let (model, gpt): (Model, Gpt) = self.source.load(weights, context)?;
+    ) -> Result<XttsSynthesizer, StageError> {
+        let (model, gpt): (XttsModel, Gpt) = self.source.load(weights, context)?;
         let device = self.source.device;
         let sampling = self.settings.sampling(&model.config.sampling);
         sampling.check()?;
         let most = model.config.gpt.max_generated_tokens();
-        Ok(Speaker {
+        Ok(XttsSynthesizer {
             tokenizer: model.tokenizer("model", context)?,
-            voice: Voice::read("voice", Some(&self.voice), &model.config, device, context)?,
+            voice: VoiceLatents::read("voice", Some(&self.voice), &model.config, device, context)?,
             sampling,
             most_text_tokens: model.config.gpt.max_text_tokens.max(0) as usize,
             most_codes: self.settings.most_codes.unwrap_or(most).clamp(1, most) as usize,
@@ -192,17 +196,17 @@ impl SynthesizeJob {
     /// Items of one model; the pieces of all of them are synthesised together.
     fn speak(
         &self,
-        speaker: &Speaker,
+        speaker: &XttsSynthesizer,
         items: &[Item],
         context: &mut dyn Context,
     ) -> Result<Vec<SentenceResult>, StageError> {
         let mut all = Vec::new();
-        let mut results: Vec<Result<Spoken, Reject>> = Vec::with_capacity(items.len());
+        let mut results: Vec<Result<SynthesizedAudio, Reject>> = Vec::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
             let pieces = self.pieces(speaker, place, item);
             results.push(pieces.map(|(pieces, dropped)| {
                 all.extend(pieces);
-                Spoken { dropped, ..Spoken::default() }
+                SynthesizedAudio { dropped, ..SynthesizedAudio::default() }
             }));
         }
         for pieces in all.chunks_mut(self.batch) {
@@ -227,7 +231,7 @@ impl SynthesizeJob {
     /// The pieces of a text, each with its own noise, and the characters that are left out.
     fn pieces(
         &self,
-        speaker: &Speaker,
+        speaker: &XttsSynthesizer,
         place: usize,
         item: &Item,
     ) -> Result<(Vec<Piece>, Dropped), Reject> {
@@ -238,9 +242,12 @@ impl SynthesizeJob {
             return Err(Reject::new("no-language", format!("its language is unknown; {advice}")));
         };
         let language = Language::of(code);
-        let encode = |piece: &str| match self.settings.leaves_out {
-            true => speaker.tokenizer.encode_known(piece, &language),
-            false => speaker.tokenizer.encode(piece, &language),
+        let encode = |piece: &str| {
+            if self.settings.leaves_out {
+                speaker.tokenizer.encode_known(piece, &language)
+            } else {
+                speaker.tokenizer.encode(piece, &language)
+            }
         };
         // Unknown characters are reported for the whole text.
         encode(text)?;
@@ -255,13 +262,18 @@ impl SynthesizeJob {
         for (at, piece) in pieces(text, &fits).iter().enumerate() {
             // A text of signs only may be empty after cleaning.
             let Ok(tokens) = encode(piece) else { continue };
-            let noise = Seeded::new(sentence_seed(seed, &at.to_string()));
+            let noise = SeededNoise::new(sentence_seed(seed, &at.to_string()));
             all.push(Piece { item: place, tokens, noise, speed });
         }
         Ok((all, dropped))
     }
 
-    fn said(&self, item: &Item, spoken: Spoken, rate: u32) -> Result<SentenceResult, StageError> {
+    fn said(
+        &self,
+        item: &Item,
+        spoken: SynthesizedAudio,
+        rate: u32,
+    ) -> Result<SentenceResult, StageError> {
         if spoken.codes == 0 {
             let reason = "the model ended before it spoke: it needs more training for this text";
             return Ok(Err(Reject::new("silent", reason)));
@@ -291,17 +303,17 @@ impl SynthesizeJob {
     }
 }
 
-impl Speaker {
+impl XttsSynthesizer {
     /// The audio of some pieces, and their share of the common time.
     fn speak(
         &self,
         pieces: &mut [Piece],
-        settings: &ManifestSettings,
-    ) -> Result<Vec<Spoken>, TorchError> {
+        settings: &XttsOverrides,
+    ) -> Result<Vec<SynthesizedAudio>, TorchError> {
         let _guard = tch::no_grad_guard();
         let begin = Instant::now();
-        let latents = self.voice.latents.f_squeeze_dim(0)?;
-        let sentences = pieces.iter_mut().map(|piece| Sentence {
+        let latents = self.voice.latents.squeeze_dim(0);
+        let sentences = pieces.iter_mut().map(|piece| GptSentence {
             latents: &latents,
             text: &piece.tokens,
             most: self.most_codes,
@@ -311,12 +323,12 @@ impl Speaker {
         let mut spoken = Vec::with_capacity(pieces.len());
         for (piece, drawn) in pieces.iter().zip(drawn) {
             let hidden = self.gpt.hidden_states(&latents, &piece.tokens, &drawn.codes)?;
-            let hidden = hidden.f_to_kind(tch::Kind::Float)?.f_unsqueeze(0)?;
+            let hidden = hidden.to_kind(tch::Kind::Float).unsqueeze(0);
             let speed = settings.speed * piece.speed;
-            let wave = self.decoder.forward(&hidden, &self.voice.vector, speed)?;
+            let wave = self.decoder.forward(&hidden, &self.voice.vector, speed);
             let is_cut = drawn.stop != Stop::End;
-            spoken.push(Spoken {
-                samples: to_vec(&wave.f_view(-1)?)?,
+            spoken.push(SynthesizedAudio {
+                samples: to_vec(&wave.view(-1)),
                 codes: drawn.codes.len() - usize::from(!is_cut),
                 pieces: 1,
                 is_cut,
@@ -333,9 +345,9 @@ impl Speaker {
     }
 }
 
-impl Spoken {
+impl SynthesizedAudio {
     /// Appends another piece. One that the model ended immediately is silent.
-    fn add(&mut self, piece: Spoken) {
+    fn add(&mut self, piece: SynthesizedAudio) {
         self.is_cut |= piece.is_cut;
         self.work += piece.work;
         self.pieces += 1;

@@ -11,10 +11,10 @@ use tch::Device;
 
 use super::arrived::check_rate;
 use crate::device::Machine;
-use crate::error::{TorchError, guarded};
+use crate::error::TorchError;
 use crate::tune::Base;
 use crate::wave;
-use crate::xtts::artifact::Model;
+use crate::xtts::artifact::XttsModel;
 use crate::xtts::voice::{LATENTS, Listening, VECTOR, VoiceEncoder};
 
 pub struct XttsVoice {
@@ -43,7 +43,7 @@ impl GatherJob for VoiceJob {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        guarded(|| self.make(&input, context))
+        self.make(&input, context)
     }
 }
 
@@ -53,7 +53,7 @@ impl VoiceJob {
         input: &GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let model = Model::read("model", input.artifact("model"), context)?;
+        let model = XttsModel::read("model", input.artifact("model"), context)?;
         let speaker = self.parameters.if_set("speaker", Parameters::text)?;
         let has_references =
             ["input", "reference"].iter().any(|port| input.ports.contains_key(*port));
@@ -81,7 +81,7 @@ impl VoiceJob {
     /// The voice of references.
     fn heard(
         &self,
-        model: &Model,
+        model: &XttsModel,
         input: &GatherInput,
         context: &mut dyn Context,
     ) -> Result<Vec<(String, NewValue)>, StageError> {
@@ -91,7 +91,7 @@ impl VoiceJob {
         encoder.voice(&references, &listening, self.device)?.values(context)
     }
 
-    fn listening(&self, model: &Model) -> Result<Listening, StageError> {
+    fn listening(&self, model: &XttsModel) -> Result<Listening, StageError> {
         let own = &model.config.sampling;
         let seconds = |name: &str| self.parameters.if_set(name, Parameters::number);
         Ok(Listening {
@@ -104,7 +104,7 @@ impl VoiceJob {
 
 /// The waves of all references; unreadable ones are quarantined.
 fn references(
-    model: &Model,
+    model: &XttsModel,
     input: &GatherInput,
     context: &mut dyn Context,
 ) -> Result<Vec<Vec<f32>>, StageError> {
@@ -112,7 +112,7 @@ fn references(
     let mut rejects = Vec::new();
     if let Some(reference) = input.artifact("reference") {
         let wave = read(model, reference, context)?;
-        waves.push(wave.map_err(|reject| Model::refused("reference", &reject.reason))?);
+        waves.push(wave.map_err(|reject| XttsModel::refused("reference", &reject.reason))?);
     }
     if input.ports.contains_key("input") {
         for (place, item) in input.items("input")?.iter().enumerate() {
@@ -125,18 +125,19 @@ fn references(
             context.set_aside("input", rejects)?;
         }
     }
-    match waves.is_empty() {
-        false => Ok(waves),
-        true => Err(StageError::with_help(
+    if waves.is_empty() {
+        Err(StageError::with_help(
             "there is no reference for a voice",
             "set `input` to a data set of clips, `reference` to a `dataset.item`, or `speaker` to \
              the name of a voice of the model",
-        )),
+        ))
+    } else {
+        Ok(waves)
     }
 }
 
 fn read(
-    model: &Model,
+    model: &XttsModel,
     fields: &Fields,
     context: &mut dyn Context,
 ) -> Result<Result<Vec<f32>, Reject>, StageError> {
@@ -152,7 +153,7 @@ fn read(
 
 /// A voice that came with the model.
 fn known(
-    model: &Model,
+    model: &XttsModel,
     name: &str,
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {

@@ -14,36 +14,38 @@ const BUILTIN: &str = "builtins.";
 const OF_GPU: [&str; 4] = ["CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUFFT_"];
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ModuleFault {
     /// An exception in the module, with the last line of its message.
     Raised(String),
     /// Anything else: the item is not to blame.
     Other(StageError),
 }
 
-impl From<TchError> for Fault {
-    fn from(error: TchError) -> Fault {
+impl From<TchError> for ModuleFault {
+    fn from(error: TchError) -> ModuleFault {
         match error {
             TchError::Torch(text) => of_library(&text),
             // A value that the bindings do not know.
-            other => Fault::Other(unable(format!("the result of the module is unknown: {other}"))),
+            other => {
+                ModuleFault::Other(unable(format!("the result of the module is unknown: {other}")))
+            }
         }
     }
 }
 
-fn of_library(text: &str) -> Fault {
+fn of_library(text: &str) -> ModuleFault {
     let (is_raised, message) = (text.contains(TRACEBACK), message(text));
     let error = TorchError::from_library(&message);
     let is_memory = matches!(error, TorchError::OutOfMemory(_));
     if is_memory || OF_GPU.iter().any(|sign| message.contains(sign)) {
-        return Fault::Other(error.into());
+        return ModuleFault::Other(error.into());
     }
-    let TorchError::Library(short) = error else { return Fault::Other(error.into()) };
+    let TorchError::Library(short) = error else { return ModuleFault::Other(error.into()) };
     let short = short.strip_prefix(BUILTIN).unwrap_or(&short);
     match is_raised {
-        true => Fault::Raised(clean(short).into_owned()),
+        true => ModuleFault::Raised(clean(short).into_owned()),
         // The call itself: no such method, or other arguments.
-        false => Fault::Other(unable(format!("the module cannot be called: {short}"))),
+        false => ModuleFault::Other(unable(format!("the module cannot be called: {short}"))),
     }
 }
 
@@ -56,9 +58,10 @@ fn message(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let is_of_trace = |line: &&str| line.starts_with(' ') || line.starts_with(TRACEBACK);
     let start = lines.iter().rposition(is_of_trace).map_or(0, |at| at + 1);
-    match lines[start..].concat().trim().is_empty() {
-        true => lines.iter().rfind(|line| !line.trim().is_empty()).unwrap_or(&"").trim().to_owned(),
-        false => lines[start..].join("\n").trim().to_owned(),
+    if lines[start..].concat().trim().is_empty() {
+        lines.iter().rfind(|line| !line.trim().is_empty()).unwrap_or(&"").trim().to_owned()
+    } else {
+        lines[start..].join("\n").trim().to_owned()
     }
 }
 
@@ -81,13 +84,14 @@ mod tests {
 
     #[test]
     fn an_exception_of_a_module_is_told_by_its_message_alone() {
-        let fault = Fault::from(raised("builtins.ValueError: too quiet"));
-        assert_eq!(fault, Fault::Raised("ValueError: too quiet".to_owned()));
-        let fault =
-            Fault::from(raised("RuntimeError: shapes\ndiffer\nException raised from x.cpp:1"));
-        assert_eq!(fault, Fault::Raised("RuntimeError: shapes differ".to_owned()));
-        let fault = Fault::from(raised(""));
-        assert_eq!(fault, Fault::Raised("~~~~~ <--- HERE".to_owned()));
+        let fault = ModuleFault::from(raised("builtins.ValueError: too quiet"));
+        assert_eq!(fault, ModuleFault::Raised("ValueError: too quiet".to_owned()));
+        let fault = ModuleFault::from(raised(
+            "RuntimeError: shapes\ndiffer\nException raised from x.cpp:1",
+        ));
+        assert_eq!(fault, ModuleFault::Raised("RuntimeError: shapes differ".to_owned()));
+        let fault = ModuleFault::from(raised(""));
+        assert_eq!(fault, ModuleFault::Raised("~~~~~ <--- HERE".to_owned()));
     }
 
     #[test]
@@ -100,21 +104,25 @@ mod tests {
             ("RuntimeError: DefaultCPUAllocator: can't allocate memory", true),
             ("RuntimeError: CUDA error: an illegal memory access was encountered", false),
         ] {
-            match Fault::from(raised(message)) {
-                Fault::Other(StageError::OutOfMemory { .. }) => assert!(is_memory, "{message}"),
-                Fault::Other(StageError::Failed { .. }) => assert!(!is_memory, "{message}"),
+            match ModuleFault::from(raised(message)) {
+                ModuleFault::Other(StageError::OutOfMemory { .. }) => {
+                    assert!(is_memory, "{message}")
+                }
+                ModuleFault::Other(StageError::Failed { .. }) => assert!(!is_memory, "{message}"),
                 other => panic!("{message}: {other:?}"),
             }
         }
         // The source in a traceback is not the message.
         let text = raised("RuntimeError: wrong").to_string().replace("raise", "# out of memory");
-        assert_eq!(of_library(&text), Fault::Raised("RuntimeError: wrong".to_owned()));
+        assert_eq!(of_library(&text), ModuleFault::Raised("RuntimeError: wrong".to_owned()));
     }
 
     #[test]
     fn a_call_that_the_module_does_not_have_ends_the_stage() {
         let error = TchError::Torch("Method 'rate' is not defined.".to_owned());
-        let Fault::Other(error) = Fault::from(error) else { panic!("no item is to blame") };
+        let ModuleFault::Other(error) = ModuleFault::from(error) else {
+            panic!("no item is to blame")
+        };
         let expected = "the module cannot be called: Method 'rate' is not defined.";
         assert_eq!((error.to_string().as_str(), error.help()), (expected, None));
         assert!(matches!(error, StageError::Unable { .. }));

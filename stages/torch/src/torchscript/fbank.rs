@@ -3,8 +3,6 @@
 
 use tch::{Kind, Tensor};
 
-use crate::error::TorchError;
-
 const BANDS: usize = 80;
 /// The lowest band, in hertz; the highest one ends at half the sample rate.
 const LOWEST: f64 = 20.0;
@@ -18,32 +16,32 @@ pub fn frame(rate: u32) -> usize {
 }
 
 /// `[1, frames, 80]` of at least one frame of samples.
-pub fn fbank(samples: &[f32], rate: u32) -> Result<Tensor, TorchError> {
+pub fn fbank(samples: &[f32], rate: u32) -> Tensor {
     let (frame, shift) = (frame(rate) as i64, (f64::from(rate) * 0.010) as i64);
     let width = (frame as u64).next_power_of_two() as i64;
-    let wave = Tensor::f_from_slice(samples)?.f_mul_scalar(FULL_SCALE)?;
+    let wave = Tensor::from_slice(samples) * FULL_SCALE;
     // T frames by samples.
-    let frames = wave.f_unfold(0, frame, shift)?;
-    let frames = frames.f_sub(&frames.f_mean_dim([1].as_slice(), true, Kind::Float)?)?;
-    let before = Tensor::f_cat(&[frames.f_narrow(1, 0, 1)?, frames.f_narrow(1, 0, frame - 1)?], 1)?;
-    let frames = frames.f_sub(&before.f_mul_scalar(PREEMPHASIS)?)?;
-    let frames = frames.f_mul(&hamming(frame)?)?.f_constant_pad_nd([0, width - frame])?;
+    let frames = wave.unfold(0, frame, shift);
+    let frames = &frames - frames.mean_dim([1].as_slice(), true, Kind::Float);
+    let before = Tensor::cat(&[frames.narrow(1, 0, 1), frames.narrow(1, 0, frame - 1)], 1);
+    let frames = frames - before * PREEMPHASIS;
+    let frames = (frames * hamming(frame)).constant_pad_nd([0, width - frame]);
     // T frames by frequencies.
-    let power = frames.f_fft_rfft(None, -1, "backward")?.f_abs()?.f_square()?;
-    let bands = power.f_matmul(&banks(rate, width)?)?;
-    let logs = bands.f_clamp_min(f64::from(f32::EPSILON))?.f_log()?;
-    let mean = logs.f_mean_dim([0].as_slice(), true, Kind::Float)?;
-    Ok(logs.f_sub(&mean)?.f_unsqueeze(0)?)
+    let power = frames.fft_rfft(None, -1, "backward").abs().square();
+    let bands = power.matmul(&banks(rate, width));
+    let logs = bands.clamp_min(f64::from(f32::EPSILON)).log();
+    let mean = logs.mean_dim([0].as_slice(), true, Kind::Float);
+    (logs - mean).unsqueeze(0)
 }
 
-fn hamming(frame: i64) -> Result<Tensor, TorchError> {
+fn hamming(frame: i64) -> Tensor {
     let turn = std::f64::consts::TAU / (frame - 1).max(1) as f64;
     let value = |at: i64| (0.54 - 0.46 * (turn * at as f64).cos()) as f32;
-    Ok(Tensor::f_from_slice(&(0..frame).map(value).collect::<Vec<_>>())?)
+    Tensor::from_slice(&(0..frame).map(value).collect::<Vec<_>>())
 }
 
 /// Triangles on the mel scale, frequencies by bands.
-fn banks(rate: u32, width: i64) -> Result<Tensor, TorchError> {
+fn banks(rate: u32, width: i64) -> Tensor {
     let mel = |hertz: f64| 1127.0 * (1.0 + hertz / 700.0).ln();
     let (low, high) = (mel(LOWEST), mel(f64::from(rate) / 2.0));
     let step = (high - low) / (BANDS + 1) as f64;
@@ -54,11 +52,9 @@ fn banks(rate: u32, width: i64) -> Result<Tensor, TorchError> {
     };
     // The last frequency is that of no band.
     let row = |frequency: i64| {
-        (0..BANDS).map(move |band| match frequency == width / 2 {
-            true => 0.0,
-            false => weight(frequency, band),
-        })
+        (0..BANDS)
+            .map(move |band| if frequency == width / 2 { 0.0 } else { weight(frequency, band) })
     };
     let values: Vec<f32> = (0..=width / 2).flat_map(row).collect();
-    Ok(Tensor::f_from_slice(&values)?.f_reshape([width / 2 + 1, BANDS as i64])?)
+    Tensor::from_slice(&values).reshape([width / 2 + 1, BANDS as i64])
 }

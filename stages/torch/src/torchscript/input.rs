@@ -4,29 +4,21 @@ use stage_core::Reject;
 use stage_formats::npy;
 use tch::Tensor;
 
-use crate::error::TorchError;
-
 /// Samples as `[samples]`, with ones before it up to this number of dimensions.
-pub fn sound(samples: &[f32], dimensions: usize) -> Result<Tensor, TorchError> {
+pub fn sound(samples: &[f32], dimensions: usize) -> Tensor {
     shaped(samples, &[samples.len() as i64], dimensions)
 }
 
 /// The array of a NumPy file as f32, with ones before its shape up to this number of dimensions.
-pub fn array(
-    bytes: &[u8],
-    dimensions: Option<usize>,
-) -> Result<Result<Tensor, Reject>, TorchError> {
-    let (shape, values) = match read(bytes) {
-        Ok(array) => array,
-        Err(reject) => return Ok(Err(reject)),
-    };
+pub fn array(bytes: &[u8], dimensions: Option<usize>) -> Result<Tensor, Reject> {
+    let (shape, values) = read(bytes)?;
     let shape: Vec<i64> = shape.into_iter().map(|size| size as i64).collect();
     let wanted = dimensions.unwrap_or(shape.len());
     if shape.len() > wanted {
         let reason = format!("the array has the shape {shape:?}, but `dimensions` is {wanted}");
-        return Ok(Err(Reject::new("array-shape", reason)));
+        return Err(Reject::new("array-shape", reason));
     }
-    shaped(&values, &shape, wanted).map(Ok)
+    Ok(shaped(&values, &shape, wanted))
 }
 
 fn read(bytes: &[u8]) -> Result<(Vec<u64>, Vec<f32>), Reject> {
@@ -42,8 +34,8 @@ fn read(bytes: &[u8]) -> Result<(Vec<u64>, Vec<f32>), Reject> {
     }
 }
 
-fn shaped(values: &[f32], shape: &[i64], dimensions: usize) -> Result<Tensor, TorchError> {
+fn shaped(values: &[f32], shape: &[i64], dimensions: usize) -> Tensor {
     let ones = dimensions.saturating_sub(shape.len());
     let shape: Vec<i64> = std::iter::repeat_n(1, ones).chain(shape.iter().copied()).collect();
-    Ok(Tensor::f_from_slice(values)?.f_reshape(shape)?)
+    Tensor::from_slice(values).reshape(shape)
 }

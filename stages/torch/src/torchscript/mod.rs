@@ -6,8 +6,8 @@ mod input;
 mod module;
 mod returned;
 
-pub use self::fault::Fault;
+pub use self::fault::ModuleFault;
 pub use self::fbank::{fbank, frame};
 pub use self::input::{array, sound};
-pub use self::module::{Call, Module};
-pub use self::returned::{Form, Returned, Unfit, number, one, vector};
+pub use self::module::{MethodCall, Module};
+pub use self::returned::{OutputForm, Returned, Unfit, number, one, vector};

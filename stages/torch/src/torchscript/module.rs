@@ -4,7 +4,7 @@ use stage_core::{Blob, Context, Fields, StageError, Value};
 use stage_formats::Stranger;
 use tch::{CModule, Device, IValue, TchError, Tensor, jit};
 
-use super::fault::Fault;
+use super::fault::ModuleFault;
 use crate::error::TorchError;
 
 /// The advice for files that are no modules.
@@ -27,7 +27,7 @@ pub struct Module {
 
 /// The method and the seed of a call.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct MethodCall {
     pub method: String,
     pub seed: i64,
 }
@@ -55,7 +55,7 @@ impl Module {
     }
 
     /// Calls a method. The result depends on the input alone.
-    pub fn call(&self, call: &Call, input: &Tensor) -> Result<IValue, Fault> {
+    pub fn call(&self, call: &MethodCall, input: &Tensor) -> Result<IValue, ModuleFault> {
         // The optimiser takes notes of the first calls, and rewrites the graph for later ones.
         jit::f_set_graph_executor_optimize(false)?;
         tch::manual_seed(call.seed);

@@ -37,7 +37,7 @@ fn unable<T>(message: String, help: &str) -> Result<T, Unfit> {
 
 /// The form of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputForm {
     Number,
     /// An array in a file of this kind.
     Array(String),
@@ -46,7 +46,7 @@ pub enum Form {
 /// The outputs, and the order in which a module returns them.
 #[derive(Clone, Debug, Default)]
 pub struct Returned {
-    pub outputs: Vec<(String, Form)>,
+    pub outputs: Vec<(String, OutputForm)>,
     pub order: Vec<String>,
 }
 
@@ -54,13 +54,13 @@ impl Returned {
     /// The outputs among the values of a result.
     pub fn take(&self, result: IValue) -> Result<Vec<(String, NewValue)>, Unfit> {
         let mut named = self.named(result)?;
-        let each = |(name, form): &(String, Form)| {
+        let each = |(name, form): &(String, OutputForm)| {
             let at = named.iter().position(|(own, _)| own == name);
             let Some(at) = at else { return self.missing(name, &named) };
             let (_, value) = named.swap_remove(at);
             let value = match form {
-                Form::Number => NewValue::Number(number(name, &value)?),
-                Form::Array(kind) => NewValue::bytes(kind.as_str(), file(name, &value)?),
+                OutputForm::Number => NewValue::Number(number(name, &value)?),
+                OutputForm::Array(kind) => NewValue::bytes(kind.as_str(), file(name, &value)?),
             };
             Ok((name.clone(), value))
         };
@@ -185,9 +185,10 @@ pub fn number(name: &str, value: &IValue) -> Result<f64, Unfit> {
             return reject("output-no-number", reason);
         }
     };
-    match number.is_finite() {
-        true => Ok(number),
-        false => reject("not-finite", format!("the output `{name}` is {number}")),
+    if number.is_finite() {
+        Ok(number)
+    } else {
+        reject("not-finite", format!("the output `{name}` is {number}"))
     }
 }
 
@@ -227,15 +228,12 @@ fn file(name: &str, value: &IValue) -> Result<Vec<u8>, Unfit> {
         }
     };
     let shape: Vec<u64> = tensor.size().into_iter().map(|size| size as u64).collect();
-    let written = match is_whole(tensor.kind()) {
-        true => {
-            let values = Vec::<i64>::try_from(plain(tensor, Kind::Int64)?)?;
-            npy::write(&IntArray { shape, values }, Width::I64)
-        }
-        false => {
-            let values = finite(name, Vec::<f32>::try_from(plain(tensor, Kind::Float)?)?)?;
-            npy::write_floats(&FloatArray { shape, values })
-        }
+    let written = if is_whole(tensor.kind()) {
+        let values = Vec::<i64>::try_from(plain(tensor, Kind::Int64)?)?;
+        npy::write(&IntArray { shape, values }, Width::I64)
+    } else {
+        let values = finite(name, Vec::<f32>::try_from(plain(tensor, Kind::Float)?)?)?;
+        npy::write_floats(&FloatArray { shape, values })
     };
     written.map_err(|error| Unfit::Error(StageError::failed(error.to_string())))
 }

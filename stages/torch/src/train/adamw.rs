@@ -8,10 +8,11 @@
 //! depending on earlier operations, and a resumed run must not differ.
 
 use serde::{Deserialize, Serialize};
+use stage_core::StageError;
 use tch::{Device, Kind, Tensor};
 
-use super::fused::{self, Part};
-use crate::error::TorchError;
+use super::fused::{self, FusedParameter};
+use crate::error::{InTch, TorchError};
 use crate::shim;
 
 /// The number of values that are updated at a time: a GPU is not faster with fewer.
@@ -45,7 +46,7 @@ pub fn decays(parameter: &Tensor) -> bool {
 
 /// The state of one parameter.
 #[derive(Debug)]
-struct Slot {
+struct ParameterState {
     name: String,
     parameter: Tensor,
     /// f32; the parameter's own memory if it is f32.
@@ -58,7 +59,7 @@ struct Slot {
 #[derive(Debug)]
 pub struct AdamW {
     settings: AdamWSettings,
-    slots: Vec<Slot>,
+    slots: Vec<ParameterState>,
     updates: u64,
 }
 
@@ -68,24 +69,21 @@ pub const MASTER: &str = "master";
 
 impl AdamW {
     /// For parameters in the order of [`super::Trainee::parameters`].
-    pub fn new(
-        settings: AdamWSettings,
-        parameters: Vec<(String, Tensor)>,
-    ) -> Result<AdamW, TorchError> {
+    pub fn new(settings: AdamWSettings, parameters: Vec<(String, Tensor)>) -> AdamW {
         let slot = |(name, parameter): (String, Tensor)| {
             // The same memory if the type is f32 already.
-            let master = parameter.f_detach()?.f_to_kind(Kind::Float)?;
-            Ok(Slot {
-                first: master.f_zeros_like()?,
-                second: master.f_zeros_like()?,
+            let master = parameter.detach().to_kind(Kind::Float);
+            ParameterState {
+                first: master.zeros_like(),
+                second: master.zeros_like(),
                 decays: settings.decays_all || decays(&parameter),
                 name,
                 parameter,
                 master,
-            })
+            }
         };
-        let slots = parameters.into_iter().map(slot).collect::<Result<_, TorchError>>()?;
-        Ok(AdamW { settings, slots, updates: 0 })
+        let slots = parameters.into_iter().map(slot).collect();
+        AdamW { settings, slots, updates: 0 }
     }
 
     /// Weight decay applies to the parameters that a model names, and to all with `decays_all`.
@@ -127,12 +125,13 @@ impl AdamW {
         self.updates += 1;
         let device = self.slots.first().map_or(Device::Cpu, |slot| slot.master.device());
         if self.settings.is_fused_on(device) {
-            return self.step_fused(gradients, rate, factor, chosen);
+            self.step_fused(gradients, rate, factor, chosen);
+            return Ok(());
         }
-        let update = Update::new(&self.settings, self.updates, rate, factor);
+        let update = UpdateFactors::new(&self.settings, self.updates, rate, factor);
         let slots = self.slots.iter_mut().zip(gradients);
         for (slot, gradient) in slots.filter(|(slot, _)| chosen(&slot.name)) {
-            slot.step(&update, gradient.as_ref())?;
+            slot.step(&update, gradient.as_ref());
         }
         Ok(())
     }
@@ -143,15 +142,15 @@ impl AdamW {
         rate: f64,
         factor: f64,
         chosen: impl Fn(&str) -> bool,
-    ) -> Result<(), TorchError> {
-        let part = |(slot, gradient): (&Slot, &Option<Tensor>)| Part {
+    ) {
+        let part = |(slot, gradient): (&ParameterState, &Option<Tensor>)| FusedParameter {
             master: slot.master.shallow_clone(),
             first: slot.first.shallow_clone(),
             second: slot.second.shallow_clone(),
             gradient: gradient.as_ref().map(Tensor::shallow_clone),
             decays: slot.decays,
         };
-        let parts: Vec<Part> = self
+        let parts: Vec<FusedParameter> = self
             .slots
             .iter()
             .zip(gradients)
@@ -159,11 +158,11 @@ impl AdamW {
             .map(part)
             .collect();
         let (settings, number) = (&self.settings, self.updates);
-        fused::step(&parts, fused::Update { settings, number, rate, factor })?;
+        fused::step(&parts, fused::FusedUpdate { settings, number, rate, factor });
         let rounded = self.slots.iter().filter(|slot| slot.parameter.kind() != Kind::Float);
         let (to, from): (Vec<&Tensor>, Vec<&Tensor>) =
             rounded.map(|slot| (&slot.parameter, &slot.master)).unzip();
-        shim::copy_all(&to, &from)
+        shim::copy_all(&to, &from).in_tch();
     }
 
     /// The tensors of a checkpoint: role, name of the parameter, tensor.
@@ -181,51 +180,51 @@ impl AdamW {
 
     /// Replaces masters made from rounded parameters by exact values; `exact` returns that of a
     /// parameter if it is known.
-    pub fn refine<E: From<TorchError>>(
+    pub fn refine(
         &mut self,
-        mut exact: impl FnMut(&str) -> Result<Option<Tensor>, E>,
-    ) -> Result<(), E> {
+        mut exact: impl FnMut(&str) -> Result<Option<Tensor>, StageError>,
+    ) -> Result<(), StageError> {
         let _guard = tch::no_grad_guard();
         let rounded = self.slots.iter_mut().filter(|slot| slot.parameter.kind() != Kind::Float);
         for slot in rounded {
             if let Some(tensor) = exact(&slot.name)? {
-                let tensor = tensor.f_to_kind(Kind::Float).map_err(TorchError::from)?;
+                let tensor = tensor.to_kind(Kind::Float);
                 slot.take("master", &tensor, "where it comes from")?;
-                slot.publish()?;
+                slot.publish();
             }
         }
         Ok(())
     }
 
     /// Restarts from other weights, as if no update had been made.
-    pub fn restart<E: From<TorchError>>(
+    pub fn restart(
         &mut self,
-        mut weights: impl FnMut(&str) -> Result<Tensor, E>,
-    ) -> Result<(), E> {
+        mut weights: impl FnMut(&str) -> Result<Tensor, StageError>,
+    ) -> Result<(), StageError> {
         let _guard = tch::no_grad_guard();
         for slot in &mut self.slots {
-            let tensor = weights(&slot.name)?.f_to_kind(Kind::Float).map_err(TorchError::from)?;
+            let tensor = weights(&slot.name)?.to_kind(Kind::Float);
             slot.take("master", &tensor, "where it comes from")?;
-            slot.forget()?;
-            slot.publish()?;
+            slot.forget();
+            slot.publish();
         }
         self.updates = 0;
         Ok(())
     }
 
     /// Restores a state: `recall` returns the tensor of a role and a parameter.
-    pub fn restore<E: From<TorchError>>(
+    pub fn restore(
         &mut self,
         updates: u64,
-        mut recall: impl FnMut(&'static str, &str) -> Result<Tensor, E>,
-    ) -> Result<(), E> {
+        mut recall: impl FnMut(&'static str, &str) -> Result<Tensor, StageError>,
+    ) -> Result<(), StageError> {
         let _guard = tch::no_grad_guard();
         for slot in &mut self.slots {
             for role in ROLES {
                 let tensor = recall(role, &slot.name)?;
                 slot.take(role, &tensor, "in the checkpoint")?;
             }
-            slot.publish()?;
+            slot.publish();
         }
         self.updates = updates;
         Ok(())
@@ -233,7 +232,7 @@ impl AdamW {
 }
 
 /// The settings of one update, equal for all parameters.
-struct Update {
+struct UpdateFactors {
     beta1: f64,
     beta2: f64,
     epsilon: f64,
@@ -243,10 +242,10 @@ struct Update {
     factor: f64,
 }
 
-impl Update {
-    fn new(settings: &AdamWSettings, updates: u64, rate: f64, factor: f64) -> Update {
+impl UpdateFactors {
+    fn new(settings: &AdamWSettings, updates: u64, rate: f64, factor: f64) -> UpdateFactors {
         let AdamWSettings { beta1, beta2, epsilon, weight_decay, .. } = *settings;
-        Update {
+        UpdateFactors {
             beta1,
             beta2,
             epsilon,
@@ -258,40 +257,37 @@ impl Update {
     }
 }
 
-impl Slot {
-    fn step(&mut self, update: &Update, gradient: Option<&Tensor>) -> Result<(), TorchError> {
-        let flat = |tensor: &Tensor| tensor.f_view(-1);
-        let (master, first, second) =
-            (flat(&self.master)?, flat(&self.first)?, flat(&self.second)?);
-        let gradient = gradient.map(|gradient| gradient.f_reshape(-1)).transpose()?;
+impl ParameterState {
+    fn step(&mut self, update: &UpdateFactors, gradient: Option<&Tensor>) {
+        let flat = |tensor: &Tensor| tensor.view(-1);
+        let (master, first, second) = (flat(&self.master), flat(&self.first), flat(&self.second));
+        let gradient = gradient.map(|gradient| gradient.reshape(-1));
         let count = master.size()[0];
         let most = if master.device() == Device::Cpu { PIECE_ON_CPU } else { PIECE };
         for start in (0..count).step_by(most as usize) {
             let length = most.min(count - start);
-            let piece = |tensor: &Tensor| tensor.f_narrow(0, start, length);
-            let gradient = gradient.as_ref().map(piece).transpose()?;
+            let piece = |tensor: &Tensor| tensor.narrow(0, start, length);
+            let gradient = gradient.as_ref().map(piece);
             if self.decays && update.shrink != 1.0 {
-                let _ = piece(&master)?.f_mul_scalar_(update.shrink)?;
+                let _ = piece(&master).g_mul_scalar_(update.shrink);
             }
-            update.apply(piece(&master)?, piece(&first)?, piece(&second)?, gradient)?;
+            update.apply(piece(&master), piece(&first), piece(&second), gradient);
         }
-        self.publish()
+        self.publish();
     }
 
     /// Rounds the master to the type of the model.
-    fn publish(&mut self) -> Result<(), TorchError> {
+    fn publish(&mut self) {
         if self.parameter.kind() != Kind::Float {
-            self.parameter.f_copy_(&self.master)?;
+            self.parameter.copy_(&self.master);
         }
-        Ok(())
     }
 
     /// Resets the moments.
-    fn forget(&mut self) -> Result<(), TorchError> {
+    fn forget(&mut self) {
         for moment in [&mut self.first, &mut self.second] {
-            let _ = moment.f_zero_()?;
+            let _ = moment.zero_();
         }
-        Ok(())
     }
 
     fn take(&mut self, role: &str, tensor: &Tensor, place: &str) -> Result<(), TorchError> {
@@ -309,12 +305,12 @@ impl Slot {
                 own.size()
             )));
         }
-        own.f_copy_(tensor)?;
+        own.copy_(tensor);
         Ok(())
     }
 }
 
-impl Update {
+impl UpdateFactors {
     /// The formula, on views that share memory with the state.
     fn apply(
         &self,
@@ -322,24 +318,23 @@ impl Update {
         mut first: Tensor,
         mut second: Tensor,
         gradient: Option<Tensor>,
-    ) -> Result<(), TorchError> {
+    ) {
         match gradient {
             Some(gradient) => {
-                let gradient = gradient.f_to_kind(Kind::Float)?.f_mul_scalar(self.factor)?;
-                let _ = first.f_lerp_(&gradient, 1.0 - self.beta1)?;
-                let square = gradient.f_square()?.f_mul_scalar_(1.0 - self.beta2)?;
-                let _ = second.f_mul_scalar_(self.beta2)?.f_add_(&square)?;
+                let gradient = gradient.to_kind(Kind::Float).g_mul_scalar(self.factor);
+                let _ = first.lerp_(&gradient, 1.0 - self.beta1);
+                let square = gradient.square().g_mul_scalar_(1.0 - self.beta2);
+                let _ = second.g_mul_scalar_(self.beta2).g_add_(&square);
             }
             None => {
-                let _ = first.f_mul_scalar_(self.beta1)?;
-                let _ = second.f_mul_scalar_(self.beta2)?;
+                let _ = first.g_mul_scalar_(self.beta1);
+                let _ = second.g_mul_scalar_(self.beta2);
             }
         }
-        let mut divisor = second.f_sqrt()?.f_div_scalar_(self.root_correction)?;
-        let divisor = divisor.f_add_scalar_(self.epsilon)?;
-        let change = first.f_div(&divisor)?.f_mul_scalar_(self.step_size)?;
-        let _ = master.f_sub_(&change)?;
-        Ok(())
+        let mut divisor = second.sqrt().g_div_scalar_(self.root_correction);
+        let divisor = divisor.g_add_scalar_(self.epsilon);
+        let change = first.g_div(&divisor).g_mul_scalar_(self.step_size);
+        let _ = master.g_sub_(&change);
     }
 }
 
@@ -387,7 +382,7 @@ mod tests {
             ("a.weight".to_owned(), weight.shallow_clone()),
             ("b.bias".to_owned(), bias.shallow_clone()),
         ];
-        let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+        let mut adamw = AdamW::new(SETTINGS, parameters);
         let gradients: Vec<f64> = (0..20).map(|step| (f64::from(step) * 0.7).sin()).collect();
         for gradient in &gradients {
             let gradient = *gradient as f32;
@@ -418,7 +413,7 @@ mod tests {
                     (name.to_owned(), tensor.view(shape))
                 });
                 let settings = AdamWSettings { fused, ..SETTINGS };
-                let mut adamw = AdamW::new(settings, parameters.into()).unwrap();
+                let mut adamw = AdamW::new(settings, parameters.into());
                 for step in 0..5 {
                     let gradient = Tensor::from_slice(&[(step as f32).cos(), -0.7]).to_kind(kind);
                     // A missing gradient counts as zero here, too.
@@ -447,7 +442,7 @@ mod tests {
         let gradients: Vec<Option<Tensor>> = (0..60)
             .map(|at| (at % 7 != 0).then(|| parameters[at].1.to_kind(Kind::Float)))
             .collect();
-        let mut adamw = AdamW::new(AdamWSettings { fused: true, ..SETTINGS }, parameters).unwrap();
+        let mut adamw = AdamW::new(AdamWSettings { fused: true, ..SETTINGS }, parameters);
         let mut count = |name| {
             let step = || adamw.step(&gradients, 0.1, 0.5);
             let (result, count) = shim::operations(&[name], step).unwrap();
@@ -470,7 +465,7 @@ mod tests {
         let weight = tensor(&[1.0], Kind::BFloat16);
         let parameters = vec![("weight".to_owned(), weight.shallow_clone())];
         let settings = AdamWSettings { weight_decay: 0.0, ..SETTINGS };
-        let mut adamw = AdamW::new(settings, parameters).unwrap();
+        let mut adamw = AdamW::new(settings, parameters);
         let gradient = Tensor::from_slice(&[1f32]).to_kind(Kind::BFloat16);
         adamw.step(&[Some(gradient.shallow_clone())], 1e-3, 1.0).unwrap();
         assert_eq!(values(&weight), [1.0], "one step is lost in rounding");
@@ -487,7 +482,7 @@ mod tests {
         let run = |gradient: Option<Tensor>| {
             let weight = tensor(&[1.0], Kind::Float);
             let parameters = vec![("weight".to_owned(), weight.shallow_clone())];
-            let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+            let mut adamw = AdamW::new(SETTINGS, parameters);
             adamw.step(&[Some(Tensor::from_slice(&[0.3f32]))], 0.1, 1.0).unwrap();
             adamw.step(&[gradient], 0.1, 1.0).unwrap();
             values(&weight)
@@ -500,7 +495,7 @@ mod tests {
         let count = PIECE_ON_CPU + 3;
         let weight = Tensor::ones([count], (Kind::Float, Device::Cpu));
         let parameters = vec![("weight".to_owned(), weight.shallow_clone())];
-        let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+        let mut adamw = AdamW::new(SETTINGS, parameters);
         adamw.step(&[Some(weight.ones_like())], 0.5, 1.0).unwrap();
         let (first, last) = (weight.double_value(&[0]), weight.double_value(&[count - 1]));
         assert_eq!(first, last);
@@ -511,14 +506,14 @@ mod tests {
     fn a_restored_state_goes_on_as_if_nothing_had_been() {
         let gradient = |step: i32| Some(Tensor::from_slice(&[(step as f32).cos(), 0.5]));
         let start = || vec![("weight".to_owned(), tensor(&[1.0, 2.0], Kind::Half))];
-        let mut straight = AdamW::new(SETTINGS, start()).unwrap();
+        let mut straight = AdamW::new(SETTINGS, start());
         for step in 0..3 {
             straight.step(&[gradient(step)], 0.1, 1.0).unwrap();
         }
         let kept: Vec<(&str, Tensor)> =
             straight.state().map(|(role, _, tensor)| (role, tensor.copy())).collect();
-        let mut resumed = AdamW::new(SETTINGS, start()).unwrap();
-        let recall = |role: &str, _: &str| -> Result<Tensor, TorchError> {
+        let mut resumed = AdamW::new(SETTINGS, start());
+        let recall = |role: &str, _: &str| -> Result<Tensor, StageError> {
             Ok(kept.iter().find(|(own, _)| *own == role).unwrap().1.shallow_clone())
         };
         resumed.restore(straight.updates(), recall).unwrap();
@@ -535,11 +530,11 @@ mod tests {
     fn one_that_begins_anew_is_like_a_new_one_on_the_same_weights() {
         let gradient = [Some(Tensor::from_slice(&[0.3f32, -0.5]))];
         let on = |values: &[f32]| vec![("weight".to_owned(), tensor(values, Kind::Half))];
-        let mut again = AdamW::new(SETTINGS, on(&[1.0, 2.0])).unwrap();
+        let mut again = AdamW::new(SETTINGS, on(&[1.0, 2.0]));
         (0..3).for_each(|_| again.step(&gradient, 0.1, 1.0).unwrap());
         // Kept weights may be rounded.
-        again.restart(|_| Ok::<_, TorchError>(tensor(&[3.0, 4.0], Kind::BFloat16))).unwrap();
-        let mut new = AdamW::new(SETTINGS, on(&[3.0, 4.0])).unwrap();
+        again.restart(|_| Ok(tensor(&[3.0, 4.0], Kind::BFloat16))).unwrap();
+        let mut new = AdamW::new(SETTINGS, on(&[3.0, 4.0]));
         for adamw in [&mut again, &mut new] {
             adamw.step(&gradient, 0.1, 1.0).unwrap();
         }
@@ -551,9 +546,8 @@ mod tests {
     #[test]
     fn a_state_of_another_shape_is_refused() {
         let parameters = vec![("weight".to_owned(), tensor(&[1.0, 2.0], Kind::Float))];
-        let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
-        let error =
-            adamw.restore(1, |_, _| Ok::<_, TorchError>(Tensor::from_slice(&[1f32]))).unwrap_err();
+        let mut adamw = AdamW::new(SETTINGS, parameters);
+        let error = adamw.restore(1, |_, _| Ok(Tensor::from_slice(&[1f32]))).unwrap_err();
         let expected = "the model cannot be used: the master tensor of `weight` is Float [1] in \
                         the checkpoint, expected Float [2]";
         assert_eq!(error.to_string(), expected);
@@ -567,7 +561,7 @@ mod tests {
                 (name.to_owned(), Tensor::ones(shape, (Kind::Float, Device::Cpu)))
             });
             let kept: Vec<Tensor> = parameters.iter().map(|(_, one)| one.shallow_clone()).collect();
-            let mut adamw = AdamW::new(settings, parameters.into()).unwrap();
+            let mut adamw = AdamW::new(settings, parameters.into());
             if let Some(named) = named {
                 adamw = adamw.with_decay(|name, _| name == named);
             }

@@ -6,26 +6,21 @@ use stage_core::{Context, GatherInput, Item, PortInput, Reject, StageError};
 use stage_families::clips::{held_out, repeats, repeats_note};
 
 use super::notes::Notes;
-use super::order;
+use super::order::ClipEntry;
 
-/// A clip of any model, as training sees it.
-pub trait Trainable {
-    /// Depends on the content alone: the same clip under another name is the same clip.
-    fn id(&self) -> &str;
-
-    /// In positions of a row.
-    fn length(&self) -> usize;
-
-    /// The group of the clip, for sampling by groups.
-    fn group(&self) -> u64 {
-        0
-    }
+/// A clip in training, with the content that its model takes.
+#[derive(Clone, Debug)]
+pub struct TrainingClip<C> {
+    pub entry: ClipEntry,
+    /// The start of its text, which names it in messages.
+    pub begin: String,
+    pub content: C,
 }
 
 /// The clips of a training, and the reports on the others.
 #[derive(Debug)]
 pub struct Clips<C> {
-    pub clips: Vec<C>,
+    pub clips: Vec<TrainingClip<C>>,
     /// The held-out clips.
     pub held_out: Vec<bool>,
     pub aside: UnusableClips,
@@ -86,9 +81,9 @@ impl<'a> Sides<'a> {
     }
 
     /// All items as clips, except those that `read` refuses.
-    pub fn clips<C: Trainable>(
+    pub fn clips<C>(
         &self,
-        mut read: impl FnMut(&Item, &mut Notes) -> Result<Result<C, Reject>, StageError>,
+        mut read: impl FnMut(&Item, &mut Notes) -> Result<Result<TrainingClip<C>, Reject>, StageError>,
     ) -> Result<Clips<C>, StageError> {
         let mut clips = Clips::none();
         let (mut known, mut sources) = (BTreeSet::new(), Vec::new());
@@ -105,7 +100,7 @@ impl<'a> Sides<'a> {
                     continue;
                 }
             };
-            if !known.insert(clip.id().to_owned()) {
+            if !known.insert(clip.entry.id.clone()) {
                 clips.left_out += 1;
                 clips.notes.add("duplicate clips, left out", 1);
                 continue;
@@ -115,7 +110,7 @@ impl<'a> Sides<'a> {
             sources.push(item);
         }
         if self.validation.is_none() {
-            let ids: Vec<&str> = clips.clips.iter().map(C::id).collect();
+            let ids: Vec<&str> = clips.clips.iter().map(|clip| &*clip.entry.id).collect();
             clips.held_out = held_out(&ids, self.fraction, self.salt);
         }
         let held = clips.held_out.iter().filter(|held| **held).count() as u64;
@@ -149,9 +144,7 @@ impl<C> Clips<C> {
             notes: Notes::default(),
         }
     }
-}
 
-impl<C: Trainable> Clips<C> {
     /// Refuses clips that are all held out.
     pub fn with_some_to_train_on(self) -> Result<Clips<C>, StageError> {
         if self.held_out.iter().any(|held| !held) {
@@ -165,13 +158,8 @@ impl<C: Trainable> Clips<C> {
     }
 
     /// The properties of the clips that the order depends on.
-    pub fn order(&self) -> Vec<order::Clip> {
-        let clip = |clip: &C| order::Clip {
-            id: clip.id().to_owned(),
-            length: clip.length(),
-            group: clip.group(),
-        };
-        self.clips.iter().map(clip).collect()
+    pub fn order(&self) -> Vec<ClipEntry> {
+        self.clips.iter().map(|clip| clip.entry.clone()).collect()
     }
 
     /// A few clips to check before training: held-out ones if there are any, independent of the
@@ -181,9 +169,9 @@ impl<C: Trainable> Clips<C> {
         C: Clone,
     {
         let mut chosen: Vec<usize> = (0..self.clips.len()).collect();
-        chosen.sort_by_key(|at| (!self.held_out[*at], self.clips[*at].id()));
+        chosen.sort_by_key(|at| (!self.held_out[*at], &self.clips[*at].entry.id));
         chosen.truncate(count);
-        let clips: Vec<C> = chosen.into_iter().map(|at| self.clips[at].clone()).collect();
+        let clips: Vec<_> = chosen.into_iter().map(|at| self.clips[at].clone()).collect();
         Clips { held_out: vec![false; clips.len()], clips, ..Clips::none() }
     }
 }

@@ -6,7 +6,10 @@ use stage_core::{Blob, Context, Fields, NewValue, Output, StageError};
 use stage_families::artifact;
 use tch::{Device, Tensor};
 
+use super::frozen::{check_frozen, digests};
 use super::host::{Checkpoint, Host};
+use super::run::{Trained, TrainingJob, train};
+use super::trainee::Trainee;
 use super::vram::Vram;
 use crate::stored;
 
@@ -29,22 +32,31 @@ impl<'a> ContextHost<'a> {
         ContextHost { context, begin, steps, vram, origin: Fields::new() }
     }
 
-    /// Also reports the used memory of the devices.
-    pub fn on(mut self, devices: &[Device]) -> ContextHost<'a> {
-        self.vram = Vram::new(devices);
-        self
-    }
-
     /// Starts from the stored tensors of this artifact.
     pub fn from(mut self, origin: &Fields) -> ContextHost<'a> {
         self.origin = origin.clone();
         self
     }
+
+    /// Trains, and reports the used memory of the devices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`train`], or if a frozen tensor has changed.
+    pub fn train<T: Trainee>(mut self, job: TrainingJob<'_, T>) -> Result<Trained, StageError> {
+        let TrainingJob { replicas, data, clips, held_out, settings } = job;
+        let device = |replica: &T| Some(replica.parameters().first()?.1.device());
+        let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
+        self.vram = Vram::new(&devices);
+        let before = digests(replicas[0].frozen())?;
+        let job = TrainingJob { replicas: &mut *replicas, data, clips, held_out, settings };
+        let trained = train(job, &mut self)?;
+        check_frozen(&before, &digests(replicas[0].frozen())?)?;
+        Ok(trained)
+    }
 }
 
 impl Host for ContextHost<'_> {
-    type Kept = Blob;
-
     fn keep(&mut self, tensor: &Tensor) -> Result<Blob, StageError> {
         stored::keep(tensor, self.context)
     }
@@ -58,7 +70,7 @@ impl Host for ContextHost<'_> {
         blob.map(|blob| stored::recall(&blob, self.context)).transpose()
     }
 
-    fn commit(&mut self, step: u64, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {
+    fn commit(&mut self, step: u64, checkpoint: &Checkpoint) -> Result<(), StageError> {
         // The remaining time counts from here.
         self.context.progress(step.min(self.steps), self.steps);
         let mut state = Output::default().with(STATE, NewValue::Text(checkpoint.state.clone()));
@@ -68,7 +80,7 @@ impl Host for ContextHost<'_> {
         self.context.checkpoint(state).map(drop)
     }
 
-    fn last(&mut self) -> Result<Option<Checkpoint<Blob>>, StageError> {
+    fn last(&mut self) -> Result<Option<Checkpoint>, StageError> {
         Ok(self.context.last_checkpoint()?.as_ref().and_then(checkpoint))
     }
 
@@ -93,7 +105,7 @@ impl Host for ContextHost<'_> {
 }
 
 /// None if the fields are not a checkpoint: then training starts anew.
-fn checkpoint(fields: &Fields) -> Option<Checkpoint<Blob>> {
+fn checkpoint(fields: &Fields) -> Option<Checkpoint> {
     let tensors = artifact::tensors(fields);
     let tensors = tensors.map(|(name, blob)| (name.to_owned(), (**blob).clone())).collect();
     Some(Checkpoint { tensors, state: fields.text(STATE)?.to_owned() })

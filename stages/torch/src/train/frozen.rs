@@ -7,18 +7,16 @@ use tch::Tensor;
 use crate::stored;
 
 /// The frozen tensors with their digests.
-pub type Frozen = Vec<(String, Digest)>;
+pub type FrozenDigests = Vec<(String, Digest)>;
 
-/// The digests of all tensors of a model.
-pub fn frozen(tensors: Vec<(String, Tensor)>) -> Result<Frozen, StageError> {
-    let tensors = tensors.into_iter().filter(|(_, tensor)| !tensor.requires_grad());
+pub fn digests(frozen: Vec<(String, Tensor)>) -> Result<FrozenDigests, StageError> {
     let digest =
         |(name, tensor): (String, Tensor)| Ok((name, Digest::of(&stored::encode(&tensor)?)));
-    tensors.map(digest).collect()
+    frozen.into_iter().map(digest).collect()
 }
 
 /// Refuses a base that has changed although it is frozen.
-pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
+pub fn check_frozen(before: &FrozenDigests, after: &FrozenDigests) -> Result<(), StageError> {
     let moved: Vec<&str> = before
         .iter()
         .zip(after)

@@ -7,11 +7,11 @@
 use tch::{Device, Kind, Tensor};
 
 use super::adamw::AdamWSettings;
-use crate::error::TorchError;
+use crate::error::InTch;
 use crate::shim::{self, FusedAdamW, FusedTensors};
 
 /// One parameter: f32 and contiguous.
-pub(super) struct Part {
+pub(super) struct FusedParameter {
     pub master: Tensor,
     pub first: Tensor,
     pub second: Tensor,
@@ -21,7 +21,7 @@ pub(super) struct Part {
 
 /// An update, see [`super::adamw::AdamW::step`].
 #[derive(Clone, Copy)]
-pub(super) struct Update<'a> {
+pub(super) struct FusedUpdate<'a> {
     pub settings: &'a AdamWSettings,
     /// The number of this update, from 1.
     pub number: u64,
@@ -30,24 +30,23 @@ pub(super) struct Update<'a> {
 }
 
 /// Updates all parameters, which are on one device.
-pub(super) fn step(parts: &[Part], update: Update<'_>) -> Result<(), TorchError> {
+pub(super) fn step(parts: &[FusedParameter], update: FusedUpdate<'_>) {
     for decays in [true, false] {
-        let group: Vec<&Part> = parts.iter().filter(|part| part.decays == decays).collect();
-        step_group(&group, update, decays)?;
+        let group: Vec<&FusedParameter> =
+            parts.iter().filter(|part| part.decays == decays).collect();
+        step_group(&group, update, decays);
     }
-    Ok(())
 }
 
-fn step_group(group: &[&Part], update: Update<'_>, decays: bool) -> Result<(), TorchError> {
-    let Some(first) = group.first() else { return Ok(()) };
-    let Update { settings, number, rate, factor } = update;
+fn step_group(group: &[&FusedParameter], update: FusedUpdate<'_>, decays: bool) {
+    let Some(first) = group.first() else { return };
+    let FusedUpdate { settings, number, rate, factor } = update;
     let options = (Kind::Float, first.master.device());
     // A kernel gets the number as an argument: nothing is copied to the device.
-    let scalar = |value: f64| Tensor::f_full([1; 0], value as f32 as f64, options);
-    let zeros = zeros(group, options)?;
-    let gradients: Vec<Tensor> =
-        group.iter().map(|part| wide(part, &zeros)).collect::<Result<_, TorchError>>()?;
-    let scale = (factor != 1.0).then(|| scalar(1.0 / factor)).transpose()?;
+    let scalar = |value: f64| Tensor::full([1; 0], value as f32 as f64, options);
+    let zeros = zeros(group, options);
+    let gradients: Vec<Tensor> = group.iter().map(|part| wide(part, &zeros)).collect();
+    let scale = (factor != 1.0).then(|| scalar(1.0 / factor));
     let tensors = FusedTensors {
         parameters: group.iter().map(|part| &part.master).collect(),
         gradients: gradients.iter().collect(),
@@ -61,20 +60,20 @@ fn step_group(group: &[&Part], update: Update<'_>, decays: bool) -> Result<(), T
         decay: if decays { settings.weight_decay } else { 0.0 },
         epsilon: settings.epsilon,
     };
-    shim::fused_adamw(&tensors, &scalar(number as f64)?, numbers, scale.as_ref())
+    shim::fused_adamw(&tensors, &scalar(number as f64), numbers, scale.as_ref()).in_tch();
 }
 
 /// One piece of zeros for all missing gradients.
-fn zeros(group: &[&Part], options: (Kind, Device)) -> Result<Tensor, TorchError> {
+fn zeros(group: &[&FusedParameter], options: (Kind, Device)) -> Tensor {
     let missing = group.iter().filter(|part| part.gradient.is_none());
     let most = missing.map(|part| part.master.numel()).max().unwrap_or(0);
-    Ok(Tensor::f_zeros([most as i64], options)?)
+    Tensor::zeros([most as i64], options)
 }
 
 /// The gradient in f32; a missing one counts as zero.
-fn wide(part: &Part, zeros: &Tensor) -> Result<Tensor, TorchError> {
-    Ok(match &part.gradient {
-        Some(gradient) => gradient.f_to_kind(Kind::Float)?.f_contiguous()?,
-        None => zeros.f_narrow(0, 0, part.master.numel() as i64)?.f_view_as(&part.master)?,
-    })
+fn wide(part: &FusedParameter, zeros: &Tensor) -> Tensor {
+    match &part.gradient {
+        Some(gradient) => gradient.to_kind(Kind::Float).contiguous(),
+        None => zeros.narrow(0, 0, part.master.numel() as i64).view_as(&part.master),
+    }
 }

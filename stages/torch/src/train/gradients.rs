@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::error::TorchError;
+use crate::error::InTch;
 use crate::shim;
 
 /// The largest number of values in one transfer between devices.
@@ -19,10 +19,10 @@ pub fn of(parameters: &[(String, Tensor)]) -> Vec<Option<Tensor>> {
 
 /// Sums the gradients of parameters up in f32 from here on: in half precision a sum over many
 /// micro-batches, or pieces of one, has hardly any accurate digits.
-pub fn sum_in_f32(parameters: &[(String, Tensor)]) -> Result<(), TorchError> {
+pub fn sum_in_f32(parameters: &[(String, Tensor)]) {
     let is_half = |tensor: &Tensor| matches!(tensor.kind(), Kind::Half | Kind::BFloat16);
-    let mut half = parameters.iter().filter(|(_, parameter)| is_half(parameter));
-    half.try_for_each(|(_, parameter)| shim::sum_in_f32(parameter))
+    let half = parameters.iter().filter(|(_, parameter)| is_half(parameter));
+    half.for_each(|(_, parameter)| shim::sum_in_f32(parameter).in_tch());
 }
 
 /// Frees the gradients, so that the next step starts from none. Zeros would keep the memory
@@ -37,8 +37,8 @@ pub fn add(
     sums: &mut [Option<Tensor>],
     parameters: &[(String, Tensor)],
     others: &[Option<Tensor>],
-) -> Result<(), TorchError> {
-    add_by(BUCKET, sums, parameters, others)
+) {
+    add_by(BUCKET, sums, parameters, others);
 }
 
 fn add_by(
@@ -46,7 +46,7 @@ fn add_by(
     sums: &mut [Option<Tensor>],
     parameters: &[(String, Tensor)],
     others: &[Option<Tensor>],
-) -> Result<(), TorchError> {
+) {
     let _guard = tch::no_grad_guard();
     let mut bucket: Vec<usize> = Vec::new();
     let mut size = 0;
@@ -55,13 +55,13 @@ fn add_by(
         if size + other.numel() > most
             || bucket.first().is_some_and(|first| kind(others, *first) != Some(other.kind()))
         {
-            move_bucket(sums, parameters, others, &std::mem::take(&mut bucket))?;
+            move_bucket(sums, parameters, others, &std::mem::take(&mut bucket));
             size = 0;
         }
         bucket.push(at);
         size += other.numel();
     }
-    move_bucket(sums, parameters, others, &bucket)
+    move_bucket(sums, parameters, others, &bucket);
 }
 
 fn kind(gradients: &[Option<Tensor>], at: usize) -> Option<Kind> {
@@ -73,46 +73,46 @@ fn move_bucket(
     parameters: &[(String, Tensor)],
     others: &[Option<Tensor>],
     bucket: &[usize],
-) -> Result<(), TorchError> {
-    let Some(first) = bucket.first() else { return Ok(()) };
+) {
+    let Some(first) = bucket.first() else { return };
     let device = parameters[*first].1.device();
     let flat: Vec<Tensor> = bucket
         .iter()
         .filter_map(|at| others[*at].as_ref())
-        .map(|gradient| gradient.f_reshape(-1))
-        .collect::<Result<_, _>>()?;
-    let flat = Tensor::f_cat(&flat, 0)?.f_to_device(device)?;
+        .map(|gradient| gradient.reshape(-1))
+        .collect();
+    let flat = Tensor::cat(&flat, 0).to_device(device);
     let mut start = 0;
     for at in bucket {
         let size = parameters[*at].1.size();
         let length = size.iter().product::<i64>();
-        let part = flat.f_narrow(0, start, length)?.f_view(size.as_slice())?;
+        let part = flat.narrow(0, start, length).view(size.as_slice());
         start += length;
         sums[*at] = match sums[*at].take() {
-            Some(mut sum) => Some(sum.f_add_(&part)?),
+            Some(mut sum) => Some(sum.g_add_(&part)),
             None => Some(part),
         };
     }
-    Ok(())
 }
 
 /// The L2 norm of all gradients together; not finite if any of them is not. Reads one number from
 /// the device.
-pub fn norm(gradients: &[Option<Tensor>]) -> Result<f64, TorchError> {
+pub fn norm(gradients: &[Option<Tensor>]) -> f64 {
     let _guard = tch::no_grad_guard();
     let gradients: Vec<&Tensor> = gradients.iter().flatten().collect();
-    let Some(first) = gradients.first() else { return Ok(0.0) };
-    let norms = match first.device().is_cuda() {
-        true => shim::norms(&gradients)?,
-        false => norms_in_turn(&gradients)?,
+    let Some(first) = gradients.first() else { return 0.0 };
+    let norms = if first.device().is_cuda() {
+        shim::norms(&gradients).in_tch()
+    } else {
+        norms_in_turn(&gradients)
     };
-    Ok(norms.f_norm_scalaropt_dtype(2, Kind::Float)?.f_double_value(&[])?)
+    norms.norm_scalaropt_dtype(2, Kind::Float).double_value(&[])
 }
 
-fn norms_in_turn(gradients: &[&Tensor]) -> Result<Tensor, TorchError> {
-    let norm = |gradient: &&Tensor| gradient.f_norm_scalaropt_dtype(2, Kind::Float);
-    let norms: Vec<Tensor> = gradients.iter().map(norm).collect::<Result<_, _>>()?;
-    Ok(Tensor::f_stack(&norms, 0)?)
+fn norms_in_turn(gradients: &[&Tensor]) -> Tensor {
+    let norm = |gradient: &&Tensor| gradient.norm_scalaropt_dtype(2, Kind::Float);
+    let norms: Vec<Tensor> = gradients.iter().map(norm).collect();
+    Tensor::stack(&norms, 0)
 }
 
 /// The factor for gradients of this norm, so that it is at most `limit`.
@@ -138,19 +138,19 @@ mod tests {
     fn the_norm_is_over_all_gradients_and_does_not_overflow_in_fp16() {
         let gradients =
             [Some(tensor(&[3.0, 0.0], Kind::Float)), None, Some(tensor(&[4.0], Kind::Half))];
-        assert!((norm(&gradients).unwrap() - 5.0).abs() < 1e-6);
+        assert!((norm(&gradients) - 5.0).abs() < 1e-6);
         let large = [Some(tensor(&[60_000.0; 4], Kind::Half))];
-        assert!((norm(&large).unwrap() / 120_000.0 - 1.0).abs() < 1e-3);
-        assert_eq!(norm(&[None]).unwrap(), 0.0);
-        assert!(norm(&[Some(tensor(&[f32::NAN], Kind::Float))]).unwrap().is_nan());
-        assert!(norm(&[Some(tensor(&[1.0, f32::INFINITY], Kind::Float))]).unwrap().is_infinite());
+        assert!((norm(&large) / 120_000.0 - 1.0).abs() < 1e-3);
+        assert_eq!(norm(&[None]), 0.0);
+        assert!(norm(&[Some(tensor(&[f32::NAN], Kind::Float))]).is_nan());
+        assert!(norm(&[Some(tensor(&[1.0, f32::INFINITY], Kind::Float))]).is_infinite());
     }
 
     #[test]
     fn norms_in_one_call_are_those_in_turn() {
         let tensors = [tensor(&[3.0, -4.0], Kind::Float), tensor(&[60_000.0; 7], Kind::Half)];
         let all: Vec<&Tensor> = tensors.iter().collect();
-        let (together, in_turn) = (shim::norms(&all).unwrap(), norms_in_turn(&all).unwrap());
+        let (together, in_turn) = (shim::norms(&all).unwrap(), norms_in_turn(&all));
         assert_eq!(together.kind(), Kind::Float);
         let far = (&together / &in_turn - 1.0).abs().max().double_value(&[]);
         assert!(far < 1e-6, "{together} {in_turn}");
@@ -165,11 +165,11 @@ mod tests {
             let parameter = tensor(&[1.0], Kind::BFloat16).set_requires_grad(true);
             let parameters = [("p".to_owned(), parameter.shallow_clone())];
             if is_wide {
-                sum_in_f32(&parameters).unwrap();
+                sum_in_f32(&parameters);
             }
             // Each with a gradient of 1: in bf16 the sum stays at 256.
             (0..300).for_each(|_| parameter.to_kind(Kind::Float).sum(Kind::Float).backward());
-            norm(&of(&parameters)).unwrap()
+            norm(&of(&parameters))
         };
         assert_eq!(sum_of_micro_batches(true), 300.0);
         assert_eq!(sum_of_micro_batches(false), 256.0);
@@ -183,7 +183,7 @@ mod tests {
         let parameters = [("p".to_owned(), parameter.shallow_clone())];
         for _ in 0..2 {
             (&parameter * 3.0).sum(Kind::Float).backward();
-            assert_eq!(norm(&of(&parameters)).unwrap(), 3.0);
+            assert_eq!(norm(&of(&parameters)), 3.0);
             clear(&parameters);
             assert!(of(&parameters)[0].is_none());
         }
@@ -210,7 +210,7 @@ mod tests {
                 (0..5).map(|at| (at != 1).then(|| ones(at) * 2.0)).collect();
             let others: Vec<Option<Tensor>> =
                 (0..5).map(|at| (at != 3).then(|| ones(at) * (at as f64 + 1.0))).collect();
-            add_by(most, &mut sums, &parameters, &others).unwrap();
+            add_by(most, &mut sums, &parameters, &others);
             let means: Vec<f64> = sums
                 .iter()
                 .zip(shapes)

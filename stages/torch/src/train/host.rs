@@ -1,23 +1,20 @@
 //! The environment of the trainer: a store for tensors, a clock, and requests to stop.
 
-use stage_core::StageError;
+use stage_core::{Blob, StageError};
 use tch::Tensor;
 
 /// The environment of a training: the engine, or a test.
 pub trait Host {
-    /// A reference to a stored tensor.
-    type Kept: Clone;
-
     /// Stores a tensor permanently. Storing it again only costs the comparison.
-    fn keep(&mut self, tensor: &Tensor) -> Result<Self::Kept, StageError>;
+    fn keep(&mut self, tensor: &Tensor) -> Result<Blob, StageError>;
 
-    fn recall(&mut self, kept: &Self::Kept) -> Result<Tensor, StageError>;
+    fn recall(&mut self, kept: &Blob) -> Result<Tensor, StageError>;
 
     /// Makes a checkpoint durable, and replaces the previous one.
-    fn commit(&mut self, step: u64, checkpoint: &Checkpoint<Self::Kept>) -> Result<(), StageError>;
+    fn commit(&mut self, step: u64, checkpoint: &Checkpoint) -> Result<(), StageError>;
 
     /// The checkpoint to resume from.
-    fn last(&mut self) -> Result<Option<Checkpoint<Self::Kept>>, StageError>;
+    fn last(&mut self) -> Result<Option<Checkpoint>, StageError>;
 
     /// The exact initial value of a parameter, if the model may have it rounded to its compute
     /// type.
@@ -43,15 +40,15 @@ pub trait Host {
 
 /// The state for resuming a training.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checkpoint<K> {
+pub struct Checkpoint {
     /// The tensors by name.
-    pub tensors: Vec<(String, K)>,
+    pub tensors: Vec<(String, Blob)>,
     /// The rest, as JSON.
     pub state: String,
 }
 
-impl<K> Checkpoint<K> {
-    pub fn tensor(&self, name: &str) -> Result<&K, StageError> {
+impl Checkpoint {
+    pub fn tensor(&self, name: &str) -> Result<&Blob, StageError> {
         let found = self.tensors.iter().find(|(own, _)| own == name).map(|(_, kept)| kept);
         found.ok_or_else(|| StageError::failed(format!("the checkpoint has no tensor `{name}`")))
     }

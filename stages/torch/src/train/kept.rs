@@ -8,7 +8,7 @@ use super::run::Trained;
 /// The best states, those of a fixed interval, and the last one unless it diverged; each step once.
 /// `model` makes the fields of a model from the trained tensors.
 pub fn items(
-    trained: &Trained<Blob>,
+    trained: &Trained,
     model: impl Fn(&[(String, Blob)]) -> Vec<(String, NewValue)>,
 ) -> Result<Vec<NewItem>, FormatError> {
     let best = trained.best.iter();

@@ -10,7 +10,7 @@ use crate::shim::{self, AttentionKernels};
 /// The kernel of scaled dot product attention. If the selected one does not support something, such
 /// as a mask with the flash kernel, the plain one is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Attention {
+pub enum AttentionKernel {
     /// The fastest kernel that libtorch selects, but never that of cuDNN, which libtorch prefers on
     /// some GPUs: it plans again for each shape, and the length of rows changes with every frame
     /// and batch.
@@ -25,17 +25,17 @@ pub enum Attention {
 /// The settings during a training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernels {
-    pub attention: Attention,
+    pub attention: AttentionKernel,
     pub tf32: bool,
 }
 
-impl Attention {
-    pub fn parse(name: &str) -> Attention {
+impl AttentionKernel {
+    pub fn parse(name: &str) -> AttentionKernel {
         match name {
-            "flash" => Attention::Flash,
-            "efficient" => Attention::Efficient,
-            "math" => Attention::Math,
-            _ => Attention::Auto,
+            "flash" => AttentionKernel::Flash,
+            "efficient" => AttentionKernel::Efficient,
+            "math" => AttentionKernel::Math,
+            _ => AttentionKernel::Auto,
         }
     }
 
@@ -49,8 +49,8 @@ impl Attention {
             )))
         };
         match (self, facts.compute_capability) {
-            (Attention::Efficient, None) => refuse("a GPU", "auto"),
-            (Attention::Flash, Some(capability)) if capability < (8, 0) => {
+            (AttentionKernel::Efficient, None) => refuse("a GPU", "auto"),
+            (AttentionKernel::Flash, Some(capability)) if capability < (8, 0) => {
                 refuse("compute capability 8.0", "efficient")
             }
             _ => Ok(()),
@@ -60,17 +60,17 @@ impl Attention {
     fn kernels(self) -> AttentionKernels {
         let none = AttentionKernels { flash: false, efficient: false, math: true, cudnn: false };
         match self {
-            Attention::Auto => AttentionKernels { flash: true, efficient: true, ..none },
-            Attention::Flash => AttentionKernels { flash: true, ..none },
-            Attention::Efficient => AttentionKernels { efficient: true, ..none },
-            Attention::Math => none,
+            AttentionKernel::Auto => AttentionKernels { flash: true, efficient: true, ..none },
+            AttentionKernel::Flash => AttentionKernels { flash: true, ..none },
+            AttentionKernel::Efficient => AttentionKernels { efficient: true, ..none },
+            AttentionKernel::Math => none,
         }
     }
 }
 
 /// Sets the defaults in this process.
 pub fn prepare() -> Result<(), TorchError> {
-    shim::set_attention(Attention::default().kernels())?;
+    shim::set_attention(AttentionKernel::default().kernels())?;
     shim::set_tf32(false)
 }
 
@@ -81,9 +81,10 @@ impl Kernels {
         precision: Precision,
         devices: &[DeviceFacts],
     ) -> Result<Kernels, StageError> {
-        let attention = match parameters.is_set("attention") {
-            true => Attention::parse(parameters.text("attention")?),
-            false => Attention::Auto,
+        let attention = if parameters.is_set("attention") {
+            AttentionKernel::parse(parameters.text("attention")?)
+        } else {
+            AttentionKernel::Auto
         };
         devices.iter().try_for_each(|device| attention.check(device))?;
         Ok(Kernels { attention, tf32: precision == Precision::Tf32 })
@@ -116,7 +117,7 @@ impl Drop for InUse {
         if self.differs {
             // The setters cannot fail on a value that was set before, and the error could not be
             // reported.
-            let _ = shim::set_attention(Attention::Auto.kernels());
+            let _ = shim::set_attention(AttentionKernel::Auto.kernels());
             let _ = shim::set_tf32(false);
         }
     }
@@ -134,24 +135,24 @@ mod tests {
     #[test]
     fn a_kernel_that_the_device_lacks_is_refused_with_one_that_it_has() {
         let (cpu, t4) = (device("cpu", None), device("Tesla T4", Some((7, 5))));
-        let error = Attention::Efficient.check(&cpu).unwrap_err().to_string();
+        let error = AttentionKernel::Efficient.check(&cpu).unwrap_err().to_string();
         let expected = "this attention kernel needs a GPU, but the device is `cpu`: set \
                         `attention = \"auto\"`";
         assert_eq!(error, expected);
-        let error = Attention::Flash.check(&t4).unwrap_err().to_string();
+        let error = AttentionKernel::Flash.check(&t4).unwrap_err().to_string();
         assert!(error.contains("capability 8.0") && error.ends_with("\"efficient\"`"), "{error}");
-        for attention in [Attention::Auto, Attention::Flash, Attention::Math] {
+        for attention in [AttentionKernel::Auto, AttentionKernel::Flash, AttentionKernel::Math] {
             attention.check(&cpu).unwrap();
         }
-        Attention::Efficient.check(&t4).unwrap();
+        AttentionKernel::Efficient.check(&t4).unwrap();
     }
 
     #[test]
     fn the_plain_kernel_stays_allowed_beside_any_other_and_that_of_cudnn_never_is() {
         for name in ["auto", "flash", "efficient", "math"] {
-            let kernels = Attention::parse(name).kernels();
+            let kernels = AttentionKernel::parse(name).kernels();
             assert!(kernels.math && !kernels.cudnn, "{name}");
         }
-        assert!(!Attention::parse("math").kernels().flash);
+        assert!(!AttentionKernel::parse("math").kernels().flash);
     }
 }

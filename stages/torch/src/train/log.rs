@@ -2,7 +2,7 @@
 //! clips.
 
 use serde_json::{Map, Value, json};
-use stage_core::{Blob, Context, Kind, NewValue, Parameter, Parameters, Role, StageError};
+use stage_core::{Context, Kind, NewValue, Parameter, Parameters, Role, StageError};
 use stage_formats::tensorboard;
 
 use super::record::Record;
@@ -24,7 +24,7 @@ pub struct LogContext<'a> {
 
 /// The artifact `log` of a training.
 pub fn fields(
-    trained: &Trained<Blob>,
+    trained: &Trained,
     how: &LogContext<'_>,
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {
@@ -41,7 +41,7 @@ pub fn fields(
     ])
 }
 
-fn shown(sample: &Sample<Blob>, rate: u32, context: &mut dyn Context) -> Result<Shown, StageError> {
+fn shown(sample: &Sample, rate: u32, context: &mut dyn Context) -> Result<Shown, StageError> {
     let tensor = stored::recall(&sample.kept, context)?;
     Ok(Shown { step: sample.step, tag: sample.tag.clone(), tensor, rate })
 }
@@ -56,7 +56,7 @@ fn table(kind: &Kind, parameters: &Parameters) -> String {
     format!("| `{}` | |\n|---|---|\n{rows}", kind.name)
 }
 
-fn metrics<K>(trained: &Trained<K>) -> Value {
+fn metrics(trained: &Trained) -> Value {
     let best =
         trained.best.first().map(|(place, _)| json!({"step": place.step, "held_out": place.loss}));
     json!({

@@ -5,8 +5,6 @@
 
 use tch::{Kind, Tensor};
 
-use crate::error::TorchError;
-
 /// The number of labels of each loss, by the name of the loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
@@ -71,26 +69,25 @@ impl Losses {
         self
     }
 
-    pub fn add(&mut self, other: Losses) -> Result<(), TorchError> {
+    pub fn add(&mut self, other: Losses) {
         for (name, sum) in other.sums {
             match self.sums.iter_mut().find(|(own, _)| *own == name) {
-                Some((_, own)) => *own = own.f_add(&sum.f_to_device(own.device())?)?,
+                Some((_, own)) => *own = own.g_add(&sum.to_device(own.device())),
                 None => self.sums.push((name, sum)),
             }
         }
-        Ok(())
     }
 
     /// The mean of each loss; one without labels is left out.
-    pub fn means(&self, totals: &Totals) -> Result<Means, TorchError> {
+    pub fn means(&self, totals: &Totals) -> Means {
         let mut means = Vec::with_capacity(self.sums.len());
         for (name, sum) in &self.sums {
             let count = totals.count(name);
             if count > 0 {
-                means.push((*name, sum.f_double_value(&[])? / count as f64));
+                means.push((*name, sum.double_value(&[]) / count as f64));
             }
         }
-        Ok(Means(means))
+        Means(means)
     }
 }
 
@@ -119,9 +116,9 @@ mod tests {
         let mut totals = Totals::new(&[("base", 1), ("semantic", 0)]);
         totals.add(&Totals::new(&[("base", 3), ("semantic", 0)]));
         let mut losses = Losses::default().with("base", &Tensor::from(1.0));
-        losses.add(Losses::default().with("base", &Tensor::from(7.0))).unwrap();
-        losses.add(Losses::default().with("semantic", &Tensor::from(0.0))).unwrap();
-        let means = losses.means(&totals).unwrap();
+        losses.add(Losses::default().with("base", &Tensor::from(7.0)));
+        losses.add(Losses::default().with("semantic", &Tensor::from(0.0)));
+        let means = losses.means(&totals);
         assert_eq!(means, Means(vec![("base", 2.0)]));
         assert_eq!((means.total(), totals.labels()), (2.0, 4));
     }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use stage_core::{Blob, Context, StageError};
 use tch::Kind;
 
-use crate::error::TorchError;
-use crate::lora::{Adaptable, Layer};
+use crate::lora::{Adaptable, AdaptableLayer};
 use crate::stored;
 
 pub struct Merged {
@@ -26,20 +25,20 @@ pub fn merged<'a>(
 ) -> Result<Merged, StageError> {
     let _guard = tch::no_grad_guard();
     let layers = model.layers().into_iter();
-    let mut layers: BTreeMap<String, Layer> =
+    let mut layers: BTreeMap<String, AdaptableLayer> =
         layers.map(|(name, layer)| (format!("{name}.weight"), layer)).collect();
     let mut merged = Merged { tensors: Vec::new(), modules: 0 };
     for (name, blob) in base {
         let tensor = stored::recall(blob, context)?;
         let kind = kind.unwrap_or(tensor.kind());
         let changed = match layers.remove(name) {
-            Some(mut layer) => layer.merged(&tensor, kind)?,
+            Some(mut layer) => layer.merged(&tensor, kind),
             None => None,
         };
         merged.modules += usize::from(changed.is_some());
         let changed = match changed {
             None if tensor.kind() == kind => None,
-            None => Some(tensor.f_to_kind(kind).map_err(TorchError::from)?),
+            None => Some(tensor.to_kind(kind)),
             changed => changed,
         };
         drop(tensor);

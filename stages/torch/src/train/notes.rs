@@ -20,7 +20,7 @@ impl Notes {
     }
 
     /// Adds notes about the end of a training.
-    pub fn close<K>(mut self, trained: &Trained<K>) -> Vec<(String, u64)> {
+    pub fn close(mut self, trained: &Trained) -> Vec<(String, u64)> {
         self.add("steps", trained.steps);
         self.add("passes over the clips", trained.passes.round() as u64);
         if trained.stopped_early {

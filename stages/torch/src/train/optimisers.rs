@@ -1,5 +1,6 @@
 //! The optimisers of a training: one for each phase of a step.
 
+use stage_core::StageError;
 use tch::Tensor;
 
 use super::adamw::{AdamW, AdamWSettings};
@@ -10,11 +11,11 @@ use crate::error::TorchError;
 pub struct Optimisers(Vec<AdamW>);
 
 impl Optimisers {
-    pub fn new<T: Trainee>(settings: AdamWSettings, trainee: &T) -> Result<Self, TorchError> {
+    pub fn new<T: Trainee>(settings: AdamWSettings, trainee: &T) -> Self {
         let phases = 0..T::PHASES.len();
         let optimiser =
-            |phase| Ok(AdamW::new(settings, of_phase(trainee, phase))?.with_decay(T::decays));
-        Ok(Optimisers(phases.map(optimiser).collect::<Result<_, TorchError>>()?))
+            |phase| AdamW::new(settings, of_phase(trainee, phase)).with_decay(T::decays);
+        Optimisers(phases.map(optimiser).collect())
     }
 
     /// One update of the parameters of a phase: see [`AdamW::step`].
@@ -59,27 +60,27 @@ impl Optimisers {
     }
 
     /// See [`AdamW::refine`].
-    pub fn refine<E: From<TorchError>>(
+    pub fn refine(
         &mut self,
-        mut exact: impl FnMut(&str) -> Result<Option<Tensor>, E>,
-    ) -> Result<(), E> {
+        mut exact: impl FnMut(&str) -> Result<Option<Tensor>, StageError>,
+    ) -> Result<(), StageError> {
         self.0.iter_mut().try_for_each(|adamw| adamw.refine(&mut exact))
     }
 
     /// See [`AdamW::restart`].
-    pub fn restart<E: From<TorchError>>(
+    pub fn restart(
         &mut self,
-        mut weights: impl FnMut(&str) -> Result<Tensor, E>,
-    ) -> Result<(), E> {
+        mut weights: impl FnMut(&str) -> Result<Tensor, StageError>,
+    ) -> Result<(), StageError> {
         self.0.iter_mut().try_for_each(|adamw| adamw.restart(&mut weights))
     }
 
     /// See [`AdamW::restore`]; `updates` is from [`Self::updates`].
-    pub fn restore<E: From<TorchError>>(
+    pub fn restore(
         &mut self,
         updates: &[u64],
-        mut recall: impl FnMut(&'static str, &str) -> Result<Tensor, E>,
-    ) -> Result<(), E> {
+        mut recall: impl FnMut(&'static str, &str) -> Result<Tensor, StageError>,
+    ) -> Result<(), StageError> {
         if updates.len() != self.0.len() {
             let (saved, own) = (updates.len(), self.0.len());
             let text = format!("the checkpoint has {saved} optimisers, but the training has {own}");

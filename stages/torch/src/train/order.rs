@@ -14,7 +14,7 @@ use crate::random::{Random, scramble};
 
 /// The properties of a clip that the order depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clip {
+pub struct ClipEntry {
     pub id: String,
     /// In positions of a row.
     pub length: usize,
@@ -90,12 +90,12 @@ impl Order {
     pub fn new(
         grouping: Grouping,
         seed: u64,
-        clips: &[Clip],
+        clips: &[ClipEntry],
         chosen: impl Fn(usize) -> bool,
     ) -> Result<Order, TorchError> {
         let length = grouping.longest();
         let mut order: Vec<usize> = (0..clips.len()).filter(|at| chosen(*at)).collect();
-        let is_misfit = |clip: &&Clip| clip.length > length || clip.length == 0;
+        let is_misfit = |clip: &&ClipEntry| clip.length > length || clip.length == 0;
         if let Some(clip) = order.iter().map(|at| &clips[*at]).find(is_misfit) {
             return Err(TorchError::Input(format!(
                 "clip `{}` has {} positions, expected 1 to {length}: split it, drop it, or raise \
@@ -228,8 +228,8 @@ mod tests {
 
     use super::*;
 
-    fn clips(count: usize) -> Vec<Clip> {
-        let clip = |number: usize| Clip {
+    fn clips(count: usize) -> Vec<ClipEntry> {
+        let clip = |number: usize| ClipEntry {
             id: format!("clip{number}"),
             length: 10 + (scramble(number as u64) % 90) as usize,
             group: number as u64 % 2,
@@ -274,9 +274,9 @@ mod tests {
         let seen: BTreeSet<usize> = rows.iter().flatten().copied().collect();
         assert!(seen.len() < 700, "{}", seen.len());
         assert_ne!(rows, order.pass(1));
-        let reversed: Vec<Clip> = listed.iter().rev().cloned().collect();
+        let reversed: Vec<ClipEntry> = listed.iter().rev().cloned().collect();
         let mut other = Order::new(grouping, 1, &reversed, all).unwrap();
-        let names = |rows: &[Row], clips: &[Clip]| -> Vec<String> {
+        let names = |rows: &[Row], clips: &[ClipEntry]| -> Vec<String> {
             rows.iter().map(|row| clips[row[0]].id.clone()).collect()
         };
         assert_eq!(names(&rows, &listed), names(other.pass(0), &reversed));
@@ -286,9 +286,9 @@ mod tests {
     #[test]
     fn the_order_does_not_depend_on_how_the_clips_are_listed() {
         let listed = clips(200);
-        let reversed: Vec<Clip> = listed.iter().rev().cloned().collect();
+        let reversed: Vec<ClipEntry> = listed.iter().rev().cloned().collect();
         for grouping in [PACK, BUCKETS] {
-            let names = |clips: &[Clip]| -> Vec<Vec<String>> {
+            let names = |clips: &[ClipEntry]| -> Vec<Vec<String>> {
                 let mut order = Order::new(grouping, 1, clips, all).unwrap();
                 let name = |row: &Row| row.iter().map(|at| clips[*at].id.clone()).collect();
                 order.pass(3).iter().map(name).collect()
@@ -341,12 +341,12 @@ mod tests {
 
     #[test]
     fn clips_that_cannot_be_placed_are_named() {
-        let error = |clips: &[Clip]| Order::new(PACK, 1, clips, all).unwrap_err().to_string();
-        let long = Clip { id: "long".into(), length: 257, group: 0 };
+        let error = |clips: &[ClipEntry]| Order::new(PACK, 1, clips, all).unwrap_err().to_string();
+        let long = ClipEntry { id: "long".into(), length: 257, group: 0 };
         let expected = "clip `long` has 257 positions, expected 1 to 256: split it, drop it, or \
                         raise the longest row";
         assert_eq!(error(std::slice::from_ref(&long)), expected);
-        let twice = Clip { length: 5, ..long };
+        let twice = ClipEntry { length: 5, ..long };
         assert_eq!(error(&[twice.clone(), twice]), "clip `long` occurs twice");
     }
 }

@@ -10,23 +10,26 @@ use super::{kept, log};
 
 const PRECISION: &str = "precision";
 
+/// Values of an artifact by name.
+pub type NamedValues = Vec<(String, NewValue)>;
+
 /// The results of a training.
-pub struct Outcome<'a> {
+pub struct TrainingOutcome<'a> {
     /// The fields of the result without its trained tensors.
     pub port: &'a str,
-    pub common: Vec<(String, NewValue)>,
+    pub common: NamedValues,
     pub weights: &'a [(String, Blob)],
-    pub trained: &'a Trained<Blob>,
+    pub trained: &'a Trained,
     pub notes: Vec<(String, u64)>,
 }
 
-impl Outcome<'_> {
+impl TrainingOutcome<'_> {
     pub fn output(
         self,
         how: &log::LogContext<'_>,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let Outcome { port, common, weights, trained, notes } = self;
+        let TrainingOutcome { port, common, weights, trained, notes } = self;
         let with = |weights: &[(String, Blob)]| [common.clone(), stored_tensors(weights)].concat();
         let log = log::fields(trained, how, context)?;
         let output = GatherOutput::default()
@@ -39,7 +42,7 @@ impl Outcome<'_> {
 }
 
 /// The precision that `auto` selected; none if it changed on the way.
-fn settled<K>(parameters: &Parameters, trained: &Trained<K>) -> BTreeMap<String, String> {
+fn settled(parameters: &Parameters, trained: &Trained) -> BTreeMap<String, String> {
     let is_auto = parameters.text(PRECISION).is_ok_and(|precision| precision == "auto");
     let name = trained.precision.name().to_owned();
     let is_whole = trained.switched.is_none();

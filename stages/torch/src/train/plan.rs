@@ -7,7 +7,7 @@ use stage_core::{Parameters, StageError};
 use super::adamw::AdamWSettings;
 use super::early_stop::EarlyStopSettings;
 use super::kernels::Kernels;
-use super::order::{Clip, Grouping, Order};
+use super::order::{ClipEntry, Grouping, Order};
 use super::precision::{DeviceFacts, Precision};
 use super::schedule::{Decay, Schedule};
 use super::settings::{Checkpoints, Settings};
@@ -27,13 +27,13 @@ pub struct TrainingPlan {
 }
 
 /// The clips of a training and their conversion to rows.
-pub struct Rows<'a> {
-    pub clips: &'a [Clip],
+pub struct ClipRows<'a> {
+    pub clips: &'a [ClipEntry],
     pub held_out: &'a [bool],
     pub grouping: Grouping,
 }
 
-impl Rows<'_> {
+impl ClipRows<'_> {
     /// The number of rows in one pass over the training clips.
     pub fn of_a_pass(&self, seed: u64) -> Result<usize, StageError> {
         let is_trained_on = |at: usize| !self.held_out[at];
@@ -79,7 +79,7 @@ impl TrainingPlan {
 
     /// The course of the training, before its first step; refused if a part of it can never take
     /// effect.
-    pub fn course(&self, rows: &Rows<'_>, left_out: u64) -> Result<Course, StageError> {
+    pub fn course(&self, rows: &ClipRows<'_>, left_out: u64) -> Result<Course, StageError> {
         let rows_of_pass = rows.of_a_pass(self.seed)? as f64;
         let steps = course::steps(&self.parameters, || Ok(rows_of_pass))?;
         let timetable = Timetable::of(&self.parameters, steps)?;
@@ -134,9 +134,10 @@ impl TrainingPlan {
             },
             bad_steps: whole("max_skipped")?,
             record_every,
-            report_every: match self.parameters.is_set("report_every") {
-                true => whole("report_every")?,
-                false => record_every,
+            report_every: if self.parameters.is_set("report_every") {
+                whole("report_every")?
+            } else {
+                record_every
             },
         })
     }

@@ -73,10 +73,10 @@ impl Record {
     }
 
     /// [values, 3]: step, index of the name, value.
-    pub fn to_tensor(&self) -> Result<Tensor, TorchError> {
+    pub fn to_tensor(&self) -> Tensor {
         let row = |entry: &Value| [entry.step as f64, entry.name as f64, entry.value];
         let rows: Vec<f64> = self.values.iter().flat_map(row).collect();
-        Ok(Tensor::f_from_slice(&rows)?.f_view([self.values.len() as i64, 3])?)
+        Tensor::from_slice(&rows).view([self.values.len() as i64, 3])
     }
 
     pub fn from_tensor(names: &[String], tensor: &Tensor) -> Result<Record, TorchError> {
@@ -84,7 +84,7 @@ impl Record {
         if tensor.kind() != Kind::Double || tensor.size().get(1..) != Some(&[3]) {
             return Err(wrong());
         }
-        let rows: Vec<f64> = Vec::try_from(tensor.f_contiguous()?.f_view(-1)?)?;
+        let rows: Vec<f64> = Vec::try_from(tensor.contiguous().view(-1))?;
         let value = |row: &[f64; 3]| {
             let [step, name, value] = *row;
             let name = name as usize;
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn a_record_is_the_same_after_a_save() {
         let mut record = Record::default();
-        assert_eq!(Record::from_tensor(&[], &record.to_tensor().unwrap()).unwrap(), record);
+        assert_eq!(Record::from_tensor(&[], &record.to_tensor()).unwrap(), record);
         record.push(1, "loss", 0.1 + 0.2);
         record.push(1, "rate", 1e-300);
         record.push(u64::from(u32::MAX), "loss", f64::INFINITY);
-        let tensor = record.to_tensor().unwrap();
+        let tensor = record.to_tensor();
         assert_eq!(Record::from_tensor(record.names(), &tensor).unwrap(), record);
         let last = record.iter().last().unwrap();
         assert_eq!(last, (u64::from(u32::MAX), "loss", f64::INFINITY));

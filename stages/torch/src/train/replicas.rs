@@ -82,34 +82,31 @@ fn spread<T: Trainee>(
         let running: Vec<_> = replicas.iter_mut().zip(round).map(start).collect();
         let end = |thread: io::Result<ScopedJoinHandle<'_, Result<Losses, TorchError>>>| {
             let thread = thread.map_err(TorchError::no_thread)?;
-            thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+            thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(panic)))
         };
         running.into_iter().map(end).collect()
     });
     let mut losses = Losses::default();
     for result in results {
-        losses.add(result?)?;
+        losses.add(result?);
     }
     Ok(losses)
 }
 
 /// The gradients of a phase's parameters, summed over all replicas, on the device of the first.
-pub fn gradients<T: Trainee>(
-    replicas: &[T],
-    phase: usize,
-) -> Result<Vec<Option<Tensor>>, TorchError> {
-    let Some((first, others)) = replicas.split_first() else { return Ok(Vec::new()) };
+pub fn gradients<T: Trainee>(replicas: &[T], phase: usize) -> Vec<Option<Tensor>> {
+    let Some((first, others)) = replicas.split_first() else { return Vec::new() };
     let parameters = of_phase(first, phase);
     let mut sums = gradients::of(&parameters);
     for other in others {
-        gradients::add(&mut sums, &parameters, &gradients::of(&of_phase(other, phase)))?;
+        gradients::add(&mut sums, &parameters, &gradients::of(&of_phase(other, phase)));
     }
-    Ok(sums)
+    sums
 }
 
 /// See [`gradients::sum_in_f32`].
-pub fn sum_in_f32<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
-    replicas.iter().try_for_each(|replica| gradients::sum_in_f32(&replica.parameters()))
+pub fn sum_in_f32<T: Trainee>(replicas: &[T]) {
+    replicas.iter().for_each(|replica| gradients::sum_in_f32(&replica.parameters()));
 }
 
 pub fn clear_gradients<T: Trainee>(replicas: &[T]) {
@@ -117,28 +114,24 @@ pub fn clear_gradients<T: Trainee>(replicas: &[T]) {
 }
 
 /// Copies the weights of the first replica to the others.
-pub fn share_weights<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
-    share(replicas, Trainee::parameters)
+pub fn share_weights<T: Trainee>(replicas: &[T]) {
+    share(replicas, Trainee::parameters);
 }
 
 /// The same for the parameters of a phase.
-pub fn share_phase<T: Trainee>(replicas: &[T], phase: usize) -> Result<(), TorchError> {
-    share(replicas, |replica| of_phase(replica, phase))
+pub fn share_phase<T: Trainee>(replicas: &[T], phase: usize) {
+    share(replicas, |replica| of_phase(replica, phase));
 }
 
-fn share<T: Trainee>(
-    replicas: &[T],
-    parameters: impl Fn(&T) -> Vec<(String, Tensor)>,
-) -> Result<(), TorchError> {
+fn share<T: Trainee>(replicas: &[T], parameters: impl Fn(&T) -> Vec<(String, Tensor)>) {
     let _guard = tch::no_grad_guard();
-    let Some((first, others)) = replicas.split_first() else { return Ok(()) };
+    let Some((first, others)) = replicas.split_first() else { return };
     let weights = parameters(first);
     for other in others {
         for ((_, from), (_, to)) in weights.iter().zip(parameters(other)) {
-            to.shallow_clone().f_copy_(from)?;
+            to.shallow_clone().copy_(from);
         }
     }
-    Ok(())
 }
 
 /// Refuses replicas with different trained tensors.
@@ -162,8 +155,9 @@ pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
         let message = format!("the phase `{}` has no parameters to train", T::PHASES[phase]);
         return Err(TorchError::Input(message));
     }
-    match others.iter().all(|other| describe(other) == expected) {
-        true => Ok(()),
-        false => Err(TorchError::Input("the replicas train different tensors".into())),
+    if others.iter().all(|other| describe(other) == expected) {
+        Ok(())
+    } else {
+        Err(TorchError::Input("the replicas train different tensors".into()))
     }
 }

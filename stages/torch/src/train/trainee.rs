@@ -12,6 +12,9 @@ pub trait Trainee: Send {
     /// The data of one micro-batch, on the CPU until the model takes it.
     type Batch: Send + Sync;
 
+    /// The network in training.
+    type Network;
+
     /// The phases of a step by name. Networks that are trained against each other have one each: a
     /// phase processes all micro-batches of the step, and its own optimiser updates its parameters
     /// before the next phase begins.
@@ -22,9 +25,18 @@ pub trait Trainee: Send {
         0
     }
 
+    fn network(&self) -> &Self::Network;
+
+    fn network_mut(&mut self) -> &mut Self::Network;
+
     /// The trained tensors: leaves that require gradients, sorted by name, the same ones in the
     /// same order at every call. Frozen tensors are not among them.
     fn parameters(&self) -> Vec<(String, Tensor)>;
+
+    /// The tensors that must stay as they are, sorted by name. None by default.
+    fn frozen(&self) -> Vec<(String, Tensor)> {
+        Vec::new()
+    }
 
     /// Tests if weight decay applies to a parameter, unless it applies to all. A model excludes
     /// matrices such as embeddings here.

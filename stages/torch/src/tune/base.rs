@@ -4,24 +4,13 @@ use std::sync::Arc;
 
 use stage_core::{Blob, Context, Fields, Kind, NewValue, StageError, Value};
 use stage_families::artifact;
-use tch::{Device, Tensor};
+use tch::Device;
 
 use crate::error::TorchError;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::lora::{self, Adaptable, LoraSettings};
 use crate::stored;
 use crate::weights::Weights;
-
-/// A network that lists its tensors.
-pub trait BaseNetwork: Adaptable {
-    /// All tensors, those of adapters included.
-    fn weights(&self) -> &Weights;
-
-    /// The tensors without those of adapters, sorted by name; they share their memory.
-    fn tensors(&self) -> Vec<(String, Tensor)> {
-        self.weights().shared(|name, _| !lora::is_adapter(name))
-    }
-}
 
 /// The stage kinds of a family, and the words that differ between families.
 pub struct Kinds {
@@ -36,7 +25,7 @@ pub struct Kinds {
 
 /// A model on a port; its tensors are still in the store.
 pub trait Base: Sized {
-    type Network: BaseNetwork;
+    type Network: Adaptable;
 
     /// The prefix of the tensors of the network. All others stay as they are.
     const PREFIX: &'static str = "";
@@ -83,8 +72,7 @@ pub trait Base: Sized {
         let mut weights = Weights::default();
         for (name, blob) in self.own() {
             let tensor = stored::recall(blob, context)?;
-            let tensor = tensor.f_to_device(device).and_then(|tensor| tensor.f_to_kind(kind));
-            weights.insert(name, tensor.map_err(TorchError::from)?);
+            weights.insert(name, tensor.to_device(device).to_kind(kind));
         }
         Ok(self.net(weights)?)
     }

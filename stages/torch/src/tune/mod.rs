@@ -10,21 +10,18 @@ mod start;
 use stage_core::course::Course;
 use stage_core::device::DeviceId;
 use stage_core::{Blob, Context, GatherInput, Output, Parameters, StageError};
-use tch::Device;
 
-pub use self::base::{Base, BaseNetwork, Kinds};
-pub use self::source::Source;
+pub use self::base::{Base, Kinds};
+pub use self::source::NetworkSource;
 use self::start::Start;
 use crate::device::Machine;
 use crate::error::TorchError;
 use crate::lineage;
 use crate::lora::LoraSettings;
-use crate::train::clips::{Clips, Sides, Trainable};
-use crate::train::frozen::{check_frozen, frozen};
+use crate::train::clips::{Clips, Sides};
 use crate::train::losses::Means;
 use crate::train::plan::TrainingPlan;
-use crate::train::run::{Data, Job, Trained, train};
-use crate::train::{ContextHost, Settings, Trainee};
+use crate::train::{ContextHost, Data, Settings, Trained, Trainee, TrainingJob, rehearsal};
 
 /// The number of clips in a preflight.
 const CLIPS: usize = 8;
@@ -36,28 +33,8 @@ pub enum Method {
     Adapters(LoraSettings),
 }
 
-/// A network in training.
-pub trait NetworkTrainee: Trainee {
-    type Network: BaseNetwork;
-
-    fn model(&self) -> &Self::Network;
-
-    fn model_mut(&mut self) -> &mut Self::Network;
-
-    /// Makes every tensor of the network trainable.
-    fn train_all(self) -> Self
-    where
-        Self: Sized,
-    {
-        for (_, tensor) in self.model().tensors() {
-            let _ = tensor.set_requires_grad(true);
-        }
-        self
-    }
-}
-
 /// The inputs of a training.
-pub struct Request<'a> {
+pub struct TuningRequest<'a> {
     pub parameters: &'a Parameters,
     /// The device of the stage.
     pub device: DeviceId,
@@ -68,17 +45,15 @@ pub struct Request<'a> {
 /// The part of a family in its trainings.
 pub trait Tuning: Sized {
     type Base: Base;
-    type Trainee: NetworkTrainee<Network = <Self::Base as Base>::Network>;
-    type Clip: Trainable + Clone;
-    type Data<'a>: Data<<Self::Trainee as Trainee>::Batch>
-    where
-        Self: 'a;
+    type Trainee: Trainee<Network = <Self::Base as Base>::Network>;
+    /// The content of a clip.
+    type Clip: Clone;
 
     /// For the draw of held-out clips.
     const SALT: &'static str;
 
     /// Reads the parameters and the base.
-    fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<Self, StageError>;
+    fn read(request: &TuningRequest<'_>, context: &mut dyn Context) -> Result<Self, StageError>;
 
     fn base(&self) -> &Self::Base;
 
@@ -104,7 +79,10 @@ pub trait Tuning: Sized {
     ) -> Result<(Course, Settings), StageError>;
 
     /// Converts clips to batches.
-    fn data<'a>(&'a self, clips: &'a Clips<Self::Clip>) -> Result<Self::Data<'a>, TorchError>;
+    fn data<'a>(
+        &'a self,
+        clips: &'a Clips<Self::Clip>,
+    ) -> Result<Box<dyn Data<<Self::Trainee as Trainee>::Batch> + 'a>, TorchError>;
 
     fn trainee(&self, net: <Self::Base as Base>::Network) -> Result<Self::Trainee, TorchError>;
 
@@ -149,7 +127,7 @@ pub struct Tuned<B> {
     pub earlier: Option<B>,
     /// Its digest, or that of earlier adapters.
     pub parent: Option<String>,
-    pub trained: Trained<Blob>,
+    pub trained: Trained,
     /// The trained tensors of the result, by name, and the names of the frozen ones.
     pub weights: Vec<(String, Blob)>,
     pub frozen: Vec<String>,
@@ -157,7 +135,7 @@ pub struct Tuned<B> {
 }
 
 pub fn tune<T: Tuning>(
-    request: &Request<'_>,
+    request: &TuningRequest<'_>,
     method: &Method,
     context: &mut dyn Context,
 ) -> Result<Tuned<T::Base>, StageError> {
@@ -187,33 +165,26 @@ pub fn tune<T: Tuning>(
     let (mut replicas, found) = start.replicas(request.machine, sample.as_ref(), context)?;
     found.iter().for_each(|(what, count)| clips.notes.add(what, *count));
     if let Some(sample) = sample {
-        preflight::rehearse(&mut replicas, &tuning.data(&sample)?, &sample, &settings, context)?;
-        tuning.speak(replicas[0].model())?;
+        let (data, order) = (tuning.data(&sample)?, sample.order());
+        rehearsal::rehearse(&mut replicas, &*data, &order, &settings, context)?;
+        tuning.speak(replicas[0].network())?;
         context.remember(&looked_at, Output::default())?;
     }
 
-    let before = frozen(replicas[0].model().tensors())?;
+    let (data, order) = (tuning.data(&clips)?, clips.order());
+    let job = TrainingJob {
+        replicas: &mut replicas,
+        data: &*data,
+        clips: &order,
+        held_out: &clips.held_out,
+        settings: &settings,
+    };
     let host = ContextHost::new(context, settings.last_step()).from(start.origin());
-    let trained = train_on(&tuning, &mut replicas, &clips, &settings, host)?;
-    check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
-    drop(threads);
+    let trained = host.train(job)?;
+    drop((data, threads));
     let weights = trained.taken(plan.take_best)?;
     let parent = start.continued().map(|fields| lineage::digest(fields).to_string());
     let (earlier, notes) = (start.into_earlier(), clips.notes.close(&trained));
-    let frozen = before.into_iter().map(|(name, _)| name).collect();
+    let frozen = replicas[0].frozen().into_iter().map(|(name, _)| name).collect();
     Ok(Tuned { base: tuning.into_base(), earlier, parent, trained, weights, frozen, notes })
-}
-
-fn train_on<T: Tuning>(
-    tuning: &T,
-    replicas: &mut [T::Trainee],
-    clips: &Clips<T::Clip>,
-    settings: &Settings,
-    host: ContextHost<'_>,
-) -> Result<Trained<Blob>, StageError> {
-    let (data, order) = (tuning.data(clips)?, clips.order());
-    let device = |replica: &T::Trainee| Some(replica.parameters().first()?.1.device());
-    let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
-    let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
-    train(job, &mut host.on(&devices))
 }

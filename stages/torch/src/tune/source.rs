@@ -9,7 +9,7 @@ use crate::loaded::brought;
 use crate::lora;
 use crate::weights::kind_named;
 
-pub struct Source {
+pub struct NetworkSource {
     /// The model on the port; needed for sentences without weights of their own, or with adapters.
     pub model: Option<Fields>,
     pub adapters: Option<Fields>,
@@ -18,13 +18,13 @@ pub struct Source {
     pub kind: Option<Kind>,
 }
 
-impl Source {
+impl NetworkSource {
     /// The ports `model` and `adapters`, and the parameter `precision`.
-    pub fn of(setup: &Setup, device: Device) -> Result<Source, StageError> {
+    pub fn of(setup: &Setup, device: Device) -> Result<NetworkSource, StageError> {
         let port = |name: &str| setup.artifacts.get(name)?.first().cloned();
         let kind = kind_named(setup.parameters.text("precision")?);
         let kind = kind.or((!device.is_cuda()).then_some(Kind::Float));
-        Ok(Source { model: port("model"), adapters: port("adapters"), device, kind })
+        Ok(NetworkSource { model: port("model"), adapters: port("adapters"), device, kind })
     }
 
     /// The model on the port, if there is one, without its tensors; adapters must be its own.
@@ -60,7 +60,7 @@ impl Source {
         let mut net = model.load(self.device, kind, context)?;
         if let Some(adapters) = adapters {
             model.adapt(&mut net, adapters, context)?;
-            lora::merge(&mut net, kind)?;
+            lora::merge(&mut net, kind);
         }
         Ok((model, net))
     }

@@ -9,17 +9,14 @@ use stage_core::{
 };
 use stage_families::artifact;
 
-use super::{Base, Method, Request, Tuned, Tuning, tune};
+use super::{Base, Method, Tuned, Tuning, TuningRequest, tune};
 use crate::device::Machine;
-use crate::error::guarded;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::lora::LoraSettings;
 use crate::train::log;
 use crate::train::merge::merged;
-use crate::train::outputs::Outcome;
+use crate::train::outputs::{NamedValues, TrainingOutcome};
 use crate::weights::kind_named;
-
-type Values = Vec<(String, NewValue)>;
 
 /// The stages of a family.
 pub fn stages<T: Tuning + 'static>(machine: &Machine) -> [Box<dyn Stage>; 3] {
@@ -42,14 +39,15 @@ impl<T: Tuning + 'static> Stage for Train<T> {
 
     fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         let (kinds, parameters) = (T::Base::kinds(), &setup.parameters);
-        let method = match self.kind.name == kinds.lora.name {
-            false => Method::Whole,
-            true => Method::Adapters(LoraSettings {
+        let method = if self.kind.name == kinds.lora.name {
+            Method::Adapters(LoraSettings {
                 rank: parameters.integer("rank")?,
                 alpha: parameters.number("alpha")?,
                 dropout: parameters.number(kinds.lora_dropout)?,
                 patterns: parameters.texts("modules")?.into_iter().map(str::to_owned).collect(),
-            }),
+            })
+        } else {
+            Method::Whole
         };
         let (kind, machine, family) = (self.kind, self.machine.clone(), PhantomData);
         Ok(Job::Gather(Box::new(TrainJob::<T> { kind, setup, machine, method, family })))
@@ -72,20 +70,20 @@ impl<T: Tuning> GatherJob for TrainJob<T> {
     ) -> Result<GatherOutput, StageError> {
         let Setup { parameters, device, .. } = &self.setup;
         let device = *device;
-        let request = Request { parameters, device, machine: &self.machine, input: &input };
-        let tuned = guarded(|| tune::<T>(&request, &self.method, context))?;
+        let request = TuningRequest { parameters, device, machine: &self.machine, input: &input };
+        let tuned = tune::<T>(&request, &self.method, context)?;
         let (port, common) = match &self.method {
             Method::Whole => ("model", model(&tuned)),
             Method::Adapters(lora) => ("adapters", adapters(&tuned, lora)),
         };
         let how = log::LogContext { kind: self.kind, parameters, more: &[], tag: T::tag, rate: 0 };
         let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
-        Outcome { port, common, weights, trained, notes }.output(&how, context)
+        TrainingOutcome { port, common, weights, trained, notes }.output(&how, context)
     }
 }
 
 /// The fields of a trained model, without its trained tensors.
-fn model<B: Base>(tuned: &Tuned<B>) -> Values {
+fn model<B: Base>(tuned: &Tuned<B>) -> NamedValues {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(tuned.base.fields(), B::kinds().finetune.name)
@@ -95,7 +93,7 @@ fn model<B: Base>(tuned: &Tuned<B>) -> Values {
 }
 
 /// The fields of trained adapters, without their tensors.
-fn adapters<B: Base>(tuned: &Tuned<B>, lora: &LoraSettings) -> Values {
+fn adapters<B: Base>(tuned: &Tuned<B>, lora: &LoraSettings) -> NamedValues {
     let base = tuned.base.fields();
     let lineage = AdapterLineage {
         base: lineage::digest(base).to_string(),
@@ -141,7 +139,7 @@ impl<B: Base> GatherJob for MergeJob<B> {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        guarded(|| self.merge(&input, context))
+        self.merge(&input, context)
     }
 }
 

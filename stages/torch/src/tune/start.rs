@@ -5,11 +5,12 @@ use stage_formats::pattern::is_match;
 use tch::Device;
 
 use super::preflight::{check_adapters, losses};
-use super::{Base, BaseNetwork, Method, NetworkTrainee, Tuning};
+use super::{Base, Method, Tuning};
 use crate::device::Machine;
-use crate::lora;
+use crate::lora::{self, Adaptable};
 use crate::patterns::{Match, matches};
 use crate::stored;
+use crate::train::Trainee;
 use crate::train::clips::Clips;
 
 /// Notes with counts.
@@ -90,17 +91,17 @@ impl<'a, T: Tuning> Start<'a, T> {
         let source = self.earlier.as_ref().unwrap_or(tuning.base());
         let mut trainee = tuning.trainee(source.load(device, kind, context)?)?;
         let evaluate = |trainee: &T::Trainee, sample: &Clips<T::Clip>| {
-            losses(trainee, &tuning.data(sample)?, sample.clips.len())
+            losses(trainee, &*tuning.data(sample)?, sample.clips.len())
         };
         let without = sample.map(|sample| evaluate(&trainee, sample)).transpose()?;
         if let (Some(sample), Some(losses)) = (sample, &without) {
             tuning.look(&trainee, losses, sample, context)?;
         }
         let (what, found) = match self.method {
-            Method::Whole => ("frozen tensors", self.train_all(trainee.model())?),
+            Method::Whole => ("frozen tensors", self.train_all(trainee.network())?),
             Method::Adapters(settings) => {
                 let seed = tuning.plan().seed;
-                ("modules", lora::attach(trainee.model_mut(), settings, seed)?)
+                ("modules", lora::attach(trainee.network_mut(), settings, seed)?)
             }
         };
         if let (Method::Adapters(_), Some(sample), Some(without)) = (self.method, sample, &without)
@@ -109,7 +110,7 @@ impl<'a, T: Tuning> Start<'a, T> {
         }
         if let Some(adapters) = &self.adapters {
             T::Base::lineage_of(adapters)?.check_base(tuning.base().fields())?;
-            lora::load(trainee.model_mut(), stored::weights(adapters, context)?)?;
+            lora::load(trainee.network_mut(), stored::weights(adapters, context)?)?;
         }
         let note = |one: Match| (format!("{what} of `{}`", one.pattern), one.count as u64);
         Ok((trainee, found.into_iter().map(note).collect()))

@@ -10,7 +10,7 @@ use stage_families::vits::{
 use tch::Device;
 
 use super::Config;
-use super::load::{Form, Prepared, prepare};
+use super::load::{Prepared, WeightForm, prepare};
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::lineage::{self, ModelLineage};
@@ -27,7 +27,7 @@ const FAMILY: Family = Family {
 
 /// A model that arrived on a port; its tensors are still in the store.
 #[derive(Debug)]
-pub struct Model {
+pub struct VitsModel {
     pub fields: Fields,
     pub config: Config,
     pub tokenizer: Tokenizer,
@@ -37,12 +37,12 @@ pub struct Model {
     config_file: Arc<Blob>,
 }
 
-impl Model {
+impl VitsModel {
     pub fn read(
         port: &str,
         fields: Option<&Fields>,
         context: &mut dyn Context,
-    ) -> Result<Model, StageError> {
+    ) -> Result<VitsModel, StageError> {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let config_file = arrived.blob(artifact::CONFIG)?;
         let config = super::load::parse(&context.read(config_file)?)?;
@@ -55,7 +55,7 @@ impl Model {
                 format!("its tokenizer has {tokens} tokens, but its embeddings have {rows} rows");
             return Err(arrived.refused(&why));
         }
-        Ok(Model {
+        Ok(VitsModel {
             speakers: speakers(&arrived, &config)?,
             lineage: ModelLineage::of(arrived.fields),
             fields: arrived.fields.clone(),
@@ -84,7 +84,7 @@ impl Model {
     /// Its tensors on a device, in the requested form.
     pub fn prepared(
         &self,
-        form: Form,
+        form: WeightForm,
         device: Device,
         context: &mut dyn Context,
     ) -> Result<Prepared, StageError> {
@@ -117,11 +117,10 @@ impl Model {
                 format!("the model needs romanised text, but this text is not; {ROMANISE}");
             return Err(Reject::new("uroman", reason));
         }
-        match tokens.ids.is_empty() {
-            true => {
-                Err(Reject::new("unknown", "the model knows none of the characters of the text"))
-            }
-            false => Ok(tokens),
+        if tokens.ids.is_empty() {
+            Err(Reject::new("unknown", "the model knows none of the characters of the text"))
+        } else {
+            Ok(tokens)
         }
     }
 

@@ -62,7 +62,7 @@ fn gathered(x: &Tensor, (index, inside): &(Tensor, Tensor)) -> Tensor {
 }
 
 #[derive(Debug)]
-pub struct Attention {
+pub struct RelativeAttention {
     q_proj: Linear,
     k_proj: Linear,
     v_proj: Linear,
@@ -74,17 +74,17 @@ pub struct Attention {
     dropout: Dropout,
 }
 
-impl Attention {
+impl RelativeAttention {
     pub fn load(
         mut scope: Scope,
         config: &Config,
         dropout: Dropout,
-    ) -> Result<Attention, TorchError> {
+    ) -> Result<RelativeAttention, TorchError> {
         let (width, heads) = (config.hidden_size, config.num_attention_heads);
         let table = [1, 2 * config.window_size + 1, width / heads];
         let mut linear =
             |name: &str| Linear::load(&mut scope.under(name), width, width, config.use_bias);
-        Ok(Attention {
+        Ok(RelativeAttention {
             q_proj: linear("q_proj")?,
             k_proj: linear("k_proj")?,
             v_proj: linear("v_proj")?,
@@ -127,7 +127,7 @@ struct FeedForward {
 /// Attention and convolutions, each with a residual connection and a norm after it.
 #[derive(Debug)]
 pub struct EncoderLayer {
-    attention: Attention,
+    attention: RelativeAttention,
     layer_norm: LayerNorm,
     feed_forward: FeedForward,
     final_layer_norm: LayerNorm,
@@ -143,9 +143,9 @@ impl FeedForward {
     }
 
     /// [B, C, N] to [B, C, N].
-    fn forward(&self, x: &Tensor, mask: &Tensor, pass: Pass) -> Result<Tensor, TorchError> {
-        let inner = self.dropout.forward(&self.conv_1.forward(&(x * mask))?.relu(), pass);
-        Ok(self.conv_2.forward(&(inner * mask))? * mask)
+    fn forward(&self, x: &Tensor, mask: &Tensor, pass: Pass) -> Tensor {
+        let inner = self.dropout.forward(&self.conv_1.forward(&(x * mask)).relu(), pass);
+        self.conv_2.forward(&(inner * mask)) * mask
     }
 }
 
@@ -160,7 +160,7 @@ impl EncoderLayer {
         let attention = dropout(config.attention_dropout, 0);
         let feed_forward = dropout(config.activation_dropout, 1);
         Ok(EncoderLayer {
-            attention: Attention::load(scope.under("attention"), config, attention)?,
+            attention: RelativeAttention::load(scope.under("attention"), config, attention)?,
             layer_norm: LayerNorm::load(&mut scope.under("layer_norm"), width, eps)?,
             feed_forward: FeedForward::load(scope.under("feed_forward"), config, feed_forward)?,
             final_layer_norm: LayerNorm::load(&mut scope.under("final_layer_norm"), width, eps)?,
@@ -175,13 +175,13 @@ impl EncoderLayer {
         mask: &Tensor,
         positions: &RelativePositions,
         pass: Pass,
-    ) -> Result<Tensor, TorchError> {
+    ) -> Tensor {
         let attended = self.attention.forward(&x.transpose(1, 2), positions, pass).transpose(1, 2);
         let x = x + self.dropouts[0].forward(&attended, pass);
         let x = over_channels(&self.layer_norm, &x);
-        let inner = self.feed_forward.forward(&x, mask, pass)?;
+        let inner = self.feed_forward.forward(&x, mask, pass);
         let x = x + self.dropouts[1].forward(&inner, pass);
-        Ok(over_channels(&self.final_layer_norm, &x))
+        over_channels(&self.final_layer_norm, &x)
     }
 }
 

@@ -26,8 +26,7 @@ pub fn expand(x: &Tensor, places: &Tensor) -> Tensor {
 /// at least one.
 pub fn spread_out(durations: &Tensor, most: i64) -> Result<(Tensor, Vec<i64>), TorchError> {
     let rows = durations.size()[0] as usize;
-    let values: Vec<f64> =
-        Vec::try_from(durations.f_to_kind(Kind::Double)?.f_contiguous()?.f_view(-1)?)?;
+    let values: Vec<f64> = Vec::try_from(durations.to_kind(Kind::Double).contiguous().view(-1))?;
     let columns = values.len() / rows.max(1);
     let mut places: Vec<Vec<i64>> = Vec::with_capacity(rows);
     for row in values.chunks(columns.max(1)) {
@@ -44,7 +43,7 @@ pub fn spread_out(durations: &Tensor, most: i64) -> Result<(Tensor, Vec<i64>), T
     let frames: Vec<i64> = places.iter().map(|row| row.len().max(1) as i64).collect();
     let longest = frames.iter().copied().max().unwrap_or(1) as usize;
     places.iter_mut().for_each(|row| row.resize(longest, 0));
-    let places = Tensor::f_from_slice(&places.concat())?.f_view([rows as i64, longest as i64])?;
+    let places = Tensor::from_slice(&places.concat()).view([rows as i64, longest as i64]);
     Ok((places, frames))
 }
 
@@ -54,12 +53,11 @@ pub fn slice_start(fraction: f64, frames: i64, part: i64) -> i64 {
 }
 
 /// A segment of each row: [B, C, L] to [B, C, length].
-pub fn sliced(x: &Tensor, starts: &[i64], length: i64) -> Result<Tensor, TorchError> {
+pub fn sliced(x: &Tensor, starts: &[i64], length: i64) -> Tensor {
     let rows = starts.iter().enumerate();
-    let rows: Vec<Tensor> = rows
-        .map(|(row, start)| x.f_select(0, row as i64)?.f_narrow(1, *start, length))
-        .collect::<Result<_, _>>()?;
-    Ok(Tensor::f_stack(&rows, 0)?)
+    let rows: Vec<Tensor> =
+        rows.map(|(row, start)| x.select(0, row as i64).narrow(1, *start, length)).collect();
+    Tensor::stack(&rows, 0)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub struct Recording {
 }
 
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct VitsBatch {
     pub clips: Vec<Recording>,
     /// Samples per frame.
     pub hop: i64,
@@ -38,13 +38,13 @@ struct StagedSound {
     linears: Vec<Option<Staged>>,
 }
 
-impl Batch {
-    pub fn new(clips: Vec<Recording>, hop: i64) -> Batch {
-        Batch { clips, hop, staged: None }
+impl VitsBatch {
+    pub fn new(clips: Vec<Recording>, hop: i64) -> VitsBatch {
+        VitsBatch { clips, hop, staged: None }
     }
 
     /// With its sound in the form for the device: a GPU copies it while it goes on with its work.
-    pub fn staged(mut self, config: &Config, is_for_gpu: bool) -> Result<Batch, TorchError> {
+    pub fn staged(mut self, config: &Config, is_for_gpu: bool) -> Result<VitsBatch, TorchError> {
         self.staged = Some(self.stage(config, is_for_gpu)?);
         Ok(self)
     }
@@ -53,10 +53,10 @@ impl Batch {
         let waves: Vec<&[f32]> = self.clips.iter().map(|clip| clip.wave.as_slice()).collect();
         let linear = |clip: &Recording| {
             let linear = clip.given_linear(config)?;
-            linear.map(|linear| Staged::new(&linear, is_for_gpu)).transpose()
+            Ok::<_, TorchError>(linear.map(|linear| Staged::new(&linear, is_for_gpu)))
         };
         let linears = self.clips.iter().map(linear).collect::<Result<_, _>>()?;
-        Ok(StagedSound { waves: Staged::new(&padded(&waves, config)?, is_for_gpu)?, linears })
+        Ok(StagedSound { waves: Staged::new(&padded(&waves, config), is_for_gpu), linears })
     }
 
     /// The number of tokens and frames of all clips.
@@ -67,7 +67,11 @@ impl Batch {
     }
 
     /// On the device of the model.
-    pub(super) fn place(&self, model: &Vits, analysis: &Analysis) -> Result<Clips, TorchError> {
+    pub(super) fn place(
+        &self,
+        model: &Vits,
+        analysis: &Analysis,
+    ) -> Result<ClipTensors, TorchError> {
         let texts: Vec<Vec<i64>> = self.clips.iter().map(|clip| clip.tokens.clone()).collect();
         let speakers: Option<Vec<i64>> = self.clips.iter().map(|clip| clip.speaker).collect();
         let own;
@@ -79,14 +83,14 @@ impl Batch {
             }
         };
         let frames = self.clips.iter().map(|clip| clip.frames(&model.config));
-        let sounds = Sounds { frames: frames.collect(), waves: waves.upload(model.device)? };
+        let sounds = Sounds { frames: frames.collect(), waves: waves.upload(model.device) };
         let linears = linears.iter().enumerate().map(|(row, linear)| match linear {
-            Some(linear) => linear.upload(model.device),
+            Some(linear) => Ok(linear.upload(model.device)),
             None => sounds.linear(row, model, analysis),
         });
         let linears: Vec<Tensor> = linears.collect::<Result<_, TorchError>>()?;
-        let clips = Clips::of(model, model.texts(&texts)?, sounds, &linears, speakers)?;
-        Ok(Clips { keys: self.clips.iter().map(|clip| clip.key).collect(), ..clips })
+        let clips = ClipTensors::of(model, model.texts(&texts)?, sounds, &linears, speakers)?;
+        Ok(ClipTensors { keys: self.clips.iter().map(|clip| clip.key).collect(), ..clips })
     }
 }
 
@@ -100,18 +104,19 @@ impl Recording {
         let Some(bytes) = &self.spectrogram else { return Ok(None) };
         let linear = mel_processing::read(bytes, config)?;
         let (own, frames) = (linear.size()[1], self.frames(config));
-        match own == frames {
-            true => Ok(Some(linear)),
-            false => Err(TorchError::Input(format!(
+        if own == frames {
+            Ok(Some(linear))
+        } else {
+            Err(TorchError::Input(format!(
                 "the spectrogram has {own} frames, but the clip has {frames}: it belongs to other \
                  audio"
-            ))),
+            )))
         }
     }
 }
 
 /// Waves cut to whole frames, with zeros after the shorter ones: [B, T * hop], on the host.
-fn padded(waves: &[&[f32]], config: &Config) -> Result<Tensor, TorchError> {
+fn padded(waves: &[&[f32]], config: &Config) -> Tensor {
     let hop = config.hop() as usize;
     let whole = |wave: &&[f32]| wave.len() / hop * hop;
     let longest = waves.iter().map(whole).max().unwrap_or(0);
@@ -120,12 +125,12 @@ fn padded(waves: &[&[f32]], config: &Config) -> Result<Tensor, TorchError> {
         samples.extend_from_slice(&wave[..whole(wave)]);
         samples.resize(samples.len() + longest - whole(wave), 0.0);
     }
-    Ok(Tensor::f_from_slice(&samples)?.f_view([waves.len() as i64, longest as i64])?)
+    Tensor::from_slice(&samples).view([waves.len() as i64, longest as i64])
 }
 
 /// Clips of one batch with their texts.
 #[derive(Debug)]
-pub struct Clips {
+pub struct ClipTensors {
     pub texts: Texts,
     /// Linear spectrograms of each clip by itself, zero-padded: [B, bins, T].
     pub spectrograms: Tensor,
@@ -146,7 +151,7 @@ struct Sounds {
     waves: Tensor,
 }
 
-impl Clips {
+impl ClipTensors {
     /// Clips from their texts and waves, which are cut to whole frames. Each is analysed by itself:
     /// its own end is reflected, not the padding.
     pub fn new(
@@ -155,14 +160,14 @@ impl Clips {
         texts: Texts,
         waves: &[&[f32]],
         speakers: Option<Vec<i64>>,
-    ) -> Result<Clips, TorchError> {
+    ) -> Result<ClipTensors, TorchError> {
         let hop = model.config.hop();
         let frames = waves.iter().map(|wave| wave.len() as i64 / hop).collect();
-        let waves = upload(&padded(waves, &model.config)?, model.device)?;
+        let waves = upload(&padded(waves, &model.config), model.device);
         let sounds = Sounds { frames, waves };
         let linears = (0..sounds.frames.len()).map(|row| sounds.linear(row, model, analysis));
         let linears: Vec<Tensor> = linears.collect::<Result<_, TorchError>>()?;
-        Clips::of(model, texts, sounds, &linears, speakers)
+        ClipTensors::of(model, texts, sounds, &linears, speakers)
     }
 
     /// The same from linear spectrograms [bins, T].
@@ -172,7 +177,7 @@ impl Clips {
         sounds: Sounds,
         linears: &[Tensor],
         speakers: Option<Vec<i64>>,
-    ) -> Result<Clips, TorchError> {
+    ) -> Result<ClipTensors, TorchError> {
         let Sounds { frames, waves } = sounds;
         let (rows, of_texts) = (frames.len() as i64, texts.lengths.len() as i64);
         if rows != of_texts || speakers.as_ref().is_some_and(|known| known.len() as i64 != rows) {
@@ -180,13 +185,13 @@ impl Clips {
         }
         let longest = frames.iter().copied().max().unwrap_or(0);
         let size = [rows, model.config.spectrogram_bins, longest];
-        let spectrograms = Tensor::f_zeros(size, (Kind::Float, model.device))?;
+        let spectrograms = Tensor::zeros(size, (Kind::Float, model.device));
         for (row, (linear, count)) in (0..).zip(linears.iter().zip(&frames)) {
-            spectrograms.f_select(0, row)?.f_narrow(1, 0, *count)?.f_copy_(linear)?;
+            spectrograms.select(0, row).narrow(1, 0, *count).copy_(linear);
         }
-        let mask = mask(&frames, model.device)?;
+        let mask = mask(&frames, model.device);
         let keys = (0..rows as u64).collect();
-        Ok(Clips { texts, spectrograms, mask, frames, waves, speakers, keys })
+        Ok(ClipTensors { texts, spectrograms, mask, frames, waves, speakers, keys })
     }
 }
 
@@ -199,8 +204,8 @@ impl Sounds {
                 "the clip has {frames} frames, but training needs at least {part}"
             )));
         }
-        let whole = self.waves.f_narrow(0, row as i64, 1)?;
-        let whole = whole.f_narrow(1, 0, frames * model.config.hop())?;
-        Ok(analysis.linear(&whole)?.f_squeeze_dim(0)?)
+        let whole = self.waves.narrow(0, row as i64, 1);
+        let whole = whole.narrow(1, 0, frames * model.config.hop());
+        Ok(analysis.linear(&whole)?.squeeze_dim(0))
     }
 }

@@ -6,12 +6,12 @@ use tch::Tensor;
 
 use super::Config;
 use crate::conv::{Conv, Leaky, Shape};
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::weights::{Scope, Weights};
 
 /// Convolutions; all but the last are followed by an activation.
 #[derive(Debug)]
-struct Part {
+struct SubDiscriminator {
     convs: Vec<Conv>,
     final_conv: Conv,
     /// The period in samples; None for the waveform itself.
@@ -20,7 +20,7 @@ struct Part {
 
 #[derive(Debug)]
 pub struct Discriminator {
-    parts: Vec<Part>,
+    parts: Vec<SubDiscriminator>,
     leaky: Leaky,
 }
 
@@ -37,58 +37,58 @@ impl Discriminator {
     pub fn load(config: &Config, mut weights: Weights) -> Result<Discriminator, TorchError> {
         let prefix = DISCRIMINATOR_PREFIX.trim_end_matches('.');
         let mut scope = weights.under(prefix);
-        let mut parts = vec![Part::scale(scope.under("discriminators.0"), config)?];
+        let mut parts = vec![SubDiscriminator::scale(scope.under("discriminators.0"), config)?];
         for (at, period) in config.discriminator_periods.iter().enumerate() {
             let scope = scope.under(&format!("discriminators.{}", at + 1));
-            parts.push(Part::period(scope, config, *period)?);
+            parts.push(SubDiscriminator::period(scope, config, *period)?);
         }
         weights.finish()?;
         Ok(Discriminator { parts, leaky: Leaky::new(config.leaky_relu_slope) })
     }
 
     /// Discriminates waves [B, 1, L].
-    pub fn forward(&self, waves: &Tensor) -> Result<DiscriminatorOutput, TorchError> {
+    pub fn forward(&self, waves: &Tensor) -> DiscriminatorOutput {
         let mut output = DiscriminatorOutput::default();
         for part in &self.parts {
-            let mut x = part.planes(waves)?;
+            let mut x = part.planes(waves);
             for conv in &part.convs {
-                x = self.leaky.forward(&conv.forward(&x)?)?;
+                x = self.leaky.forward(&conv.forward(&x));
                 output.features.push(x.shallow_clone());
             }
-            let scores = part.final_conv.forward(&x)?;
+            let scores = part.final_conv.forward(&x);
             output.features.push(scores.shallow_clone());
             output.scores.push(scores);
         }
-        Ok(output)
+        output
     }
 
     /// A copy without gradients: the weights of its pairs are computed once.
-    pub fn frozen(&self) -> Result<Discriminator, TorchError> {
-        let parts = self.parts.iter().map(Part::frozen).collect::<Result<_, _>>()?;
-        Ok(Discriminator { parts, leaky: self.leaky.clone() })
+    pub fn frozen(&self) -> Discriminator {
+        let parts = self.parts.iter().map(SubDiscriminator::frozen).collect();
+        Discriminator { parts, leaky: self.leaky.clone() }
     }
 }
 
 impl DiscriminatorOutput {
     /// For a batch with recordings in its first half: the outputs of each half.
-    pub fn halves(&self) -> Result<[DiscriminatorOutput; 2], TorchError> {
+    pub fn halves(&self) -> [DiscriminatorOutput; 2] {
         let half = |tensor: &Tensor, second: i64| {
             let rows = tensor.size()[0] / 2;
-            tensor.f_narrow(0, second * rows, rows)
+            tensor.narrow(0, second * rows, rows)
         };
         let of = |second: i64| {
             let halves = |tensors: &[Tensor]| {
-                tensors.iter().map(|tensor| half(tensor, second)).collect::<Result<Vec<_>, _>>()
+                tensors.iter().map(|tensor| half(tensor, second)).collect::<Vec<_>>()
             };
-            let (scores, features) = (halves(&self.scores)?, halves(&self.features)?);
-            Ok::<_, TorchError>(DiscriminatorOutput { scores, features })
+            let (scores, features) = (halves(&self.scores), halves(&self.features));
+            DiscriminatorOutput { scores, features }
         };
-        Ok([of(0)?, of(1)?])
+        [of(0), of(1)]
     }
 }
 
-impl Part {
-    fn scale(mut scope: Scope, config: &Config) -> Result<Part, TorchError> {
+impl SubDiscriminator {
+    fn scale(mut scope: Scope, config: &Config) -> Result<SubDiscriminator, TorchError> {
         let channels = &config.discriminator_scale_channels;
         let (first, last) = (channels[1], channels[channels.len() - 1]);
         let mut shapes = vec![Shape::new(1, first, 15)];
@@ -96,10 +96,14 @@ impl Part {
             Shape::new(inputs, outputs, 41).strided(4).grouped(groups)
         }));
         shapes.push(Shape::new(last, last, 5));
-        Part::load(&mut scope, &shapes, Shape::new(last, 1, 3), None)
+        SubDiscriminator::load(&mut scope, &shapes, Shape::new(last, 1, 3), None)
     }
 
-    fn period(mut scope: Scope, config: &Config, period: i64) -> Result<Part, TorchError> {
+    fn period(
+        mut scope: Scope,
+        config: &Config,
+        period: i64,
+    ) -> Result<SubDiscriminator, TorchError> {
         let (channels, kernel) =
             (&config.discriminator_period_channels, config.discriminator_kernel_size);
         let last = channels[channels.len() - 1];
@@ -110,7 +114,7 @@ impl Part {
             })
             .collect();
         shapes.push(Shape::new(last, last, kernel).flat());
-        Part::load(&mut scope, &shapes, Shape::new(last, 1, 3).flat(), Some(period))
+        SubDiscriminator::load(&mut scope, &shapes, Shape::new(last, 1, 3).flat(), Some(period))
     }
 
     fn load(
@@ -118,26 +122,30 @@ impl Part {
         shapes: &[Shape],
         final_conv: Shape,
         period: Option<i64>,
-    ) -> Result<Part, TorchError> {
+    ) -> Result<SubDiscriminator, TorchError> {
         let convs = shapes.iter().enumerate();
         let convs =
             convs.map(|(at, shape)| Conv::load(scope.under(&format!("convs.{at}")), *shape));
         let convs = convs.collect::<Result<_, _>>()?;
-        Ok(Part { convs, final_conv: Conv::load(scope.under("final_conv"), final_conv)?, period })
+        Ok(SubDiscriminator {
+            convs,
+            final_conv: Conv::load(scope.under("final_conv"), final_conv)?,
+            period,
+        })
     }
 
-    fn frozen(&self) -> Result<Part, TorchError> {
-        let convs = self.convs.iter().map(Conv::frozen).collect::<Result<_, _>>()?;
-        Ok(Part { convs, final_conv: self.final_conv.frozen()?, period: self.period })
+    fn frozen(&self) -> SubDiscriminator {
+        let convs = self.convs.iter().map(Conv::frozen).collect();
+        SubDiscriminator { convs, final_conv: self.final_conv.frozen(), period: self.period }
     }
 
     /// Every p-th sample as a row: [B, 1, L] to [B, 1, L / p, p], the end reflected if L is not a
     /// multiple of p. The waveform itself does not change.
-    fn planes(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
-        let Some(period) = self.period else { return Ok(waves.shallow_clone()) };
-        let (rows, _, length) = waves.size3()?;
+    fn planes(&self, waves: &Tensor) -> Tensor {
+        let Some(period) = self.period else { return waves.shallow_clone() };
+        let (rows, _, length) = waves.size3().in_tch();
         let missing = (period - length % period) % period;
-        let padded = waves.f_reflection_pad1d([0, missing])?;
-        Ok(padded.f_view([rows, 1, (length + missing) / period, period])?)
+        let padded = waves.reflection_pad1d([0, missing]);
+        padded.view([rows, 1, (length + missing) / period, period])
     }
 }

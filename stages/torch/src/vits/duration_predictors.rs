@@ -56,11 +56,10 @@ pub struct Stochastic {
 
 impl DurationPredictor {
     pub fn load(scope: Scope, config: &Config) -> Result<DurationPredictor, TorchError> {
-        Ok(match config.use_stochastic_duration_prediction {
-            true => DurationPredictor::Stochastic(Box::new(Stochastic::load(scope, config)?)),
-            false => {
-                DurationPredictor::Deterministic(Box::new(Deterministic::load(scope, config)?))
-            }
+        Ok(if config.use_stochastic_duration_prediction {
+            DurationPredictor::Stochastic(Box::new(Stochastic::load(scope, config)?))
+        } else {
+            DurationPredictor::Deterministic(Box::new(Deterministic::load(scope, config)?))
         })
     }
 
@@ -73,9 +72,11 @@ impl DurationPredictor {
     ) -> Result<Tensor, TorchError> {
         match (self, noise) {
             (DurationPredictor::Deterministic(plain), _) => {
-                plain.forward(conditioning, Pass::Evaluate)
+                Ok(plain.forward(conditioning, Pass::Evaluate))
             }
-            (DurationPredictor::Stochastic(flow), Some(noise)) => flow.predict(conditioning, noise),
+            (DurationPredictor::Stochastic(flow), Some(noise)) => {
+                Ok(flow.predict(conditioning, noise))
+            }
             (DurationPredictor::Stochastic(_), None) => {
                 Err(TorchError::Input("no noise is given to sample durations".into()))
             }
@@ -94,11 +95,11 @@ impl DurationPredictor {
         match (self, noise) {
             (DurationPredictor::Deterministic(plain), _) => {
                 let wanted = (durations + 1e-6).log() * conditioning.mask;
-                let far = (plain.forward(conditioning, pass)? - wanted).square();
+                let far = (plain.forward(conditioning, pass) - wanted).square();
                 Ok(summed(&far))
             }
             (DurationPredictor::Stochastic(flow), Some(noise)) => {
-                flow.loss(conditioning, durations, noise, pass)
+                Ok(flow.loss(conditioning, durations, noise, pass))
             }
             (DurationPredictor::Stochastic(_), None) => {
                 Err(TorchError::Input("no noise is given to dequantise durations".into()))
@@ -130,19 +131,13 @@ impl Condition {
         Ok(Condition { conv_pre, conv_dds, conv_proj })
     }
 
-    fn forward(
-        &self,
-        x: &Tensor,
-        mask: &Tensor,
-        speaker: Option<Tensor>,
-        pass: Pass,
-    ) -> Result<Tensor, TorchError> {
-        let mut x = self.conv_pre.forward(x)?;
+    fn forward(&self, x: &Tensor, mask: &Tensor, speaker: Option<Tensor>, pass: Pass) -> Tensor {
+        let mut x = self.conv_pre.forward(x);
         if let Some(speaker) = speaker {
             x += speaker;
         }
-        let x = self.conv_dds.forward(&x, mask, None, pass)?;
-        Ok(self.conv_proj.forward(&x)? * mask)
+        let x = self.conv_dds.forward(&x, mask, None, pass);
+        self.conv_proj.forward(&x) * mask
     }
 }
 
@@ -158,15 +153,15 @@ impl Stochastic {
         })
     }
 
-    fn condition(&self, conditioning: Conditioning, pass: Pass) -> Result<Tensor, TorchError> {
-        let speaker = of_speaker(&self.cond, conditioning.speaker)?;
+    fn condition(&self, conditioning: Conditioning, pass: Pass) -> Tensor {
+        let speaker = of_speaker(&self.cond, conditioning.speaker);
         self.text.forward(&conditioning.hidden.detach(), conditioning.mask, speaker, pass)
     }
 
-    fn predict(&self, conditioning: Conditioning, noise: &Tensor) -> Result<Tensor, TorchError> {
-        let cond = self.condition(conditioning, Pass::Evaluate)?;
-        let [log_durations, _] = halves(&self.flows.reverse(noise, conditioning.mask, &cond)?);
-        Ok(log_durations)
+    fn predict(&self, conditioning: Conditioning, noise: &Tensor) -> Tensor {
+        let cond = self.condition(conditioning, Pass::Evaluate);
+        let [log_durations, _] = halves(&self.flows.reverse(noise, conditioning.mask, &cond));
+        log_durations
     }
 
     /// Variational dequantization: durations are whole numbers. Noise u fills each up to a number
@@ -178,21 +173,21 @@ impl Stochastic {
         durations: &Tensor,
         noise: &Tensor,
         pass: Pass,
-    ) -> Result<Tensor, TorchError> {
+    ) -> Tensor {
         let Conditioning { mask, .. } = conditioning;
-        let cond = self.condition(conditioning, pass)?;
-        let seen = self.post.forward(durations, mask, None, pass)?;
+        let cond = self.condition(conditioning, pass);
+        let seen = self.post.forward(durations, mask, None, pass);
         let noise = noise * mask;
-        let (filling, mut widening) = self.post_flows.forward(&noise, mask, &(&cond + seen))?;
+        let (filling, mut widening) = self.post_flows.forward(&noise, mask, &(&cond + seen));
         let [share, rest] = halves(&filling);
         widening += summed(&((share.log_sigmoid() + (-&share).log_sigmoid()) * mask));
         let noise_likelihood = -summed(&(energy(&noise) * mask)) - widening;
         let filled = (durations - share.sigmoid()) * mask;
         let logarithm = filled.clamp_min(LEAST).log() * mask;
         let narrowing = -summed(&logarithm);
-        let pair = Tensor::f_cat(&[logarithm, rest], 1)?;
-        let (latents, widening) = self.flows.forward(&pair, mask, &cond)?;
-        Ok(summed(&(energy(&latents) * mask)) - (narrowing + widening) + noise_likelihood)
+        let pair = Tensor::cat(&[logarithm, rest], 1);
+        let (latents, widening) = self.flows.forward(&pair, mask, &cond);
+        summed(&(energy(&latents) * mask)) - (narrowing + widening) + noise_likelihood
     }
 }
 
@@ -203,10 +198,10 @@ fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, Torc
     (speaker > 0).then(|| Conv::load(scope.under("cond"), shape)).transpose()
 }
 
-fn of_speaker(cond: &Option<Conv>, speaker: Option<&Tensor>) -> Result<Option<Tensor>, TorchError> {
+fn of_speaker(cond: &Option<Conv>, speaker: Option<&Tensor>) -> Option<Tensor> {
     match (cond, speaker) {
-        (Some(cond), Some(speaker)) => Ok(Some(cond.forward(&speaker.detach())?)),
-        _ => Ok(None),
+        (Some(cond), Some(speaker)) => Some(cond.forward(&speaker.detach())),
+        _ => None,
     }
 }
 
@@ -232,29 +227,24 @@ impl Flows {
     }
 
     /// [B, 2, N] to [B, 2, N], and the log-determinant: [B].
-    pub fn forward(
-        &self,
-        x: &Tensor,
-        mask: &Tensor,
-        cond: &Tensor,
-    ) -> Result<(Tensor, Tensor), TorchError> {
+    pub fn forward(&self, x: &Tensor, mask: &Tensor, cond: &Tensor) -> (Tensor, Tensor) {
         let (mut x, mut widening) = self.affine.forward(x, mask);
         for bend in &self.bends {
-            let (y, more) = bend.forward(&x, mask, cond)?;
-            x = y.f_flip([1])?;
+            let (y, more) = bend.forward(&x, mask, cond);
+            x = y.flip([1]);
             widening += more;
         }
-        Ok((x, widening))
+        (x, widening)
     }
 
     /// The inverse, without the first coupling: it transforms the channel that is not a duration,
     /// and the original omits it.
-    pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
+    pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Tensor {
         let mut y = y.shallow_clone();
         for bend in self.bends.iter().skip(1).rev() {
-            y = bend.reverse(&y.f_flip([1])?, mask, cond)?;
+            y = bend.reverse(&y.flip([1]), mask, cond);
         }
-        Ok(self.affine.reverse(&y.f_flip([1])?, mask))
+        self.affine.reverse(&y.flip([1]), mask)
     }
 }
 
@@ -285,19 +275,19 @@ impl Deterministic {
     }
 
     /// Logarithms of durations: [B, 1, N].
-    pub fn forward(&self, conditioning: Conditioning, pass: Pass) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, conditioning: Conditioning, pass: Pass) -> Tensor {
         let Conditioning { mask, .. } = conditioning;
         let mut x = conditioning.hidden.detach();
-        if let Some(speaker) = of_speaker(&self.cond, conditioning.speaker)? {
+        if let Some(speaker) = of_speaker(&self.cond, conditioning.speaker) {
             // Not in place: it belongs to the caller.
             x = &x + speaker;
         }
         let layers = [(&self.conv_1, &self.norm_1), (&self.conv_2, &self.norm_2)];
         for (at, (conv, norm)) in layers.into_iter().enumerate() {
-            let inner = over_channels(norm, &conv.forward(&(x * mask))?.relu());
+            let inner = over_channels(norm, &conv.forward(&(x * mask)).relu());
             x = Dropout::new(self.dropout, STREAM + at as u64).forward(&inner, pass);
         }
-        Ok(self.proj.forward(&(x * mask))? * mask)
+        self.proj.forward(&(x * mask)) * mask
     }
 }
 
@@ -331,8 +321,8 @@ mod tests {
             let mask = Tensor::ones([1, 1, tokens], (Kind::Float, Device::Cpu));
             let cond = drawn(&mut random, &[1, 8, tokens]);
             let x = drawn(&mut random, &[1, 2, tokens]) * 4.0;
-            let (y, _) = flows.forward(&x, &mask, &cond).unwrap();
-            let back = flows.reverse(&y, &mask, &cond).unwrap();
+            let (y, _) = flows.forward(&x, &mask, &cond);
+            let back = flows.reverse(&y, &mask, &cond);
             let [[expected, _], [durations, _]] = [halves(&x), halves(&back)];
             let far = (durations - expected).abs().max().double_value(&[]);
             assert!(far < 1e-4, "{duration_predictor_num_flows} flows: off by {far}");

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tch::Tensor;
 
-use super::load::{Form, Prepared, prepare};
+use super::load::{Prepared, WeightForm, prepare};
 use super::losses::LossWeights;
 use super::models::{SynthesisSettings, Texts, Vits};
-use super::noise::Recorded;
+use super::noise::RecordedNormal;
 use super::train::{Network, Networks, TrainingOptions};
-use super::{Clips, GeneratorOutput};
+use super::{ClipTensors, GeneratorOutput};
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Steps, gradient_of, input};
 use crate::fixture::setup::Setup;
@@ -24,7 +24,7 @@ const NETWORKS: [Network; 2] = [Network::Generator, Network::Discriminator];
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct VitsFixtureSettings {
     config: serde_json::Value,
     /// Mel bands of the loss.
     bands: usize,
@@ -50,16 +50,16 @@ pub fn outputs(
     inputs: &Weights,
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = parts::settings(settings)?;
+    let settings: VitsFixtureSettings = parts::settings(settings)?;
     let config = super::load::parse(settings.config.to_string().as_bytes())?;
     let read = || Weights::from_safetensors(weights);
     let mut outputs = Outputs::new();
-    let Prepared { generator, .. } = prepare(&config, read()?, Form::Whole, setup.device)?;
+    let Prepared { generator, .. } = prepare(&config, read()?, WeightForm::Whole, setup.device)?;
     let model = Vits::load(config.clone(), generator)?;
     for (run, synthesis) in &settings.runs {
         spoken(&model, &settings, (run, synthesis), inputs, &mut outputs)?;
     }
-    let prepared = prepare(&config, read()?, Form::Normed, setup.device)?;
+    let prepared = prepare(&config, read()?, WeightForm::Normed, setup.device)?;
     let options = TrainingOptions {
         bands: settings.bands,
         weights: LossWeights {
@@ -75,33 +75,33 @@ pub fn outputs(
     outputs.insert("learn.spectrogram".into(), clips.spectrograms.shallow_clone());
     let made = learn(&trainee, &clips, inputs)?;
     learned(&trainee, &made, &clips, &mut outputs)?;
-    let run = Run { clips: &clips, weights: &options.weights, setup };
+    let run = FixtureSteps { clips: &clips, weights: &options.weights, setup };
     derived(&mut trainee, &made, &run, &mut outputs)?;
     steps(&mut trainee, inputs, &settings.adamw, &run, &mut outputs)?;
     Ok(outputs)
 }
 
 /// The steps of both networks.
-struct Run<'a> {
-    clips: &'a Clips,
+struct FixtureSteps<'a> {
+    clips: &'a ClipTensors,
     weights: &'a LossWeights,
     setup: &'a Setup,
 }
 
-impl Run<'_> {
+impl FixtureSteps<'_> {
     fn totals(&self) -> Totals {
         Networks::count(self.clips).scaled(self.setup.loss_scale())
     }
 }
 
 fn numbers(inputs: &Weights, name: &str) -> Result<Vec<i64>, TorchError> {
-    parts::integers(input(inputs, name)?)
+    Ok(parts::integers(input(inputs, name)?))
 }
 
 /// The recorded noise of a run, in drawing order.
-fn noise(inputs: &Weights, run: &str) -> Recorded {
+fn noise(inputs: &Weights, run: &str) -> RecordedNormal {
     let draws = (0..).map_while(|at| inputs.get(&format!("input.{run}.noise.{at}")));
-    Recorded::new(draws.map(Tensor::shallow_clone))
+    RecordedNormal::new(draws.map(Tensor::shallow_clone))
 }
 
 fn texts(model: &Vits, inputs: &Weights, run: &str) -> Result<Texts, TorchError> {
@@ -115,7 +115,7 @@ fn texts(model: &Vits, inputs: &Weights, run: &str) -> Result<Texts, TorchError>
 
 fn spoken(
     model: &Vits,
-    settings: &Settings,
+    settings: &VitsFixtureSettings,
     (run, synthesis): (&str, &SynthesisSettings),
     inputs: &Weights,
     outputs: &mut Outputs,
@@ -128,11 +128,11 @@ fn spoken(
         ("log_durations", speech.log_durations * &texts.mask),
         ("durations", speech.durations),
         ("latents", speech.latents),
-        ("wave", Tensor::f_cat(&speech.waves, 0)?),
+        ("wave", Tensor::cat(&speech.waves, 0)),
     ] {
         outputs.insert(format!("{run}.{name}"), tensor);
     }
-    let prior = model.prior(&texts, Pass::Evaluate)?;
+    let prior = model.prior(&texts, Pass::Evaluate);
     for (name, tensor) in
         [("hidden", prior.hidden), ("mean", prior.mean), ("log_deviation", prior.log_deviation)]
     {
@@ -144,7 +144,7 @@ fn spoken(
 }
 
 /// Clips with waves that are padded to the longest.
-fn clips(trainee: &Networks, inputs: &Weights) -> Result<Clips, TorchError> {
+fn clips(trainee: &Networks, inputs: &Weights) -> Result<ClipTensors, TorchError> {
     let (model, frames) = (trainee.generator(), numbers(inputs, "learn.frames")?);
     let waves = Vec::<f32>::try_from(input(inputs, "learn.waves")?.contiguous().view(-1))?;
     let width = waves.len() / frames.len().max(1);
@@ -153,12 +153,12 @@ fn clips(trainee: &Networks, inputs: &Weights) -> Result<Clips, TorchError> {
     let rows: Vec<&[f32]> = rows.map(|(row, frames)| &row[..(frames * hop) as usize]).collect();
     let speakers = numbers(inputs, "learn.speakers")?;
     let speakers = (model.config.num_speakers > 1).then_some(speakers);
-    Clips::new(model, trainee.analysis(), texts(model, inputs, "learn")?, &rows, speakers)
+    ClipTensors::new(model, trainee.analysis(), texts(model, inputs, "learn")?, &rows, speakers)
 }
 
 fn learn(
     trainee: &Networks,
-    clips: &Clips,
+    clips: &ClipTensors,
     inputs: &Weights,
 ) -> Result<GeneratorOutput, TorchError> {
     let starts = numbers(inputs, "learn.starts")?;
@@ -168,7 +168,7 @@ fn learn(
 fn learned(
     trainee: &Networks,
     made: &GeneratorOutput,
-    clips: &Clips,
+    clips: &ClipTensors,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let within = &clips.texts.mask * clips.mask.transpose(1, 2);
@@ -194,12 +194,12 @@ fn learned(
 fn derived(
     trainee: &mut Networks,
     made: &GeneratorOutput,
-    run: &Run<'_>,
+    run: &FixtureSteps<'_>,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let totals = run.totals();
-    let mut losses = trainee.judge(made, &totals)?.means(&totals)?.0;
-    let spoken = trainee.speak(made, &totals)?.means(&totals)?;
+    let mut losses = trainee.judge(made, &totals).means(&totals).0;
+    let spoken = trainee.speak(made, &totals)?.means(&totals);
     losses.push(("total", run.weights.total(&spoken)));
     losses.extend(spoken.0);
     for (name, loss) in losses {
@@ -218,25 +218,25 @@ fn steps(
     trainee: &mut Networks,
     inputs: &Weights,
     steps: &Steps,
-    run: &Run<'_>,
+    run: &FixtureSteps<'_>,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let (totals, factor) = (run.totals(), 1.0 / run.setup.loss_scale());
-    let optimiser = |net: Network| -> Result<AdamW, TorchError> {
+    let optimiser = |net: Network| {
         let parameters = trainee.parameters(net).iter();
         let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
         let settings = AdamWSettings { decays_all: true, ..steps.settings() };
         AdamW::new(settings, parameters.collect())
     };
     let (mut judging, mut speaking) =
-        (optimiser(Network::Discriminator)?, optimiser(Network::Generator)?);
+        (optimiser(Network::Discriminator), optimiser(Network::Generator));
     let mut curve = Vec::with_capacity(2 * steps.steps);
     for _ in 0..steps.steps {
-        NETWORKS.into_iter().try_for_each(|net| trainee.forget(net))?;
+        NETWORKS.into_iter().for_each(|net| trainee.forget(net));
         let made = learn(trainee, run.clips, inputs)?;
-        curve.push(trainee.judge(&made, &totals)?.means(&totals)?.total());
+        curve.push(trainee.judge(&made, &totals).means(&totals).total());
         judging.step(&gradients(trainee, Network::Discriminator), steps.lr, factor)?;
-        curve.push(run.weights.total(&trainee.speak(&made, &totals)?.means(&totals)?));
+        curve.push(run.weights.total(&trainee.speak(&made, &totals)?.means(&totals)));
         speaking.step(&gradients(trainee, Network::Generator), steps.lr, factor)?;
     }
     outputs.insert("curve".into(), Tensor::from_slice(&curve));

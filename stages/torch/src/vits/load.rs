@@ -11,7 +11,7 @@ use crate::weights::Weights;
 
 /// The use of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum WeightForm {
     /// Synthesis: every weight without weight norm.
     Whole,
     /// Training: magnitude and direction if the original trains them so. Existing pairs of a file
@@ -33,7 +33,7 @@ pub struct Prepared {
 pub fn prepare(
     config: &Config,
     given: Weights,
-    form: Form,
+    form: WeightForm,
     device: Device,
 ) -> Result<Prepared, TorchError> {
     let _guard = tch::no_grad_guard();
@@ -46,8 +46,8 @@ pub fn prepare(
     given.check(&paired(expected, |name| given.contains(name)))?;
     let weights = given.usable(device)?;
     let weights = match form {
-        Form::Whole => fold(weights, |_| true)?,
-        Form::Normed => split(fold(weights, |name| !is_normed(name))?, is_normed)?,
+        WeightForm::Whole => fold(weights, |_| true),
+        WeightForm::Normed => split(fold(weights, |name| !is_normed(name)), is_normed),
     };
     let is_discriminator = |(name, _): &(String, _)| name.starts_with(DISCRIMINATOR_PREFIX);
     let (discriminator, generator): (Vec<_>, Vec<_>) =
@@ -63,7 +63,7 @@ fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
     for (name, tensor) in given {
         let name = plain_name(&name, is_stochastic);
         let tensor = match is_projection(&name) {
-            true if tensor.dim() == 3 => tensor.f_squeeze_dim(2)?,
+            true if tensor.dim() == 3 => tensor.squeeze_dim(2),
             _ => tensor,
         };
         if weights.contains(&name) {

@@ -39,10 +39,10 @@ impl Analysis {
     pub fn of(shape: MelShape, device: Device) -> Result<Analysis, TorchError> {
         shape.check()?;
         let size = [shape.bins() as i64, shape.bands as i64];
-        let filters = Tensor::f_from_slice(&slaney_filters(&shape))?.f_view(size)?;
+        let filters = Tensor::from_slice(&slaney_filters(&shape)).view(size);
         Ok(Analysis {
-            filters: filters.f_transpose(0, 1)?.f_contiguous()?.f_to_device(device)?,
-            window: Tensor::f_from_slice(&hann(shape.window))?.f_to_device(device)?,
+            filters: filters.transpose(0, 1).contiguous().to_device(device),
+            window: Tensor::from_slice(&hann(shape.window)).to_device(device),
             shape,
         })
     }
@@ -61,25 +61,24 @@ impl Analysis {
                 "the wave has {length} samples, but the spectrogram needs more than {margin}"
             )));
         }
-        let mirrored =
-            waves.f_unsqueeze(1)?.f_reflection_pad1d([margin, margin])?.f_squeeze_dim(1)?;
-        let frames = mirrored.f_unfold(1, window as i64, hop as i64)?; // [B, T, window]
-        let spectrum = frames.f_mul(&self.window)?.f_fft_rfft(None, 2, "backward")?;
-        let parts = spectrum.f_view_as_real()?.f_square()?; // [B, T, bins, 2]
-        let power = parts.f_sum_dim_intlist([-1i64].as_slice(), false, Kind::Float)?;
-        Ok((power + POWER_FLOOR).f_sqrt()?.f_transpose(1, 2)?)
+        let mirrored = waves.unsqueeze(1).reflection_pad1d([margin, margin]).squeeze_dim(1);
+        let frames = mirrored.unfold(1, window as i64, hop as i64); // [B, T, window]
+        let spectrum = (frames * &self.window).fft_rfft(None, 2, "backward");
+        let parts = spectrum.view_as_real().square(); // [B, T, bins, 2]
+        let power = parts.sum_dim_intlist([-1i64].as_slice(), false, Kind::Float);
+        Ok((power + POWER_FLOOR).sqrt().transpose(1, 2))
     }
 
     /// Magnitudes [B, bins, T] to logarithms of mel bands [B, bands, T].
-    pub fn log_mel(&self, linear: &Tensor) -> Result<Tensor, TorchError> {
-        Ok(self.filters.f_matmul(linear)?.f_clamp_min(FLOOR)?.f_log()?)
+    pub fn log_mel(&self, linear: &Tensor) -> Tensor {
+        self.filters.matmul(linear).clamp_min(FLOOR).log()
     }
 }
 
 /// A NumPy array of floats from a tensor [bins, frames]. The same numbers give the same bytes.
 pub fn write(spectrogram: &Tensor) -> Result<Vec<u8>, TorchError> {
     let shape = spectrogram.size().iter().map(|size| *size as u64).collect();
-    let flat = spectrogram.f_to_kind(Kind::Float)?.f_contiguous()?.f_view(-1)?;
+    let flat = spectrogram.to_kind(Kind::Float).contiguous().view(-1);
     npy::write_floats(&FloatArray { shape, values: Vec::try_from(flat)? }).map_err(refused)
 }
 
@@ -89,7 +88,7 @@ pub fn read(bytes: &[u8], config: &Config) -> Result<Tensor, TorchError> {
     let bins = config.spectrogram_bins;
     match array.shape[..] {
         [own, frames] if own == bins as u64 => {
-            Ok(Tensor::f_from_slice(&array.values)?.f_view([bins, frames as i64])?)
+            Ok(Tensor::from_slice(&array.values).view([bins, frames as i64]))
         }
         _ => Err(TorchError::Input(format!(
             "the spectrogram has the shape {:?}, not {bins} bins by frames; set `model` of \

@@ -27,13 +27,13 @@ mod trainee;
 mod transforms;
 pub mod tune;
 
-pub use data_utils::{Batch, Clips, Recording};
-pub use load::{Form, Prepared, prepare};
+pub use data_utils::{ClipTensors, Recording, VitsBatch};
+pub use load::{Prepared, WeightForm, prepare};
 pub use losses::LossWeights;
 pub use mel_processing::Analysis;
-pub use models::{Speech, SynthesisSettings, Texts, Vits};
+pub use models::{SynthesisSettings, Texts, Vits, VitsSpeech};
 pub use monotonic_align::align;
-pub use noise::{NormalNoise, Recorded, Seeded};
+pub use noise::{NormalNoise, RecordedNormal, SeededNormal};
 pub use stage_families::vits::Config;
 pub use train::{GeneratorOutput, Network, Networks, TrainingOptions};
 pub use trainee::VitsTrainee;

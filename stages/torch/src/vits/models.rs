@@ -56,17 +56,17 @@ impl TextEncoder {
     }
 
     /// Tokens [B, N], and their mask: [B, 1, N].
-    pub fn forward(&self, ids: &Tensor, mask: &Tensor, pass: Pass) -> Result<Prior, TorchError> {
+    pub fn forward(&self, ids: &Tensor, mask: &Tensor, pass: Pass) -> Prior {
         let embedded = self.embed_tokens.forward(ids) * (self.width as f64).sqrt();
         let mut x = embedded.transpose(1, 2) * mask;
         let positions = RelativePositions::new(mask, self.window);
         for layer in &self.layers {
-            x = layer.forward(&x, mask, &positions, pass)?;
+            x = layer.forward(&x, mask, &positions, pass);
         }
         let hidden = x * mask;
-        let statistics = self.project.forward(&hidden)? * mask;
+        let statistics = self.project.forward(&hidden) * mask;
         let [mean, log_deviation] = halves(&statistics);
-        Ok(Prior { hidden, mean, log_deviation })
+        Prior { hidden, mean, log_deviation }
     }
 }
 
@@ -113,30 +113,25 @@ impl Flow {
         mask: &Tensor,
         speaker: Option<&Tensor>,
         pass: Pass,
-    ) -> Result<Tensor, TorchError> {
+    ) -> Tensor {
         let mut x = latents.shallow_clone();
         for flow in &self.flows {
             let [first, second] = halves(&x);
-            let second = flow.shift(&first, mask, speaker, pass)? + second * mask;
-            x = Tensor::f_cat(&[first, second], 1)?.f_flip([1])?;
+            let second = flow.shift(&first, mask, speaker, pass) + second * mask;
+            x = Tensor::cat(&[first, second], 1).flip([1]);
         }
-        Ok(x)
+        x
     }
 
     /// From prior to posterior.
-    pub fn reverse(
-        &self,
-        latents: &Tensor,
-        mask: &Tensor,
-        speaker: Option<&Tensor>,
-    ) -> Result<Tensor, TorchError> {
+    pub fn reverse(&self, latents: &Tensor, mask: &Tensor, speaker: Option<&Tensor>) -> Tensor {
         let mut x = latents.shallow_clone();
         for flow in self.flows.iter().rev() {
-            let [first, second] = halves(&x.f_flip([1])?);
-            let second = (second - flow.shift(&first, mask, speaker, Pass::Evaluate)?) * mask;
-            x = Tensor::f_cat(&[first, second], 1)?;
+            let [first, second] = halves(&x.flip([1]));
+            let second = (second - flow.shift(&first, mask, speaker, Pass::Evaluate)) * mask;
+            x = Tensor::cat(&[first, second], 1);
         }
-        Ok(x)
+        x
     }
 }
 
@@ -161,12 +156,12 @@ impl PosteriorEncoder {
         speaker: Option<&Tensor>,
         noise: &Tensor,
         pass: Pass,
-    ) -> Result<Posterior, TorchError> {
-        let x = self.conv_pre.forward(spectrogram)? * mask;
-        let x = self.wavenet.forward(&x, mask, speaker, pass)?;
-        let [mean, log_deviation] = halves(&(self.conv_proj.forward(&x)? * mask));
+    ) -> Posterior {
+        let x = self.conv_pre.forward(spectrogram) * mask;
+        let x = self.wavenet.forward(&x, mask, speaker, pass);
+        let [mean, log_deviation] = halves(&(self.conv_proj.forward(&x) * mask));
         let latents = (&mean + noise * log_deviation.exp()) * mask;
-        Ok(Posterior { mean, log_deviation, latents })
+        Posterior { mean, log_deviation, latents }
     }
 }
 
@@ -210,7 +205,7 @@ pub struct SynthesisSettings {
 
 /// The result of synthesis.
 #[derive(Debug)]
-pub struct Speech {
+pub struct VitsSpeech {
     /// The samples of each text between -1 and 1, on the device.
     pub waves: Vec<Tensor>,
     /// The number of frames of each.
@@ -277,9 +272,9 @@ impl Vits {
             ids.extend_from_slice(text);
             ids.resize(ids.len() + longest as usize - text.len(), 0);
         }
-        let ids = Tensor::f_from_slice(&ids)?.f_view([lengths.len() as i64, longest])?;
-        let mask = mask(&lengths, self.device)?;
-        Ok(Texts { ids: upload(&ids, self.device)?, mask, lengths })
+        let ids = Tensor::from_slice(&ids).view([lengths.len() as i64, longest]);
+        let mask = mask(&lengths, self.device);
+        Ok(Texts { ids: upload(&ids, self.device), mask, lengths })
     }
 
     /// The speaker embeddings of a number of texts by speaker number, [B, E, 1]; None for a model
@@ -308,11 +303,11 @@ impl Vits {
             )));
         }
         let Some(table) = &self.embed_speaker else { return Ok(None) };
-        let numbers = upload_all(numbers, self.device)?;
-        Ok(Some(table.forward(&numbers).f_unsqueeze(-1)?))
+        let numbers = upload_all(numbers, self.device);
+        Ok(Some(table.forward(&numbers).unsqueeze(-1)))
     }
 
-    pub fn prior(&self, texts: &Texts, pass: Pass) -> Result<Prior, TorchError> {
+    pub fn prior(&self, texts: &Texts, pass: Pass) -> Prior {
         let pass = if self.learns_text { pass } else { Pass::Evaluate };
         self.text_encoder.forward(&texts.ids, &texts.mask, pass)
     }
@@ -325,48 +320,42 @@ impl Vits {
         speakers: Option<&[i64]>,
         settings: &SynthesisSettings,
         noise: &mut dyn NormalNoise,
-    ) -> Result<Speech, TorchError> {
+    ) -> Result<VitsSpeech, TorchError> {
         let _guard = tch::no_grad_guard();
         let speaker = self.speaker(speakers, texts.lengths.len())?;
-        let prior = self.prior(texts, Pass::Evaluate)?;
+        let prior = self.prior(texts, Pass::Evaluate);
         let conditioning =
             Conditioning { hidden: &prior.hidden, mask: &texts.mask, speaker: speaker.as_ref() };
         let rows = texts.lengths.len() as i64;
-        let drawn = match self.duration_predictor.takes_noise() {
-            true => {
-                let drawn = noise.draw([rows, 2, texts.ids.size()[1]], self.device)?;
-                Some(drawn * settings.noise_scale_duration)
-            }
-            false => None,
+        let drawn = if self.duration_predictor.takes_noise() {
+            let drawn = noise.draw([rows, 2, texts.ids.size()[1]], self.device)?;
+            Some(drawn * settings.noise_scale_duration)
+        } else {
+            None
         };
         let log_durations = self.duration_predictor.predict(conditioning, drawn.as_ref())?;
         let durations = log_durations.exp() * &texts.mask * (1.0 / settings.speaking_rate);
         let durations = durations.ceil().squeeze_dim(1);
         let (places, frames) = spread_out(&durations, settings.most_frames)?;
-        let places = upload(&places, self.device)?;
-        let mask = mask(&frames, self.device)?;
+        let places = upload(&places, self.device);
+        let mask = mask(&frames, self.device);
         let mean = expand(&prior.mean, &places) * &mask;
         let deviation = (expand(&prior.log_deviation, &places) * &mask).exp();
         let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]], self.device)?;
         let latents = mean + drawn * deviation * settings.noise_scale;
-        let latents = self.flow.reverse(&latents, &mask, speaker.as_ref())? * &mask;
-        let waves = self.sound(&latents, &frames, speaker.as_ref())?;
-        Ok(Speech { waves, frames, log_durations, durations, latents })
+        let latents = self.flow.reverse(&latents, &mask, speaker.as_ref()) * &mask;
+        let waves = self.sound(&latents, &frames, speaker.as_ref());
+        Ok(VitsSpeech { waves, frames, log_durations, durations, latents })
     }
 
     /// Each text by itself: the decoder has no mask, so padding would be audible in the last
     /// frames, and a text would sound different alone than in a batch.
-    fn sound(
-        &self,
-        latents: &Tensor,
-        frames: &[i64],
-        speaker: Option<&Tensor>,
-    ) -> Result<Vec<Tensor>, TorchError> {
+    fn sound(&self, latents: &Tensor, frames: &[i64], speaker: Option<&Tensor>) -> Vec<Tensor> {
         let rows = frames.iter().enumerate().map(|(row, frames)| {
             let row = row as i64;
-            let speaker = speaker.map(|speaker| speaker.f_narrow(0, row, 1)).transpose()?;
-            let latents = latents.f_narrow(0, row, 1)?.f_narrow(2, 0, *frames)?;
-            Ok(self.decoder.forward(&latents, speaker.as_ref())?.f_view(-1)?)
+            let speaker = speaker.map(|speaker| speaker.narrow(0, row, 1));
+            let latents = latents.narrow(0, row, 1).narrow(2, 0, *frames);
+            self.decoder.forward(&latents, speaker.as_ref()).view(-1)
         });
         rows.collect()
     }

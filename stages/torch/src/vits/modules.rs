@@ -78,22 +78,22 @@ impl WaveNet {
         mask: &Tensor,
         speaker: Option<&Tensor>,
         pass: Pass,
-    ) -> Result<Tensor, TorchError> {
+    ) -> Tensor {
         let cond = match (&self.cond_layer, speaker) {
-            (Some(layer), Some(speaker)) => Some(layer.forward(speaker)?),
+            (Some(layer), Some(speaker)) => Some(layer.forward(speaker)),
             _ => None,
         };
         let (mut x, mut outputs) = (x.shallow_clone(), x.zeros_like());
         let last = self.in_layers.len() - 1;
         for (at, layer) in self.in_layers.iter().enumerate() {
-            let mut inner = layer.forward(&x)?;
+            let mut inner = layer.forward(&x);
             if let Some(cond) = &cond {
                 inner += cond.narrow(1, at as i64 * 2 * self.width, 2 * self.width);
             }
             let [wave, gate] = halves(&inner);
             let dropout = Dropout::new(self.dropout, self.stream + at as u64);
             let gated = dropout.forward(&(wave.tanh() * gate.sigmoid()), pass);
-            let both = self.res_skip_layers[at].forward(&gated)?;
+            let both = self.res_skip_layers[at].forward(&gated);
             if at == last {
                 outputs += both;
             } else {
@@ -102,7 +102,7 @@ impl WaveNet {
                 outputs += past;
             }
         }
-        Ok(outputs * mask)
+        outputs * mask
     }
 }
 
@@ -151,26 +151,20 @@ impl DilatedDepthSeparableConv {
     }
 
     /// [B, C, N] to [B, C, N]; the conditioning has the same shape.
-    pub fn forward(
-        &self,
-        x: &Tensor,
-        mask: &Tensor,
-        cond: Option<&Tensor>,
-        pass: Pass,
-    ) -> Result<Tensor, TorchError> {
+    pub fn forward(&self, x: &Tensor, mask: &Tensor, cond: Option<&Tensor>, pass: Pass) -> Tensor {
         let mut x = match cond {
             Some(cond) => x + cond,
             None => x.shallow_clone(),
         };
         for layer in &self.layers {
-            let inner = layer.dilated.forward(&(&x * mask))?;
+            let inner = layer.dilated.forward(&(&x * mask));
             let inner = over_channels(&layer.norm_1, &inner).gelu("none");
-            let inner = layer.pointwise.forward(&inner)?;
+            let inner = layer.pointwise.forward(&inner);
             let inner = over_channels(&layer.norm_2, &inner).gelu("none");
             // Not in place: at first it belongs to the caller.
             x = &x + layer.dropout.forward(&inner, pass);
         }
-        Ok(x * mask)
+        x * mask
     }
 }
 
@@ -204,10 +198,10 @@ impl ResidualCoupling {
         mask: &Tensor,
         speaker: Option<&Tensor>,
         pass: Pass,
-    ) -> Result<Tensor, TorchError> {
-        let x = self.conv_pre.forward(half)? * mask;
-        let x = self.wavenet.forward(&x, mask, speaker, pass)?;
-        Ok(self.conv_post.forward(&x)? * mask)
+    ) -> Tensor {
+        let x = self.conv_pre.forward(half) * mask;
+        let x = self.wavenet.forward(&x, mask, speaker, pass);
+        self.conv_post.forward(&x) * mask
     }
 }
 
@@ -264,27 +258,22 @@ impl ConvFlow {
     }
 
     /// The spline of each token, from one channel and the text.
-    fn spline(&self, first: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Spline, TorchError> {
-        let x = self.conv_pre.forward(first)?;
-        let x = self.conv_dds.forward(&x, mask, Some(cond), Pass::Evaluate)?;
-        let numbers = self.conv_proj.forward(&x)? * mask; // [B, 3 K - 1, N]
+    fn spline(&self, first: &Tensor, mask: &Tensor, cond: &Tensor) -> Spline {
+        let x = self.conv_pre.forward(first);
+        let x = self.conv_dds.forward(&x, mask, Some(cond), Pass::Evaluate);
+        let numbers = self.conv_proj.forward(&x) * mask; // [B, 3 K - 1, N]
         from_numbers(&numbers.transpose(1, 2).unsqueeze(1), self.bins, self.divisor, self.bound)
     }
 
-    pub fn forward(
-        &self,
-        x: &Tensor,
-        mask: &Tensor,
-        cond: &Tensor,
-    ) -> Result<(Tensor, Tensor), TorchError> {
+    pub fn forward(&self, x: &Tensor, mask: &Tensor, cond: &Tensor) -> (Tensor, Tensor) {
         let [first, second] = halves(x);
-        let (second, slope) = self.spline(&first, mask, cond)?.forward(&second);
-        Ok((Tensor::f_cat(&[first, second], 1)? * mask, summed(&(slope * mask))))
+        let (second, slope) = self.spline(&first, mask, cond).forward(&second);
+        (Tensor::cat(&[first, second], 1) * mask, summed(&(slope * mask)))
     }
 
-    pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
+    pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Tensor {
         let [first, second] = halves(y);
-        let second = self.spline(&first, mask, cond)?.reverse(&second);
-        Ok(Tensor::f_cat(&[first, second], 1)? * mask)
+        let second = self.spline(&first, mask, cond).reverse(&second);
+        Tensor::cat(&[first, second], 1) * mask
     }
 }

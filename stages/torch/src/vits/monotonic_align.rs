@@ -67,10 +67,10 @@ fn moves(scores: &[f32], frames: usize, tokens: usize, stride: usize) -> Vec<u8>
 /// and `tokens` are the lengths of each clip.
 pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tensor, TorchError> {
     let (rows, length, width) = scores.size3()?;
-    let host = scores.f_detach()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
+    let host = scores.detach().to_kind(Kind::Float).to_device(Device::Cpu);
     let mut values = vec![0f32; host.numel()];
     let count = values.len();
-    host.f_contiguous()?.f_copy_data(&mut values, count)?;
+    host.contiguous().copy_data(&mut values, count);
     if rows as usize != frames.len().min(tokens.len()) {
         return Err(TorchError::Input(format!("{rows} clips do not match the number of lengths")));
     }
@@ -81,7 +81,7 @@ pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tens
         Ok(row.into_iter().map(|frames| frames as f32).collect())
     });
     let durations: Vec<Vec<f32>> = durations.collect::<Result<_, TorchError>>()?;
-    Ok(Tensor::f_from_slice(&durations.concat())?.f_view([rows, width])?)
+    Ok(Tensor::from_slice(&durations.concat()).view([rows, width]))
 }
 
 #[cfg(test)]

@@ -21,14 +21,14 @@ pub trait NormalNoise {
 /// A sequence for each row. A row's noise depends on its seed and on the position alone, not on the
 /// length of other rows.
 #[derive(Debug)]
-pub struct Seeded {
+pub struct SeededNormal {
     seeds: Vec<u64>,
     draws: u64,
 }
 
-impl Seeded {
-    pub fn new(seeds: Vec<u64>) -> Seeded {
-        Seeded { seeds, draws: 0 }
+impl SeededNormal {
+    pub fn new(seeds: Vec<u64>) -> SeededNormal {
+        SeededNormal { seeds, draws: 0 }
     }
 
     /// The states of the rows for the next draw.
@@ -43,7 +43,7 @@ impl Seeded {
     }
 }
 
-impl NormalNoise for Seeded {
+impl NormalNoise for SeededNormal {
     fn draw(
         &mut self,
         [rows, channels, length]: [i64; 3],
@@ -51,11 +51,11 @@ impl NormalNoise for Seeded {
     ) -> Result<Tensor, TorchError> {
         let states = self.states(rows)?;
         let flat = match device {
-            Device::Cpu => Tensor::f_from_slice(&drawn_here(&states, channels * length))?,
+            Device::Cpu => Tensor::from_slice(&drawn_here(&states, channels * length)),
             device => drawn_there(&states, channels * length, device),
         };
         // Column by column, so that longer rows only extend the noise.
-        Ok(flat.f_view([rows, length, channels])?.f_transpose(1, 2)?.f_contiguous()?)
+        Ok(flat.view([rows, length, channels]).transpose(1, 2).contiguous())
     }
 }
 
@@ -80,24 +80,25 @@ fn drawn_here(states: &[u64], count: i64) -> Vec<f32> {
 
 /// Recorded noise, in drawing order.
 #[derive(Debug, Default)]
-pub struct Recorded(VecDeque<Tensor>);
+pub struct RecordedNormal(VecDeque<Tensor>);
 
-impl Recorded {
-    pub fn new(draws: impl IntoIterator<Item = Tensor>) -> Recorded {
-        Recorded(draws.into_iter().collect())
+impl RecordedNormal {
+    pub fn new(draws: impl IntoIterator<Item = Tensor>) -> RecordedNormal {
+        RecordedNormal(draws.into_iter().collect())
     }
 }
 
-impl NormalNoise for Recorded {
+impl NormalNoise for RecordedNormal {
     fn draw(&mut self, shape: [i64; 3], device: Device) -> Result<Tensor, TorchError> {
         let noise = self.0.pop_front();
         let noise = noise.ok_or_else(|| TorchError::Input("there is no more noise".into()))?;
-        match noise.size() == shape {
-            true => Ok(noise.f_to_device(device)?),
-            false => Err(TorchError::Input(format!(
+        if noise.size() == shape {
+            Ok(noise.to_device(device))
+        } else {
+            Err(TorchError::Input(format!(
                 "the noise has the shape {:?}, expected {shape:?}",
                 noise.size()
-            ))),
+            )))
         }
     }
 }
@@ -113,15 +114,15 @@ mod tests {
 
     #[test]
     fn a_rows_noise_is_its_own() {
-        let both = Seeded::new(vec![3, 9]).draw([2, 4, 10], CPU).unwrap();
-        let alone = Seeded::new(vec![9]).draw([1, 4, 6], CPU).unwrap();
+        let both = SeededNormal::new(vec![3, 9]).draw([2, 4, 10], CPU).unwrap();
+        let alone = SeededNormal::new(vec![9]).draw([1, 4, 6], CPU).unwrap();
         assert_eq!(both.narrow(0, 1, 1).narrow(2, 0, 6).contiguous(), alone);
         assert!(both.get(0) != both.get(1));
     }
 
     #[test]
     fn each_draw_is_another_one() {
-        let mut noise = Seeded::new(vec![3]);
+        let mut noise = SeededNormal::new(vec![3]);
         assert!(noise.draw([1, 1, 8], CPU).unwrap() != noise.draw([1, 1, 8], CPU).unwrap());
         assert!(noise.draw([2, 1, 8], CPU).is_err());
     }
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_distribution_is_the_standard_one() {
-        let noise = Seeded::new(vec![1]).draw([1, 100, 1000], CPU).unwrap();
+        let noise = SeededNormal::new(vec![1]).draw([1, 100, 1000], CPU).unwrap();
         let moment =
             |power: f64| noise.pow_tensor_scalar(power).mean(Kind::Double).double_value(&[]);
         // Six standard deviations of the means of 100,000 draws.

@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 
 use super::Config;
 use super::commons::{expand, slice_start, sliced, spread_out};
-use super::data_utils::Clips;
+use super::data_utils::ClipTensors;
 use super::discriminator::Discriminator;
 use super::duration_predictors::Conditioning;
 use super::load::Prepared;
@@ -16,7 +16,7 @@ use super::losses::{self, DISCRIMINATOR, KlTerms, LossWeights};
 use super::mel_processing::Analysis;
 use super::models::{Posterior, Prior, Vits};
 use super::monotonic_align::align_all;
-use super::noise::{NormalNoise, Seeded};
+use super::noise::{NormalNoise, SeededNormal};
 use crate::cast::computed_in;
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -124,7 +124,7 @@ impl Networks {
     }
 
     /// The counts for the losses of a micro-batch: tokens, frames, or clips.
-    pub fn count(clips: &Clips) -> Totals {
+    pub fn count(clips: &ClipTensors) -> Totals {
         let number = |lengths: &[i64]| lengths.iter().sum::<i64>() as u64;
         let rows = clips.frames.len() as u64;
         losses::totals([number(&clips.texts.lengths), number(&clips.frames), rows])
@@ -132,25 +132,25 @@ impl Networks {
 
     /// The forward pass. All randomness comes from the seed and the keys of the clips, independent
     /// of other clips; dropout masks belong to the batch.
-    pub fn make(&self, clips: &Clips, seed: u64) -> Result<GeneratorOutput, TorchError> {
+    pub fn make(&self, clips: &ClipTensors, seed: u64) -> Result<GeneratorOutput, TorchError> {
         let (starts, mut noise) = self.drawn(clips, seed);
         self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
     }
 
     /// The segment starts and the noise of each clip.
-    fn drawn(&self, clips: &Clips, seed: u64) -> (Vec<i64>, Seeded) {
+    fn drawn(&self, clips: &ClipTensors, seed: u64) -> (Vec<i64>, SeededNormal) {
         let part = self.generator.config.segment_frames();
         let of_clip = |key: &u64| scramble(seed ^ scramble(*key));
         let place = |key: &u64| Random::new(of_clip(key)).fraction();
         let pairs = clips.keys.iter().zip(&clips.frames);
         let starts = pairs.map(|(key, frames)| slice_start(place(key), *frames, part)).collect();
-        (starts, Seeded::new(clips.keys.iter().map(|key| !of_clip(key)).collect()))
+        (starts, SeededNormal::new(clips.keys.iter().map(|key| !of_clip(key)).collect()))
     }
 
     /// The same with given segments and noise.
     pub fn make_of(
         &self,
-        clips: &Clips,
+        clips: &ClipTensors,
         starts: &[i64],
         noise: &mut dyn NormalNoise,
         pass: Pass,
@@ -162,11 +162,11 @@ impl Networks {
     }
 
     /// Adds to the discriminator's gradients, and to no others.
-    pub fn judge(&mut self, made: &GeneratorOutput, totals: &Totals) -> Result<Losses, TorchError> {
+    pub fn judge(&mut self, made: &GeneratorOutput, totals: &Totals) -> Losses {
         let judge = &self.discriminator;
-        let loss = computed_in(self.options.kind, || made.discriminator_loss(judge))?;
-        (&loss * totals.weight(DISCRIMINATOR)).f_backward()?;
-        Ok(Losses::default().with(DISCRIMINATOR, &loss))
+        let loss = computed_in(self.options.kind, || made.discriminator_loss(judge));
+        (&loss * totals.weight(DISCRIMINATOR)).backward();
+        Losses::default().with(DISCRIMINATOR, &loss)
     }
 
     /// Adds to the generator's gradients, and to no others.
@@ -182,21 +182,21 @@ impl Networks {
             losses = losses.with(name, &sum);
         }
         if let Some(total) = total {
-            total.f_backward()?;
+            total.backward();
         }
         Ok(losses)
     }
 
     /// The losses of the generator alone: no gradients, no dropout. The same seed gives the same
     /// segments and the same noise, so that two moments of a training can be compared.
-    pub fn evaluate(&self, clips: &Clips, seed: u64) -> Result<Losses, TorchError> {
+    pub fn evaluate(&self, clips: &ClipTensors, seed: u64) -> Result<Losses, TorchError> {
         let _guard = tch::no_grad_guard();
         let losses = self.losses(&self.held_out(clips, seed)?)?;
         Ok(losses.iter().fold(Losses::default(), |losses, (name, sum)| losses.with(name, sum)))
     }
 
     /// The forward pass behind the losses of [`Self::evaluate`].
-    pub fn held_out(&self, clips: &Clips, seed: u64) -> Result<GeneratorOutput, TorchError> {
+    pub fn held_out(&self, clips: &ClipTensors, seed: u64) -> Result<GeneratorOutput, TorchError> {
         let _guard = tch::no_grad_guard();
         let (starts, mut noise) = self.drawn(clips, seed);
         self.make_of(clips, &starts, &mut noise, Pass::Evaluate)
@@ -208,14 +208,13 @@ impl Networks {
     }
 
     /// Clears the gradients of a network.
-    pub fn forget(&mut self, net: Network) -> Result<(), TorchError> {
+    pub fn forget(&mut self, net: Network) {
         for (_, parameter) in self.parameters(net) {
-            let mut gradient = parameter.f_grad()?;
+            let mut gradient = parameter.grad();
             if gradient.defined() {
-                let _ = gradient.f_detach_()?.f_zero_()?;
+                let _ = gradient.detach_().zero_();
             }
         }
-        Ok(())
     }
 }
 
@@ -247,28 +246,29 @@ impl Vits {
     /// that are decoded.
     pub fn learn(
         &self,
-        clips: &Clips,
+        clips: &ClipTensors,
         analysis: &Analysis,
         starts: &[i64],
         noise: &mut dyn NormalNoise,
         pass: Pass,
     ) -> Result<GeneratorOutput, TorchError> {
-        let Clips { texts, mask, frames, .. } = clips;
+        let ClipTensors { texts, mask, frames, .. } = clips;
         self.check_starts(frames, starts)?;
         let speaker = self.speaker(clips.speakers.as_deref(), frames.len())?;
         let speaker = speaker.as_ref();
         let rows = frames.len() as i64;
-        let prior = self.prior(texts, pass)?;
+        let prior = self.prior(texts, pass);
         let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]], self.device)?;
         let posterior =
-            self.posterior_encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass)?;
-        let flowed = self.flow.forward(&posterior.latents, mask, speaker, pass)?;
+            self.posterior_encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass);
+        let flowed = self.flow.forward(&posterior.latents, mask, speaker, pass);
         let scores = scores(&prior, &flowed);
         let aligned = align_all(&scores, frames, &texts.lengths)?;
-        let durations = upload(&aligned, self.device)?;
-        let drawn = match self.duration_predictor.takes_noise() {
-            true => Some(noise.draw([rows, 2, texts.ids.size()[1]], self.device)?),
-            false => None,
+        let durations = upload(&aligned, self.device);
+        let drawn = if self.duration_predictor.takes_noise() {
+            Some(noise.draw([rows, 2, texts.ids.size()[1]], self.device)?)
+        } else {
+            None
         };
         let conditioning = Conditioning { hidden: &prior.hidden, mask: &texts.mask, speaker };
         let lasting = durations.unsqueeze(1);
@@ -278,11 +278,11 @@ impl Vits {
         })?;
         let kl_loss = kl_loss(&prior, &posterior, &flowed, &aligned, mask)?;
         let (hop, part) = (self.config.hop(), self.config.segment_frames());
-        let wave = self.decoder.forward(&sliced(&posterior.latents, starts, part)?, speaker)?;
-        let wave = wave.f_to_kind(Kind::Float)?;
+        let wave = self.decoder.forward(&sliced(&posterior.latents, starts, part), speaker);
+        let wave = wave.to_kind(Kind::Float);
         let first: Vec<i64> = starts.iter().map(|start| start * hop).collect();
-        let recorded = sliced(&clips.waves.f_unsqueeze(1)?, &first, part * hop)?;
-        let recorded_mel = analysis.log_mel(&sliced(&clips.spectrograms, starts, part)?)?;
+        let recorded = sliced(&clips.waves.unsqueeze(1), &first, part * hop);
+        let recorded_mel = analysis.log_mel(&sliced(&clips.spectrograms, starts, part));
         Ok(GeneratorOutput {
             prior,
             posterior,
@@ -300,22 +300,23 @@ impl Vits {
     fn check_starts(&self, frames: &[i64], starts: &[i64]) -> Result<(), TorchError> {
         let part = self.config.segment_frames();
         let fits = |(frames, start): (&i64, &i64)| *start >= 0 && start + part <= *frames;
-        match frames.len() == starts.len() && frames.iter().zip(starts).all(fits) {
-            true => Ok(()),
-            false => Err(TorchError::Input(format!(
+        if frames.len() == starts.len() && frames.iter().zip(starts).all(fits) {
+            Ok(())
+        } else {
+            Err(TorchError::Input(format!(
                 "parts of {part} frames from {starts:?} exceed clips of {frames:?}"
-            ))),
+            )))
         }
     }
 }
 
 impl GeneratorOutput {
     /// The loss of the discriminator, summed over the clips; the generator gets no gradient.
-    pub fn discriminator_loss(&self, judge: &Discriminator) -> Result<Tensor, TorchError> {
+    pub fn discriminator_loss(&self, judge: &Discriminator) -> Tensor {
         // In one batch, so that each weight is computed only once.
-        let both = Tensor::f_cat(&[&self.recorded, &self.wave.detach()], 0)?;
-        let [real, fake] = judge.forward(&both)?.halves()?;
-        Ok(losses::discriminator(&real, &fake) * self.wave.size()[0] as f64)
+        let both = Tensor::cat(&[&self.recorded, &self.wave.detach()], 0);
+        let [real, fake] = judge.forward(&both).halves();
+        losses::discriminator(&real, &fake) * self.wave.size()[0] as f64
     }
 
     /// The losses of the generator; the discriminator gets no gradient. Sums over the tokens, the
@@ -325,9 +326,9 @@ impl GeneratorOutput {
         judge: &Discriminator,
         analysis: &Analysis,
     ) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
-        let judge = judge.frozen()?;
-        let real = tch::no_grad(|| judge.forward(&self.recorded))?;
-        let fake = judge.forward(&self.wave)?;
+        let judge = judge.frozen();
+        let real = tch::no_grad(|| judge.forward(&self.recorded));
+        let fake = judge.forward(&self.wave);
         let clips = self.wave.size()[0] as f64;
         Ok(vec![
             (losses::ADVERSARIAL, losses::adversarial(&fake) * clips),
@@ -340,7 +341,7 @@ impl GeneratorOutput {
 
     /// For the generated segment: [B, bands, frames].
     pub fn mel(&self, analysis: &Analysis) -> Result<Tensor, TorchError> {
-        analysis.log_mel(&analysis.linear(&self.wave.squeeze_dim(1))?)
+        Ok(analysis.log_mel(&analysis.linear(&self.wave.squeeze_dim(1))?))
     }
 }
 
@@ -365,7 +366,7 @@ fn kl_loss(
     mask: &Tensor,
 ) -> Result<Tensor, TorchError> {
     let (places, _) = spread_out(durations, i64::MAX >> 8)?;
-    let places = upload(&places, flowed.device())?;
+    let places = upload(&places, flowed.device());
     Ok(losses::kl(&KlTerms {
         z_p: flowed,
         logs_q: &posterior.log_deviation,

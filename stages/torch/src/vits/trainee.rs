@@ -4,11 +4,10 @@
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
-use super::Batch;
 use super::losses::{self, MEL};
 use super::show;
 use super::train::{Network, Networks};
-use super::{Clips, GeneratorOutput};
+use super::{ClipTensors, GeneratorOutput, VitsBatch};
 use crate::error::TorchError;
 use crate::train::{Losses, Means, Phase, Totals, Trainee, samples};
 
@@ -37,27 +36,23 @@ impl VitsTrainee {
         VitsTrainee { nets, kept: None }
     }
 
-    pub fn nets(&self) -> &Networks {
-        &self.nets
-    }
-
-    fn place(&self, batch: &Batch) -> Result<Clips, TorchError> {
+    fn place(&self, batch: &VitsBatch) -> Result<ClipTensors, TorchError> {
         batch.place(self.nets.generator(), self.nets.analysis())
     }
 
-    fn judge(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+    fn judge(&mut self, batch: &VitsBatch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         self.kept = None;
         let clips = self.place(batch)?;
         let make = || self.nets.make(&clips, phase.step_seed);
         // Without a backward pass no graph is needed.
         let made = if phase.is_followed { make()? } else { tch::no_grad(make)? };
-        let losses = self.nets.judge(&made, phase.totals)?;
+        let losses = self.nets.judge(&made, phase.totals);
         let (step_seed, keys) = (phase.step_seed, clips.keys);
         self.kept = phase.is_followed.then_some(Kept { step_seed, keys, made });
         Ok(losses)
     }
 
-    fn speak(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+    fn speak(&mut self, batch: &VitsBatch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         let made = match self.kept.take() {
             Some(kept) if kept.is_of(batch, phase) => kept.made,
             _ => self.nets.make(&self.place(batch)?, phase.step_seed)?,
@@ -67,14 +62,29 @@ impl VitsTrainee {
 }
 
 impl Kept {
-    fn is_of(&self, batch: &Batch, phase: &Phase<'_>) -> bool {
+    fn is_of(&self, batch: &VitsBatch, phase: &Phase<'_>) -> bool {
         self.step_seed == phase.step_seed
             && self.keys.iter().eq(batch.clips.iter().map(|clip| &clip.key))
     }
 }
 
 impl Trainee for VitsTrainee {
-    type Batch = Batch;
+    type Batch = VitsBatch;
+    type Network = Networks;
+
+    fn network(&self) -> &Networks {
+        &self.nets
+    }
+
+    fn network_mut(&mut self) -> &mut Networks {
+        &mut self.nets
+    }
+
+    /// Those of the generator; the discriminator is always trained.
+    fn frozen(&self) -> Vec<(String, Tensor)> {
+        let own = self.nets.frozen().iter();
+        own.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect()
+    }
 
     const PHASES: &'static [&'static str] = &["discriminator", "generator"];
 
@@ -92,7 +102,7 @@ impl Trainee for VitsTrainee {
         parameters
     }
 
-    fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+    fn accumulate(&mut self, batch: &VitsBatch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         match phase.number {
             JUDGING => self.judge(batch, phase),
             _ => self.speak(batch, phase),
@@ -100,12 +110,12 @@ impl Trainee for VitsTrainee {
     }
 
     /// Those of the generator.
-    fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
+    fn evaluate(&self, batch: &VitsBatch) -> Result<Losses, TorchError> {
         self.nets.evaluate(&self.place(batch)?, HELD_OUT)
     }
 
     /// Sound of each clip's text, and pictures of the first clip.
-    fn show(&self, batch: &Batch, number: usize) -> Result<samples::NamedSamples, TorchError> {
+    fn show(&self, batch: &VitsBatch, number: usize) -> Result<samples::NamedSamples, TorchError> {
         let clips = self.place(batch)?;
         let mut shown = show::sound(&self.nets, &clips, number)?;
         if number == 0 {
@@ -114,7 +124,7 @@ impl Trainee for VitsTrainee {
         Ok(shown)
     }
 
-    fn count(batch: &Batch) -> Totals {
+    fn count(batch: &VitsBatch) -> Totals {
         let [tokens, frames] = batch.lengths();
         losses::totals([tokens, frames, batch.clips.len() as u64])
     }

@@ -17,23 +17,23 @@ const FAMILY: Family = Family {
 
 /// A model that arrived on a port; its tensors are still in the store.
 #[derive(Debug)]
-pub struct Model {
+pub struct Wav2Vec2Model {
     fields: Fields,
     pub config: Config,
     pub preprocessor: Preprocessor,
     pub vocabulary: Vocabulary,
 }
 
-impl Model {
+impl Wav2Vec2Model {
     pub fn read(
         port: &str,
         fields: Option<&Fields>,
         context: &mut dyn Context,
-    ) -> Result<Model, StageError> {
+    ) -> Result<Wav2Vec2Model, StageError> {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let mut file = |name: &str| arrived.file(name, context);
         let config = Config::parse(&file(artifact::CONFIG)?)?;
-        Ok(Model {
+        Ok(Wav2Vec2Model {
             preprocessor: Preprocessor::parse(&file(artifact::PREPROCESSOR)?)?,
             vocabulary: Vocabulary::read(&file(artifact::VOCABULARY)?, &config)?,
             config,

@@ -5,15 +5,15 @@ use stage_formats::weight_norm::{DIRECTION, LENGTH};
 use tch::Tensor;
 
 use crate::convolution::Geometry;
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::layers::{LayerNorm, Linear, Pass};
 use crate::weights::Scope;
 
 #[derive(Debug)]
-pub struct Encoder {
+pub struct Wav2Vec2Encoder {
     pos_conv_embed: PositionalConv,
     layer_norm: LayerNorm,
-    layers: Vec<Layer>,
+    layers: Vec<Wav2Vec2Layer>,
     /// Pre-norm: norms before the sublayers and after the last layer, instead of after the
     /// sublayers and before the first layer.
     is_stable: bool,
@@ -28,8 +28,8 @@ struct PositionalConv {
 }
 
 #[derive(Debug)]
-struct Layer {
-    attention: Attention,
+struct Wav2Vec2Layer {
+    attention: Wav2Vec2Attention,
     layer_norm: LayerNorm,
     intermediate_dense: Linear,
     output_dense: Linear,
@@ -37,7 +37,7 @@ struct Layer {
 }
 
 #[derive(Debug)]
-struct Attention {
+struct Wav2Vec2Attention {
     q_proj: Linear,
     k_proj: Linear,
     v_proj: Linear,
@@ -45,11 +45,12 @@ struct Attention {
     heads: i64,
 }
 
-impl Encoder {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<Encoder, TorchError> {
-        let layer =
-            |at: i64, scope: &mut Scope| Layer::load(scope.under(&format!("layers.{at}")), config);
-        Ok(Encoder {
+impl Wav2Vec2Encoder {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Wav2Vec2Encoder, TorchError> {
+        let layer = |at: i64, scope: &mut Scope| {
+            Wav2Vec2Layer::load(scope.under(&format!("layers.{at}")), config)
+        };
+        Ok(Wav2Vec2Encoder {
             pos_conv_embed: PositionalConv::load(scope.under("pos_conv_embed.conv"), config)?,
             layer_norm: norm(&mut scope, "layer_norm", config)?,
             layers: (0..config.num_hidden_layers)
@@ -60,15 +61,15 @@ impl Encoder {
     }
 
     /// [B, T, C] to [B, T, C].
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let mut x = x.f_add(&self.pos_conv_embed.forward(x)?)?;
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let mut x = x + self.pos_conv_embed.forward(x);
         if !self.is_stable {
             x = self.layer_norm.forward(&x);
         }
         for layer in &self.layers {
-            x = layer.forward(&x, self.is_stable)?;
+            x = layer.forward(&x, self.is_stable);
         }
-        Ok(if self.is_stable { self.layer_norm.forward(&x) } else { x })
+        if self.is_stable { self.layer_norm.forward(&x) } else { x }
     }
 }
 
@@ -79,57 +80,56 @@ impl PositionalConv {
         let length = scope.take(LENGTH, &[1, 1, kernel])?;
         let direction = scope.take(DIRECTION, &[width, width / groups, kernel])?;
         Ok(PositionalConv {
-            weight: Tensor::f_internal_weight_norm(&direction, &length, 2)?,
+            weight: Tensor::internal_weight_norm(&direction, &length, 2),
             bias: scope.take("bias", &[width])?,
             geometry: Geometry { padding: kernel / 2, groups, ..Geometry::default() },
         })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let positions =
-            self.geometry.convolve(&x.f_transpose(1, 2)?, &self.weight, Some(&self.bias))?;
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let positions = self.geometry.convolve(&x.transpose(1, 2), &self.weight, Some(&self.bias));
         // An even kernel gives one frame too many.
-        let positions = positions.f_narrow(2, 0, x.size()[1])?;
-        Ok(positions.f_gelu("none")?.f_transpose(1, 2)?)
+        let positions = positions.narrow(2, 0, x.size()[1]);
+        positions.gelu("none").transpose(1, 2)
     }
 }
 
-impl Layer {
-    fn load(mut scope: Scope, config: &Config) -> Result<Layer, TorchError> {
+impl Wav2Vec2Layer {
+    fn load(mut scope: Scope, config: &Config) -> Result<Wav2Vec2Layer, TorchError> {
         let (width, inner) = (config.hidden_size, config.intermediate_size);
         let mut dense = |name: &str, inputs: i64, outputs: i64| {
             Linear::load(&mut scope.under(&format!("feed_forward.{name}")), inputs, outputs, true)
         };
-        Ok(Layer {
+        Ok(Wav2Vec2Layer {
             intermediate_dense: dense("intermediate_dense", width, inner)?,
             output_dense: dense("output_dense", inner, width)?,
-            attention: Attention::load(scope.under("attention"), config)?,
+            attention: Wav2Vec2Attention::load(scope.under("attention"), config)?,
             layer_norm: norm(&mut scope, "layer_norm", config)?,
             final_layer_norm: norm(&mut scope, "final_layer_norm", config)?,
         })
     }
 
-    fn forward(&self, x: &Tensor, is_stable: bool) -> Result<Tensor, TorchError> {
+    fn forward(&self, x: &Tensor, is_stable: bool) -> Tensor {
         if is_stable {
-            let x = x.f_add(&self.attention.forward(&self.layer_norm.forward(x))?)?;
-            let changed = self.feed_forward(&self.final_layer_norm.forward(&x))?;
-            return Ok(x.f_add(&changed)?);
+            let x = x + self.attention.forward(&self.layer_norm.forward(x));
+            let changed = self.feed_forward(&self.final_layer_norm.forward(&x));
+            return x + changed;
         }
-        let x = self.layer_norm.forward(&x.f_add(&self.attention.forward(x)?)?);
-        Ok(self.final_layer_norm.forward(&x.f_add(&self.feed_forward(&x)?)?))
+        let x = self.layer_norm.forward(&(x + self.attention.forward(x)));
+        self.final_layer_norm.forward(&(&x + self.feed_forward(&x)))
     }
 
-    fn feed_forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let inner = self.intermediate_dense.forward(x, Pass::Evaluate).f_gelu("none")?;
-        Ok(self.output_dense.forward(&inner, Pass::Evaluate))
+    fn feed_forward(&self, x: &Tensor) -> Tensor {
+        let inner = self.intermediate_dense.forward(x, Pass::Evaluate).gelu("none");
+        self.output_dense.forward(&inner, Pass::Evaluate)
     }
 }
 
-impl Attention {
-    fn load(mut scope: Scope, config: &Config) -> Result<Attention, TorchError> {
+impl Wav2Vec2Attention {
+    fn load(mut scope: Scope, config: &Config) -> Result<Wav2Vec2Attention, TorchError> {
         let width = config.hidden_size;
         let mut linear = |name: &str| Linear::load(&mut scope.under(name), width, width, true);
-        Ok(Attention {
+        Ok(Wav2Vec2Attention {
             q_proj: linear("q_proj")?,
             k_proj: linear("k_proj")?,
             v_proj: linear("v_proj")?,
@@ -139,15 +139,15 @@ impl Attention {
     }
 
     /// [B, T, C] to [B, T, C]; each frame attends to all.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let (batch, length, width) = x.size3()?;
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let (batch, length, width) = x.size3().in_tch();
         let split = |linear: &Linear| {
             let y = linear.forward(x, Pass::Evaluate);
-            y.f_view([batch, length, self.heads, width / self.heads])?.f_transpose(1, 2)
+            y.view([batch, length, self.heads, width / self.heads]).transpose(1, 2)
         };
         let (queries, keys, values) =
-            (split(&self.q_proj)?, split(&self.k_proj)?, split(&self.v_proj)?);
-        let y = Tensor::f_scaled_dot_product_attention(
+            (split(&self.q_proj), split(&self.k_proj), split(&self.v_proj));
+        let y = Tensor::scaled_dot_product_attention(
             &queries,
             &keys,
             &values,
@@ -156,9 +156,9 @@ impl Attention {
             false,
             None,
             false,
-        )?;
-        let y = y.f_transpose(1, 2)?.f_reshape([batch, length, width])?;
-        Ok(self.out_proj.forward(&y, Pass::Evaluate))
+        );
+        let y = y.transpose(1, 2).reshape([batch, length, width]);
+        self.out_proj.forward(&y, Pass::Evaluate)
     }
 }
 

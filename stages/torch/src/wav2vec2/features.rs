@@ -13,10 +13,10 @@ const EPSILON: f64 = 1e-5;
 
 /// Convolutions, each with its activation.
 #[derive(Debug)]
-pub struct Features(Vec<Layer>);
+pub struct Features(Vec<FeatureLayer>);
 
 #[derive(Debug)]
-struct Layer {
+struct FeatureLayer {
     weight: Tensor,
     bias: Option<Tensor>,
     geometry: Geometry,
@@ -37,7 +37,7 @@ impl Features {
             let is_normed = at == 0 || config.feat_extract_norm == Norm::Layer;
             let mut norm = || LayerNorm::load(&mut layer.under("layer_norm"), *outputs, EPSILON);
             let norm = is_normed.then(&mut norm).transpose()?;
-            layers.push(Layer {
+            layers.push(FeatureLayer {
                 weight,
                 bias,
                 geometry: Geometry { stride: *stride, ..Geometry::default() },
@@ -49,26 +49,26 @@ impl Features {
     }
 
     /// Samples [B, N] to frames [B, T, C].
-    pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
-        let mut x = waves.f_unsqueeze(1)?;
+    pub fn forward(&self, waves: &Tensor) -> Tensor {
+        let mut x = waves.unsqueeze(1);
         for layer in &self.0 {
-            x = layer.forward(&x)?;
+            x = layer.forward(&x);
         }
-        Ok(x.f_transpose(1, 2)?)
+        x.transpose(1, 2)
     }
 }
 
-impl Layer {
+impl FeatureLayer {
     /// [B, C, T] to [B, D, output length].
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let x = self.geometry.convolve(x, &self.weight, self.bias.as_ref())?;
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let x = self.geometry.convolve(x, &self.weight, self.bias.as_ref());
         let x = match &self.norm {
             None => x,
-            Some((Norm::Layer, norm)) => norm.forward(&x.f_transpose(1, 2)?).f_transpose(1, 2)?,
+            Some((Norm::Layer, norm)) => norm.forward(&x.transpose(1, 2)).transpose(1, 2),
             Some((Norm::Group, LayerNorm { weight, bias, eps })) => {
-                x.f_group_norm(x.size()[1], Some(weight), Some(bias), *eps, true)?
+                x.group_norm(x.size()[1], Some(weight), Some(bias), *eps, true)
             }
         };
-        Ok(x.f_gelu("none")?)
+        x.gelu("none")
     }
 }

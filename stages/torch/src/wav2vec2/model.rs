@@ -4,9 +4,9 @@
 use stage_families::wav2vec2::{Config, Preprocessor, plain_name};
 use tch::{Device, Kind, Tensor};
 
-use super::encoder::Encoder;
+use super::encoder::Wav2Vec2Encoder;
 use super::features::Features;
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::layers::{LayerNorm, Linear, Pass};
 use crate::weights::{Weights, usable};
 
@@ -18,7 +18,7 @@ pub struct Wav2Vec2 {
     features: Features,
     projection_norm: LayerNorm,
     projection: Linear,
-    encoder: Encoder,
+    encoder: Wav2Vec2Encoder,
     head: Linear,
     preprocessor: Preprocessor,
     device: Device,
@@ -52,7 +52,7 @@ impl Wav2Vec2 {
             features: Features::load(body.under("feature_extractor"), config)?,
             projection_norm,
             projection,
-            encoder: Encoder::load(body.under("encoder"), config)?,
+            encoder: Wav2Vec2Encoder::load(body.under("encoder"), config)?,
             head: Linear::load(&mut weights.under("lm_head"), width, config.vocab_size, true)?,
             preprocessor,
             device,
@@ -63,41 +63,41 @@ impl Wav2Vec2 {
 
     /// The most likely symbol of each frame of a recording, which must be at least as long as the
     /// receptive field.
-    pub fn hear(&self, samples: &[f32]) -> Result<Vec<i64>, TorchError> {
+    pub fn hear(&self, samples: &[f32]) -> Vec<i64> {
         let _guard = tch::no_grad_guard();
-        let logits = self.logits(&self.frames(samples)?)?;
-        Ok(Vec::try_from(logits.f_argmax(-1, false)?.f_view(-1)?.f_to_device(Device::Cpu)?)?)
+        let logits = self.logits(&self.frames(samples));
+        Vec::try_from(logits.argmax(-1, false).view(-1).to_device(Device::Cpu)).in_tch()
     }
 
     /// The logarithm of the probability of each symbol in each frame of such a recording: rows, and
     /// symbols in a row.
-    pub fn emit(&self, samples: &[f32]) -> Result<(Vec<f32>, usize), TorchError> {
+    pub fn emit(&self, samples: &[f32]) -> (Vec<f32>, usize) {
         let _guard = tch::no_grad_guard();
-        let logits = self.logits(&self.frames(samples)?)?;
+        let logits = self.logits(&self.frames(samples));
         let symbols = logits.size().last().copied().unwrap_or(0) as usize;
-        let likely = logits.f_log_softmax(-1, Kind::Float)?.f_to_device(Device::Cpu)?;
-        Ok((Vec::try_from(likely.f_contiguous()?.f_view(-1)?)?, symbols))
+        let likely = logits.log_softmax(-1, Kind::Float).to_device(Device::Cpu);
+        (Vec::try_from(likely.contiguous().view(-1)).in_tch(), symbols)
     }
 
     /// The output of the feature encoder for a recording: [1, T, C].
-    pub fn frames(&self, samples: &[f32]) -> Result<Tensor, TorchError> {
-        let wave = Tensor::f_from_slice(samples)?.f_unsqueeze(0)?;
-        let wave = if self.preprocessor.do_normalize { normalized(&wave)? } else { wave };
-        self.features.forward(&wave.f_to_device(self.device)?)
+    pub fn frames(&self, samples: &[f32]) -> Tensor {
+        let wave = Tensor::from_slice(samples).unsqueeze(0);
+        let wave = if self.preprocessor.do_normalize { normalized(&wave) } else { wave };
+        self.features.forward(&wave.to_device(self.device))
     }
 
     /// The logits of the symbols: [B, T, C] to [B, T, V].
-    pub fn logits(&self, frames: &Tensor) -> Result<Tensor, TorchError> {
+    pub fn logits(&self, frames: &Tensor) -> Tensor {
         let frames = self.projection_norm.forward(frames);
-        let hidden = self.encoder.forward(&self.projection.forward(&frames, Pass::Evaluate))?;
-        Ok(self.head.forward(&hidden, Pass::Evaluate))
+        let hidden = self.encoder.forward(&self.projection.forward(&frames, Pass::Evaluate));
+        self.head.forward(&hidden, Pass::Evaluate)
     }
 }
 
 /// Normalised to mean 0 and variance 1.
-fn normalized(wave: &Tensor) -> Result<Tensor, TorchError> {
-    let wide = wave.f_to_kind(Kind::Double)?;
-    let wide = wide.f_sub(&wide.f_mean(None)?)?;
-    let variance = wide.f_square()?.f_mean(None)?.f_add_scalar(LEAST_VARIANCE)?;
-    Ok(wide.f_div(&variance.f_sqrt()?)?.f_to_kind(Kind::Float)?)
+fn normalized(wave: &Tensor) -> Tensor {
+    let wide = wave.to_kind(Kind::Double);
+    let wide = &wide - wide.mean(None);
+    let variance = wide.square().mean(None) + LEAST_VARIANCE;
+    (wide / variance.sqrt()).to_kind(Kind::Float)
 }

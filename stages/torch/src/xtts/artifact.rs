@@ -14,7 +14,7 @@ use super::mel::usable_stats;
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::stored;
-use crate::tune::{Base, BaseNetwork, Kinds};
+use crate::tune::{Base, Kinds};
 use crate::weights::Weights;
 
 const FAMILY: Family = Family {
@@ -24,18 +24,12 @@ const FAMILY: Family = Family {
 };
 
 #[derive(Debug)]
-pub struct Model {
+pub struct XttsModel {
     pub fields: Fields,
     pub config: Config,
 }
 
-impl BaseNetwork for Gpt {
-    fn weights(&self) -> &Weights {
-        &self.tensors
-    }
-}
-
-impl Base for Model {
+impl Base for XttsModel {
     type Network = Gpt;
 
     const PREFIX: &'static str = GPT_PREFIX;
@@ -62,10 +56,10 @@ impl Base for Model {
         port: &str,
         fields: Option<&Fields>,
         context: &mut dyn Context,
-    ) -> Result<Model, StageError> {
+    ) -> Result<XttsModel, StageError> {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let config = Config::parse(&arrived.file(artifact::CONFIG, context)?)?;
-        Ok(Model { fields: arrived.fields.clone(), config })
+        Ok(XttsModel { fields: arrived.fields.clone(), config })
     }
 
     fn fields(&self) -> &Fields {
@@ -77,7 +71,7 @@ impl Base for Model {
     }
 }
 
-impl Model {
+impl XttsModel {
     pub fn tokenizer(
         &self,
         port: &str,
@@ -86,14 +80,12 @@ impl Model {
         let arrived = Arrived::on(port, Some(&self.fields), &FAMILY)?;
         let tokenizer = Tokenizer::read(&arrived.file(artifact::VOCABULARY, context)?)?;
         let (tokens, rows) = (tokenizer.text_tokens().rows, self.config.gpt.text_tokens);
-        match tokens > rows {
-            false => Ok(tokenizer),
-            true => {
-                let why = format!(
-                    "its vocabulary has {tokens} tokens, but its embedding has {rows} rows"
-                );
-                Err(arrived.refused(&why))
-            }
+        if tokens > rows {
+            let why =
+                format!("its vocabulary has {tokens} tokens, but its embedding has {rows} rows");
+            Err(arrived.refused(&why))
+        } else {
+            Ok(tokenizer)
         }
     }
 

@@ -21,7 +21,7 @@ const FRAME: usize = 256;
 
 /// The layout of a row. Losses and gradients are the same for all layouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum RowLayout {
     #[default]
     Packed,
     /// The layout of the original: padding after the text and after the codes, masked.
@@ -30,7 +30,7 @@ pub enum Layout {
 
 /// One clip.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Clip {
+pub struct GptClip {
     /// Token ids without START and STOP.
     pub text: Vec<i64>,
     /// Codes of the whole clip, one for each started block of `code_stride` samples.
@@ -44,14 +44,14 @@ pub struct Clip {
 
 /// Clips in rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct GptBatch {
     pub(super) rows: usize,
     /// The number of columns of a row.
     pub(super) length: usize,
     /// The spectrograms: [B, mels, frames].
     pub(super) mels: Vec<f32>,
-    pub(super) text: Tokens,
-    pub(super) audio: Tokens,
+    pub(super) text: LabelledTokens,
+    pub(super) audio: LabelledTokens,
     /// The source of each column: an index into the latents of all clips, their text, their codes,
     /// or the zero row after these. [B, columns].
     pub(super) sources: Vec<i64>,
@@ -61,7 +61,7 @@ pub struct Batch {
 
 /// The tokens of all clips, concatenated, and the labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tokens<T = Vec<i64>> {
+pub(super) struct LabelledTokens<T = Vec<i64>> {
     pub(super) ids: T,
     pub(super) positions: T,
     /// The labelled columns of the batch, and their labels.
@@ -74,11 +74,11 @@ pub(super) struct Tokens<T = Vec<i64>> {
 pub struct Packer<'a> {
     pub config: &'a GptConfig,
     pub parity: Parity,
-    pub layout: Layout,
+    pub layout: RowLayout,
 }
 
 impl Packer<'_> {
-    pub fn pack(&self, clips: &[&Clip], purpose: Purpose) -> Result<Batch, TorchError> {
+    pub fn pack(&self, clips: &[&GptClip], purpose: Purpose) -> Result<GptBatch, TorchError> {
         clips.iter().try_for_each(|clip| self.check(clip))?;
         let mels = self.config.mels as usize;
         let values = clips.first().map_or(0, |clip| clip.mel.len());
@@ -89,7 +89,7 @@ impl Packer<'_> {
             let text = format!("a batch needs conditionings of {mels} bins and of one length");
             return Err(TorchError::Input(text));
         }
-        let mut rows = Rows::new(self.config, self.layout, clips);
+        let mut rows = BatchBuilder::new(self.config, self.layout, clips);
         for (row, clip) in clips.iter().enumerate() {
             rows.add(row, clip, self.ignored(clip, row + 1 == clips.len(), purpose));
         }
@@ -98,7 +98,7 @@ impl Packer<'_> {
         Ok(batch)
     }
 
-    fn check(&self, clip: &Clip) -> Result<(), TorchError> {
+    fn check(&self, clip: &GptClip) -> Result<(), TorchError> {
         let config = self.config;
         for (what, ids, end, most) in [
             ("text tokens", &clip.text, config.text_tokens, config.max_text_tokens),
@@ -110,7 +110,7 @@ impl Packer<'_> {
     }
 
     /// The codes that are no labels, since the conditioning was cut from them.
-    fn ignored(&self, clip: &Clip, is_last: bool, purpose: Purpose) -> Range<usize> {
+    fn ignored(&self, clip: &GptClip, is_last: bool, purpose: Purpose) -> Range<usize> {
         let Some(crop) = &clip.crop else { return 0..0 };
         let stride = self.config.code_stride as usize;
         match self.parity {
@@ -144,33 +144,34 @@ pub(super) fn check_ids(
 }
 
 /// START and the tokens.
-fn text_columns(clip: &Clip) -> usize {
+fn text_columns(clip: &GptClip) -> usize {
     1 + clip.text.len()
 }
 
 /// START, the codes, and the silence after them.
-fn audio_columns(clip: &Clip) -> usize {
+fn audio_columns(clip: &GptClip) -> usize {
     1 + clip.codes.len() + STOPS
 }
 
 /// A batch while it is filled.
-struct Rows<'a> {
+struct BatchBuilder<'a> {
     config: &'a GptConfig,
-    batch: Batch,
+    batch: GptBatch,
     /// The number of text and code columns of a row, if all rows have the same.
     room: Option<[usize; 2]>,
     /// The offsets of text and of codes in the sources of columns.
     first: [usize; 2],
 }
 
-impl<'a> Rows<'a> {
-    fn new(config: &'a GptConfig, layout: Layout, clips: &[&Clip]) -> Rows<'a> {
+impl<'a> BatchBuilder<'a> {
+    fn new(config: &'a GptConfig, layout: RowLayout, clips: &[&GptClip]) -> BatchBuilder<'a> {
         let latents = config.latents as usize;
-        let sum = |count: fn(&Clip) -> usize| clips.iter().map(|clip| count(clip)).sum::<usize>();
-        let longest = |count: fn(&Clip) -> usize| clips.iter().map(|clip| count(clip)).max();
+        let sum =
+            |count: fn(&GptClip) -> usize| clips.iter().map(|clip| count(clip)).sum::<usize>();
+        let longest = |count: fn(&GptClip) -> usize| clips.iter().map(|clip| count(clip)).max();
         // The original also has STOP as an input, which is masked.
         let room = [text_columns, audio_columns].map(|count| longest(count).unwrap_or(0) + 1);
-        let room = (layout == Layout::Padded).then_some(room);
+        let room = (layout == RowLayout::Padded).then_some(room);
         let length = latents
             + match room {
                 Some([text, audio]) => text + audio,
@@ -179,19 +180,19 @@ impl<'a> Rows<'a> {
         let text = clips.len() * latents;
         let audio = text + sum(text_columns);
         let nothing = audio + sum(audio_columns);
-        let batch = Batch {
+        let batch = GptBatch {
             rows: clips.len(),
             length,
             mels: clips.iter().flat_map(|clip| &clip.mel).copied().collect(),
-            text: Tokens::default(),
-            audio: Tokens::default(),
+            text: LabelledTokens::default(),
+            audio: LabelledTokens::default(),
             sources: vec![nothing as i64; clips.len() * length],
             seen: None,
         };
-        Rows { config, batch, room, first: [text, audio] }
+        BatchBuilder { config, batch, room, first: [text, audio] }
     }
 
-    fn add(&mut self, row: usize, clip: &Clip, ignored: Range<usize>) {
+    fn add(&mut self, row: usize, clip: &GptClip, ignored: Range<usize>) {
         let config = self.config;
         let (latents, start) = (config.latents as usize, row * self.batch.length);
         self.fill(start, latents, row * latents);
@@ -218,14 +219,11 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Tokens {
+impl LabelledTokens {
     /// Converts each list.
-    pub(super) fn each<T>(
-        &self,
-        to: impl Fn(&[i64]) -> Result<T, TorchError>,
-    ) -> Result<Tokens<T>, TorchError> {
-        let (ids, positions) = (to(&self.ids)?, to(&self.positions)?);
-        Ok(Tokens { ids, positions, columns: to(&self.columns)?, labels: to(&self.labels)? })
+    pub(super) fn each<T>(&self, to: impl Fn(&[i64]) -> T) -> LabelledTokens<T> {
+        let (ids, positions) = (to(&self.ids), to(&self.positions));
+        LabelledTokens { ids, positions, columns: to(&self.columns), labels: to(&self.labels) }
     }
 
     /// Each token of a clip except the last is an input, and the next one is its label.
@@ -241,7 +239,7 @@ impl Tokens {
     }
 }
 
-impl Batch {
+impl GptBatch {
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -288,17 +286,17 @@ mod tests {
         }
     }
 
-    fn clip(text: &[i64], codes: &[i64]) -> Clip {
-        Clip { text: text.to_vec(), codes: codes.to_vec(), mel: vec![0.0; 3], crop: None }
+    fn clip(text: &[i64], codes: &[i64]) -> GptClip {
+        GptClip { text: text.to_vec(), codes: codes.to_vec(), mel: vec![0.0; 3], crop: None }
     }
 
-    fn pack(layout: Layout, parity: Parity, clips: &[Clip], purpose: Purpose) -> Batch {
+    fn pack(layout: RowLayout, parity: Parity, clips: &[GptClip], purpose: Purpose) -> GptBatch {
         let packer = Packer { config: &config(), parity, layout };
         packer.pack(&clips.iter().collect::<Vec<_>>(), purpose).unwrap()
     }
 
-    fn packed(parity: Parity, clips: &[Clip], purpose: Purpose) -> Batch {
-        pack(Layout::Packed, parity, clips, purpose)
+    fn packed(parity: Parity, clips: &[GptClip], purpose: Purpose) -> GptBatch {
+        pack(RowLayout::Packed, parity, clips, purpose)
     }
 
     #[test]
@@ -328,7 +326,7 @@ mod tests {
     #[test]
     fn the_original_layout_hides_the_padding_of_text_and_codes() {
         let clips = [clip(&[5, 6], &[7]), clip(&[8], &[])];
-        let batch = pack(Layout::Padded, Parity::Correct, &clips, STEP);
+        let batch = pack(RowLayout::Padded, Parity::Correct, &clips, STEP);
         assert_eq!(batch.length, 2 + 4 + 6);
         let seen = |columns: &str| columns.chars().map(|one| one == 'x').collect::<Vec<_>>();
         assert_eq!(batch.seen.unwrap(), seen("xxxxx-xxxxx-xxxx--xxxx--"));
@@ -336,8 +334,8 @@ mod tests {
         assert_eq!(batch.audio.columns, [6, 7, 8, 9, 10, 18, 19, 20, 21]);
     }
 
-    fn cropped(crop: Range<usize>) -> Clip {
-        Clip { crop: Some(crop), ..clip(&[5], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]) }
+    fn cropped(crop: Range<usize>) -> GptClip {
+        GptClip { crop: Some(crop), ..clip(&[5], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]) }
     }
 
     #[test]
@@ -364,9 +362,9 @@ mod tests {
 
     #[test]
     fn clips_that_do_not_fit_are_refused() {
-        let error = |clip: Clip| {
+        let error = |clip: GptClip| {
             let packer =
-                Packer { config: &config(), parity: Parity::Correct, layout: Layout::Packed };
+                Packer { config: &config(), parity: Parity::Correct, layout: RowLayout::Packed };
             packer.pack(&[&clip], STEP).unwrap_err().to_string()
         };
         let long = error(clip(&[1; 9], &[]));
@@ -374,6 +372,6 @@ mod tests {
         assert!(error(clip(&[], &[1; 18])).contains("18 codes, expected at most 17"));
         assert!(error(clip(&[50], &[])).contains("text tokens from 0 to 49, found 50"));
         assert!(error(clip(&[], &[32])).contains("codes from 0 to 31, found 32"));
-        assert!(error(Clip::default()).contains("conditionings"));
+        assert!(error(GptClip::default()).contains("conditionings"));
     }
 }

@@ -94,7 +94,7 @@ impl DvaeCodec {
 
     /// The log-mel frames of codes [B, N]: [B, mels, N * hop / 256].
     pub fn mel(&self, codes: &Tensor) -> Result<Tensor, TorchError> {
-        self.parts()?.dvae.decode(codes)
+        Ok(self.parts()?.dvae.decode(codes))
     }
 
     fn parts(&self) -> Result<Parts, TorchError> {
@@ -102,7 +102,7 @@ impl DvaeCodec {
         let mut own: Weights = weights.shared(|_, _| true).into_iter().collect();
         let mel_stats = own.take(MEL_STATS, &[self.mels])?;
         Ok(Parts {
-            mel: LogMel::dvae(self.sample_rate, &mel_stats)?,
+            mel: LogMel::dvae(self.sample_rate, &mel_stats),
             dvae: Dvae::load(&self.config, self.mels, own)?,
         })
     }
@@ -111,10 +111,10 @@ impl DvaeCodec {
         let _guard = tch::no_grad_guard();
         let mut samples = wave.to_vec();
         samples.resize(wave.len() + SILENCE, 0.0);
-        let samples = Tensor::f_from_slice(&samples)?.f_unsqueeze(0)?.f_to_device(self.device)?;
+        let samples = Tensor::from_slice(&samples).unsqueeze(0).to_device(self.device);
         let codes = parts.dvae.encode(&parts.mel.forward(&samples)?)?;
         let frames = self.frames(wave.len());
-        let codes = codes.f_narrow(1, 0, frames as i64)?.f_view(-1)?.f_to_device(Device::Cpu)?;
+        let codes = codes.narrow(1, 0, frames as i64).view(-1).to_device(Device::Cpu);
         let values = Vec::<i64>::try_from(codes)?.into_iter().map(|code| code as u16).collect();
         Ok(Codes { codebooks: 1, frames, values })
     }
@@ -153,14 +153,14 @@ impl Codec for DvaeCodec {
         let _guard = tch::no_grad_guard();
         one_thread();
         let numbers: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
-        let numbers = Tensor::f_from_slice(&numbers)?.f_unsqueeze(0)?.f_to_device(self.device)?;
+        let numbers = Tensor::from_slice(&numbers).unsqueeze(0).to_device(self.device);
         let Parts { mel, dvae } = self.parts()?;
-        let power = mel.power(&dvae.decode(&numbers)?)?.f_get(0)?.f_t_copy()?; // [T, mels]
-        let power = power.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?;
-        let filters = mel.spectrogram.filters.f_to_device(Device::Cpu)?;
-        let magnitude = griffin_lim::spectrum_of(&filters, &power)?.f_sqrt()?;
+        let power = mel.power(&dvae.decode(&numbers)).get(0).t_copy(); // [T, mels]
+        let power = power.to_device(Device::Cpu).to_kind(Kind::Float);
+        let filters = mel.spectrogram.filters.to_device(Device::Cpu);
+        let magnitude = griffin_lim::spectrum_of(&filters, &power).sqrt();
         let shape = MelShape::at_rate(self.sample_rate as u32);
-        griffin_lim::of_magnitude(&shape, &magnitude, shape.window / 2, self.rounds, seed)
+        Ok(griffin_lim::of_magnitude(&shape, &magnitude, shape.window / 2, self.rounds, seed))
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
         let mut random = Random::new(5);
         let mut weights = Weights::default();
         let mut add = |name: &str, shape: &[i64], deviation: f64| {
-            weights.insert(name, random.normal(shape, deviation).unwrap());
+            weights.insert(name, random.normal(shape, deviation));
         };
         let mut conv = |name: &str, outputs: i64, inputs: i64, kernel: i64| {
             let deviation = ((inputs * kernel) as f64).powf(-0.5);

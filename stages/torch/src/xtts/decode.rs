@@ -10,10 +10,10 @@ use tch::{Device, Kind, Tensor};
 
 use super::batch::check_ids;
 use super::gpt::Gpt;
-use crate::autoregressive::sampler::Order;
+use crate::autoregressive::sampler::SamplingOrder;
 use crate::autoregressive::{
-    self, AttentionMask, CacheShape, Decoder, Draws, KvCache, Line, Memory, Noise, Row, Scope,
-    Staying, Stop, rows,
+    self, AttentionMask, CacheShape, Decoder, Draws, KvCache, Line, Noise, PenaltyScope, RowMemory,
+    RowRequest, Staying, Stop, rows,
 };
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -25,7 +25,7 @@ const PREFIX_CODE: i64 = 1;
 /// Sampling of codes: penalty, temperature, `top_k`, `top_p`, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sampling {
+pub struct GptSampling {
     pub temperature: f64,
     /// 0 allows all codes.
     pub top_k: i64,
@@ -35,7 +35,7 @@ pub struct Sampling {
 }
 
 /// One sentence of a batch.
-pub struct Sentence<'a> {
+pub struct GptSentence<'a> {
     /// The conditioning latents of the reference: [latents, C].
     pub latents: &'a Tensor,
     /// Token ids without START and STOP.
@@ -47,7 +47,7 @@ pub struct Sentence<'a> {
 
 /// The codes of a sentence, including the end if the model gave one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spoken {
+pub struct SentenceCodes {
     pub codes: Vec<i64>,
     pub stop: Stop,
 }
@@ -56,20 +56,20 @@ impl Gpt {
     /// Synthesises all sentences; each is the same in any batch, to the bit in f32 on a CPU.
     pub fn speak(
         &self,
-        sentences: Vec<Sentence<'_>>,
-        sampling: &Sampling,
+        sentences: Vec<GptSentence<'_>>,
+        sampling: &GptSampling,
         parity: Parity,
-    ) -> Result<Vec<Spoken>, TorchError> {
+    ) -> Result<Vec<SentenceCodes>, TorchError> {
         let _guard = tch::no_grad_guard();
         let room = self.config.max_generated_tokens() as usize;
         let mut rows = Vec::with_capacity(sentences.len());
         let mut is_cut = Vec::with_capacity(sentences.len());
-        for Sentence { latents, text, most, noise } in sentences {
+        for GptSentence { latents, text, most, noise } in sentences {
             let prefix = self.prefix(latents, text)?.squeeze_dim(0);
-            rows.push(Row { prefix, most: most.min(room), least: 0, noise });
+            rows.push(RowRequest { prefix, most: most.min(room), least: 0, noise });
             is_cut.push(most > room);
         }
-        let speaker = Speaker { model: self, parity };
+        let speaker = GptDecoder { model: self, parity };
         let drawn = autoregressive::generate(&speaker, rows, &sampling.ordered())?;
         let spoken = drawn.into_iter().zip(is_cut).map(|(drawn, is_cut)| {
             let codes = drawn.frames.iter().flatten().copied().collect();
@@ -77,44 +77,44 @@ impl Gpt {
                 Stop::Limit if is_cut => Stop::Full,
                 stop => stop,
             };
-            Spoken { codes, stop }
+            SentenceCodes { codes, stop }
         });
         Ok(spoken.collect())
     }
 }
 
-impl Sampling {
+impl GptSampling {
     pub fn check(&self) -> Result<(), TorchError> {
         self.ordered().check()
     }
 
     fn ordered(&self) -> autoregressive::Sampling {
-        let Sampling { temperature, top_k, top_p, repetition_penalty } = *self;
+        let GptSampling { temperature, top_k, top_p, repetition_penalty } = *self;
         autoregressive::Sampling {
-            order: Order::Transformers,
+            order: SamplingOrder::Transformers,
             temperature,
             top_k,
             top_p,
             repetition_penalty,
-            scope: Scope::All,
+            scope: PenaltyScope::All,
         }
     }
 }
 
 /// A model that draws codes.
-struct Speaker<'a> {
+struct GptDecoder<'a> {
     model: &'a Gpt,
     parity: Parity,
 }
 
 /// The caches of the blocks for the rows of a batch.
-pub(super) struct Caches {
+pub(super) struct GptCaches {
     cache: KvCache,
     /// The number of codes that each row has processed.
     steps: i64,
 }
 
-impl Memory for Caches {
+impl RowMemory for GptCaches {
     fn keep(&mut self, rows: &Staying) {
         self.cache.keep(rows);
     }
@@ -123,25 +123,21 @@ impl Memory for Caches {
 impl Gpt {
     /// Runs prefixes, [T, C] each, and reserves more columns: the states of their last ones, [B,
     /// C].
-    pub(super) fn prefill(
-        &self,
-        prefixes: &[&Tensor],
-        steps: i64,
-    ) -> Result<(Caches, Tensor), TorchError> {
+    pub(super) fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (GptCaches, Tensor) {
         let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[0]).collect();
         let (heads, width) = (self.config.heads, self.config.width / self.config.heads);
         let shape = CacheShape { layers: self.gpt.h.len(), heads, width };
-        let cache = KvCache::new(shape, &lengths, steps, (self.kind(), self.device()))?;
+        let cache = KvCache::new(shape, &lengths, steps, (self.kind(), self.device()));
         let state = |(row, prefix): (usize, &&Tensor)| {
             let states = self.gpt.prefill(&prefix.unsqueeze(0), &cache, row);
             states.narrow(1, lengths[row] - 1, 1).squeeze_dim(1)
         };
         let states: Vec<Tensor> = prefixes.iter().enumerate().map(state).collect();
-        Ok((Caches { cache, steps: 0 }, Tensor::cat(&states, 0)))
+        (GptCaches { cache, steps: 0 }, Tensor::cat(&states, 0))
     }
 
     /// The states after one more code of each row: [B, 1] to [B, C].
-    pub(super) fn follow(&self, codes: &Tensor, caches: &mut Caches) -> Tensor {
+    pub(super) fn follow(&self, codes: &Tensor, caches: &mut GptCaches) -> Tensor {
         caches.steps += 1;
         caches.cache.grow();
         let x = self.embed_audio(codes, &self.positions(caches.steps, 1));
@@ -155,10 +151,10 @@ impl Gpt {
     }
 }
 
-impl Decoder for Speaker<'_> {
+impl Decoder for GptDecoder<'_> {
     /// Embeddings: [T, C].
     type Prefix = Tensor;
-    type Memory = Caches;
+    type Memory = GptCaches;
 
     fn device(&self) -> Device {
         self.model.device()
@@ -177,16 +173,16 @@ impl Decoder for Speaker<'_> {
         vec![Line { ends: true, already, ..Line::of(self.model.config.audio_tokens) }]
     }
 
-    fn begin(&self, prefixes: &[&Tensor], steps: i64) -> Result<(Caches, Tensor), TorchError> {
+    fn begin(&self, prefixes: &[&Tensor], steps: i64) -> (GptCaches, Tensor) {
         self.model.prefill(prefixes, steps)
     }
 
-    fn frame(&self, state: &Tensor, _: &mut Caches, draws: &Draws) -> Result<Tensor, TorchError> {
-        Ok(draws.draw(0, &self.model.step_logits(state)).f_unsqueeze(1)?)
+    fn frame(&self, state: &Tensor, _: &mut GptCaches, draws: &Draws) -> Tensor {
+        draws.draw(0, &self.model.step_logits(state)).unsqueeze(1)
     }
 
-    fn step(&self, frame: &Tensor, caches: &mut Caches) -> Result<Tensor, TorchError> {
-        Ok(self.model.follow(frame, caches))
+    fn step(&self, frame: &Tensor, caches: &mut GptCaches) -> Tensor {
+        self.model.follow(frame, caches)
     }
 
     fn is_end(&self, frame: &[i64]) -> bool {
@@ -211,11 +207,11 @@ impl Gpt {
         let mut ids = vec![config.start_text_token];
         ids.extend(text);
         ids.push(config.stop_text_token);
-        let text = self.embed_text(&self.ids(&ids)?, &self.positions(0, ids.len()));
-        let start = self.ids(&[config.start_audio_token])?;
+        let text = self.embed_text(&self.ids(&ids), &self.positions(0, ids.len()));
+        let start = self.ids(&[config.start_audio_token]);
         let start = self.embed_audio(&start, &self.positions(0, 1));
-        let latents = latents.f_to_device(self.device())?.f_to_kind(self.kind())?;
-        Ok(Tensor::f_cat(&[latents, text, start], 0)?.unsqueeze(0))
+        let latents = latents.to_device(self.device()).to_kind(self.kind());
+        Ok(Tensor::cat(&[latents, text, start], 0).unsqueeze(0))
     }
 
     /// The states that codes were drawn from, after both norms: [codes, C]. One per code; the end
@@ -231,15 +227,15 @@ impl Gpt {
         check_ids("", "codes", codes, config.audio_tokens, config.max_generated_tokens())?;
         let prefix = self.prefix(latents, text)?;
         let before = codes.len().saturating_sub(1);
-        let later = self.embed_audio(&self.ids(&codes[..before])?, &self.positions(1, before));
-        let x = Tensor::f_cat(&[prefix, later.unsqueeze(0)], 1)?;
+        let later = self.embed_audio(&self.ids(&codes[..before]), &self.positions(1, before));
+        let x = Tensor::cat(&[prefix, later.unsqueeze(0)], 1);
         let states = self.gpt.forward(&x, &AttentionMask::Causal, Pass::Evaluate);
         let count = codes.len() as i64;
         Ok(self.normed(&states.narrow(1, x.size()[1] - count, count)).squeeze_dim(0))
     }
 
-    fn ids(&self, ids: &[i64]) -> Result<Tensor, TorchError> {
-        Ok(Tensor::f_from_slice(ids)?.f_to_device(self.device())?)
+    fn ids(&self, ids: &[i64]) -> Tensor {
+        Tensor::from_slice(ids).to_device(self.device())
     }
 
     fn positions(&self, first: i64, count: usize) -> Tensor {

@@ -5,7 +5,7 @@ use stage_families::xtts::DecoderConfig;
 use stage_formats::weight_norm;
 use tch::{Device, Tensor};
 
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::hifi_gan::{HifiGan, HifiGanConfig};
 use crate::weight_norm::fold;
 use crate::weights::Weights;
@@ -37,7 +37,7 @@ impl WaveformDecoder {
             .into_iter()
             .map(|(name, tensor)| (weight_norm::plain(&name), tensor))
             .collect();
-        let mut whole = fold(whole, |_| true)?;
+        let mut whole = fold(whole, |_| true);
         let conds = config.speaker_in_each_layer.then_some("conds");
         let sizes = HifiGanConfig {
             inputs: config.input_width,
@@ -63,26 +63,21 @@ impl WaveformDecoder {
 
     /// Hidden states [B, N, width] and speaker vectors [B, speaker width, 1] to waves [B, samples]
     /// between -1 and 1. Twice the speed is half the length.
-    pub fn forward(
-        &self,
-        hidden: &Tensor,
-        speaker: &Tensor,
-        speed: f64,
-    ) -> Result<Tensor, TorchError> {
-        let mut x = hidden.f_transpose(1, 2)?; // [B, width, N]
+    pub fn forward(&self, hidden: &Tensor, speaker: &Tensor, speed: f64) -> Tensor {
+        let mut x = hidden.transpose(1, 2); // [B, width, N]
         for scale in [1.0 / speed.max(SLOWEST), self.frames, self.rate] {
-            x = stretched(&x, scale)?;
+            x = stretched(&x, scale);
         }
-        Ok(self.waveform_decoder.forward(&x, Some(speaker))?.f_squeeze_dim(1)?)
+        self.waveform_decoder.forward(&x, Some(speaker)).squeeze_dim(1)
     }
 }
 
 /// Linear interpolation of columns [B, C, N] to `scale` times as many, rounded down, but at least
 /// one.
-fn stretched(x: &Tensor, scale: f64) -> Result<Tensor, TorchError> {
+fn stretched(x: &Tensor, scale: f64) -> Tensor {
     if scale == 1.0 {
-        return Ok(x.shallow_clone());
+        return x.shallow_clone();
     }
-    let length = (x.size3()?.2 as f64 * scale).floor() as i64;
-    Ok(x.f_upsample_linear1d([length.max(1)], false, scale)?)
+    let length = (x.size3().in_tch().2 as f64 * scale).floor() as i64;
+    x.upsample_linear1d([length.max(1)], false, scale)
 }

@@ -13,7 +13,7 @@ const KERNEL: i64 = 3;
 const MOST_LAYERS: i64 = 8;
 
 #[derive(Debug)]
-enum Layer {
+enum DvaeLayer {
     /// Halves the frames.
     Down(Conv),
     Residual([Conv; 3]),
@@ -24,32 +24,32 @@ enum Layer {
 
 #[derive(Debug)]
 pub struct Dvae {
-    encoder: Vec<Layer>,
-    decoder: Vec<Layer>,
+    encoder: Vec<DvaeLayer>,
+    decoder: Vec<DvaeLayer>,
     /// [codebook width, codes].
     embed: Tensor,
 }
 
-impl Layer {
-    fn residual(mut scope: Scope, channels: i64) -> Result<Layer, TorchError> {
+impl DvaeLayer {
+    fn residual(mut scope: Scope, channels: i64) -> Result<DvaeLayer, TorchError> {
         let mut conv = |at: usize, kernel: i64| {
             let shape = Shape::new(channels, channels, kernel);
             Conv::load(scope.under(&format!("net.{at}")), shape)
         };
-        Ok(Layer::Residual([conv(0, KERNEL)?, conv(2, KERNEL)?, conv(4, 1)?]))
+        Ok(DvaeLayer::Residual([conv(0, KERNEL)?, conv(2, KERNEL)?, conv(4, 1)?]))
     }
 
     /// [B, C, T].
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        Ok(match self {
-            Layer::Down(conv) => conv.forward(x)?.relu(),
-            Layer::Residual([first, second, third]) => {
-                let y = second.forward(&first.forward(x)?.relu())?.relu();
-                third.forward(&y)? + x
+    fn forward(&self, x: &Tensor) -> Tensor {
+        match self {
+            DvaeLayer::Down(conv) => conv.forward(x).relu(),
+            DvaeLayer::Residual([first, second, third]) => {
+                let y = second.forward(&first.forward(x).relu()).relu();
+                third.forward(&y) + x
             }
-            Layer::Up(conv) => conv.forward(&x.f_repeat_interleave_self_int(2, 2, None)?)?.relu(),
-            Layer::Plain(conv) => conv.forward(x)?,
-        })
+            DvaeLayer::Up(conv) => conv.forward(&x.repeat_interleave_self_int(2, 2, None)).relu(),
+            DvaeLayer::Plain(conv) => conv.forward(x),
+        }
     }
 }
 
@@ -58,21 +58,24 @@ fn encoder(
     weights: &mut Weights,
     config: &DvaeConfig,
     mels: i64,
-) -> Result<Vec<Layer>, TorchError> {
+) -> Result<Vec<DvaeLayer>, TorchError> {
     let (mut layers, mut inputs) = (Vec::new(), mels);
     for level in 0..config.layers {
         let outputs = config.hidden << level;
         let shape = Shape::new(inputs, outputs, KERNEL).strided(2);
-        layers.push(Layer::Down(Conv::load(weights.under(&format!("encoder.{level}.0")), shape)?));
+        layers.push(DvaeLayer::Down(Conv::load(
+            weights.under(&format!("encoder.{level}.0")),
+            shape,
+        )?));
         inputs = outputs;
     }
     for _ in 0..config.residual_blocks {
         let scope = weights.under(&format!("encoder.{}", layers.len()));
-        layers.push(Layer::residual(scope, inputs)?);
+        layers.push(DvaeLayer::residual(scope, inputs)?);
     }
     let scope = weights.under(&format!("encoder.{}", layers.len()));
     let project = Shape::new(inputs, config.codebook_width, 1);
-    layers.push(Layer::Plain(Conv::load(scope, project)?));
+    layers.push(DvaeLayer::Plain(Conv::load(scope, project)?));
     Ok(layers)
 }
 
@@ -81,27 +84,27 @@ fn decoder(
     weights: &mut Weights,
     config: &DvaeConfig,
     mels: i64,
-) -> Result<Vec<Layer>, TorchError> {
+) -> Result<Vec<DvaeLayer>, TorchError> {
     let mut inputs = config.hidden << (config.layers - 1);
     let project = Shape::new(config.codebook_width, inputs, 1);
-    let mut layers = vec![Layer::Plain(Conv::load(weights.under("decoder.0"), project)?)];
+    let mut layers = vec![DvaeLayer::Plain(Conv::load(weights.under("decoder.0"), project)?)];
     for _ in 0..config.residual_blocks {
         let scope = weights.under(&format!("decoder.{}", layers.len()));
-        layers.push(Layer::residual(scope, inputs)?);
+        layers.push(DvaeLayer::residual(scope, inputs)?);
     }
     for level in (0..config.layers).rev() {
         let outputs = config.hidden << level;
         let scope = weights.under(&format!("decoder.{}.0.conv", layers.len()));
-        layers.push(Layer::Up(Conv::load(scope, Shape::new(inputs, outputs, KERNEL))?));
+        layers.push(DvaeLayer::Up(Conv::load(scope, Shape::new(inputs, outputs, KERNEL))?));
         inputs = outputs;
     }
     let scope = weights.under(&format!("decoder.{}", layers.len()));
-    layers.push(Layer::Plain(Conv::load(scope, Shape::new(inputs, mels, 1))?));
+    layers.push(DvaeLayer::Plain(Conv::load(scope, Shape::new(inputs, mels, 1))?));
     Ok(layers)
 }
 
-fn through(layers: &[Layer], x: &Tensor) -> Result<Tensor, TorchError> {
-    layers.iter().try_fold(x.shallow_clone(), |x, layer| layer.forward(&x))
+fn through(layers: &[DvaeLayer], x: &Tensor) -> Tensor {
+    layers.iter().fold(x.shallow_clone(), |x, layer| layer.forward(&x))
 }
 
 impl Dvae {
@@ -129,25 +132,26 @@ impl Dvae {
 
     /// Log-mel frames [B, mels, T] to codes [B, T / 2^layers, rounded up].
     pub fn encode(&self, mel: &Tensor) -> Result<Tensor, TorchError> {
-        let x = through(&self.encoder, mel)?.f_transpose(1, 2)?; // [B, N, width]
+        let x = through(&self.encoder, mel).transpose(1, 2); // [B, N, width]
         // The norm of `x` does not change the minimum, but it makes distances round as in the
         // original.
-        let length = x.f_square()?.f_sum_dim_intlist(2i64, true, x.kind())?;
-        let lengths = self.embed.f_square()?.f_sum_dim_intlist(0i64, true, x.kind())?;
-        let distances = (length - x.f_matmul(&self.embed)? * 2.0) + lengths;
-        match is_finite(&distances)? {
-            true => Ok(distances.f_argmin(2, false)?),
-            false => Err(TorchError::Model(
+        let length = x.square().sum_dim_intlist(2i64, true, x.kind());
+        let lengths = self.embed.square().sum_dim_intlist(0i64, true, x.kind());
+        let distances = (length - x.matmul(&self.embed) * 2.0) + lengths;
+        if is_finite(&distances) {
+            Ok(distances.argmin(2, false))
+        } else {
+            Err(TorchError::Model(
                 "the output of its DVAE for a clip is not finite: check the DVAE and `mel_stats`"
                     .into(),
-            )),
+            ))
         }
     }
 
     /// Codes [B, N] to log-mel frames [B, mels, N * 2^layers].
-    pub fn decode(&self, codes: &Tensor) -> Result<Tensor, TorchError> {
-        let rows = Tensor::f_embedding(&self.embed.f_transpose(0, 1)?, codes, -1, false, false)?;
-        through(&self.decoder, &rows.f_transpose(1, 2)?)
+    pub fn decode(&self, codes: &Tensor) -> Tensor {
+        let rows = Tensor::embedding(&self.embed.transpose(0, 1), codes, -1, false, false);
+        through(&self.decoder, &rows.transpose(1, 2))
     }
 }
 

@@ -22,9 +22,9 @@ pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
     let (lengths, others): (Vec<_>, Vec<_>) =
         config.tensors().into_iter().partition(|(name, _)| name.ends_with(LENGTH));
     for (name, shape) in others {
-        let tensor = match table(config, &name, &shape)? {
+        let tensor = match table(config, &name, &shape) {
             Some(table) => table,
-            None => draw(&mut random, &name, &shape)?,
+            None => draw(&mut random, &name, &shape),
         };
         weights.insert(name, tensor);
     }
@@ -34,49 +34,46 @@ pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
         let direction = direction
             .ok_or_else(|| TorchError::Model(format!("`{name}` has no matching direction")))?;
         // Then the weight is the direction itself.
-        let length = direction.f_norm_scalaropt_dim(2.0, [1, 2], true)?;
+        let length = direction.norm_scalaropt_dim(2.0, [1, 2], true);
         weights.insert(name, length);
     }
     Ok(weights)
 }
 
 /// Tables that follow from the sizes.
-fn table(config: &Config, name: &str, shape: &[i64]) -> Result<Option<Tensor>, TorchError> {
+fn table(config: &Config, name: &str, shape: &[i64]) -> Option<Tensor> {
     if name == MEL_STATS {
-        return Ok(Some(Tensor::f_full(shape, USUAL_MEL, FLOATS)?));
+        return Some(Tensor::full(shape, USUAL_MEL, FLOATS));
     }
     let encoder = &config.speaker_encoder;
     let values = match name.strip_prefix(SPEAKER_ENCODER_PREFIX) {
         Some("torch_spec.0.filter") => encoder.emphasis_filter(),
         Some("torch_spec.1.spectrogram.window") => encoder.hamming_window(),
         Some("torch_spec.1.mel_scale.fb") => encoder.mel_filters(),
-        _ => return Ok(None),
+        _ => return None,
     };
-    Ok(Some(Tensor::f_from_slice(&values)?.f_view(shape)?))
+    Some(Tensor::from_slice(&values).view(shape))
 }
 
-fn draw(random: &mut Random, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
+fn draw(random: &mut Random, name: &str, shape: &[i64]) -> Tensor {
     let last = name.rsplit('.').next().unwrap_or(name);
-    Ok(match last {
-        "bias" | "running_mean" => Tensor::f_zeros(shape, FLOATS)?,
-        "num_batches_tracked" => Tensor::f_zeros(shape, (Kind::Int64, Device::Cpu))?,
-        _ if shape.len() == 1 => Tensor::f_ones(shape, FLOATS)?,
-        "embed" => random.normal(shape, 1.0)?,
-        "latents" => random.normal(shape, EMBEDDING)?,
-        _ if name.contains("embedding") => random.normal(shape, EMBEDDING)?,
+    match last {
+        "bias" | "running_mean" => Tensor::zeros(shape, FLOATS),
+        "num_batches_tracked" => Tensor::zeros(shape, (Kind::Int64, Device::Cpu)),
+        _ if shape.len() == 1 => Tensor::ones(shape, FLOATS),
+        "embed" => random.normal(shape, 1.0),
+        "latents" => random.normal(shape, EMBEDDING),
+        _ if name.contains("embedding") => random.normal(shape, EMBEDDING),
         // After a ReLU this preserves the scale of the input, and so distinguishes codes.
-        _ if name.starts_with(DVAE_PREFIX) => random.normal(shape, spread(name, shape, 2.0))?,
+        _ if name.starts_with(DVAE_PREFIX) => random.normal(shape, spread(name, shape, 2.0)),
         // The deviation of PyTorch's uniform initialisation.
-        _ => random.normal(shape, spread(name, shape, 1.0 / 3.0))?,
-    })
+        _ => random.normal(shape, spread(name, shape, 1.0 / 3.0)),
+    }
 }
 
 fn spread(name: &str, shape: &[i64], gain: f64) -> f64 {
     let is_input_first = name.contains(".c_") && shape.len() == 2;
-    let inputs: i64 = match is_input_first {
-        true => shape[0],
-        false => shape.iter().skip(1).product(),
-    };
+    let inputs: i64 = if is_input_first { shape[0] } else { shape.iter().skip(1).product() };
     (gain / inputs.max(1) as f64).sqrt()
 }
 

@@ -3,9 +3,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::batch::{Batch, Tokens};
+use super::batch::{GptBatch, LabelledTokens};
 use super::conditioning_encoder::ConditioningEncoder;
-use super::gpt2::{Dropout, Gpt2};
+use super::gpt2::{Gpt2, Gpt2Dropout};
 use super::perceiver::Perceiver;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
@@ -34,15 +34,15 @@ pub struct Gpt {
     pub(super) final_norm: LayerNorm,
     pub(super) text_head: Linear,
     pub(super) mel_head: Linear,
-    embedding_dropout: Dropout,
+    embedding_dropout: Gpt2Dropout,
 }
 
 /// A batch on the device of the model.
-pub(super) struct Placed {
+pub(super) struct GptInputs {
     /// [B, mels, frames].
     pub(super) mels: Tensor,
-    pub(super) text: Tokens<Tensor>,
-    pub(super) audio: Tokens<Tensor>,
+    pub(super) text: LabelledTokens<Tensor>,
+    pub(super) audio: LabelledTokens<Tensor>,
     /// [B * columns].
     sources: Tensor,
     size: [i64; 2],
@@ -77,7 +77,7 @@ impl Gpt {
             final_norm: LayerNorm::load(&mut scope.under("final_norm"), width, layer_norm_eps)?,
             text_head: Linear::load(&mut scope.under("text_head"), width, text_tokens, true)?,
             mel_head: Linear::load(&mut scope.under("mel_head"), width, audio_tokens, true)?,
-            embedding_dropout: Dropout::new(config.dropout, EMBEDDING_DROPOUT),
+            embedding_dropout: Gpt2Dropout::new(config.dropout, EMBEDDING_DROPOUT),
             config: config.clone(),
             tensors,
         })
@@ -120,7 +120,7 @@ impl Gpt {
 
     /// The input of the blocks: latents, [B, latents, C], and the tokens of a batch, in the order
     /// of its rows, [B, T, C].
-    pub(super) fn embed(&self, latents: &Tensor, at: &Placed, pass: Pass) -> Tensor {
+    pub(super) fn embed(&self, latents: &Tensor, at: &GptInputs, pass: Pass) -> Tensor {
         let text = self.embed_text(&at.text.ids, &at.text.positions);
         let audio = self.embed_audio(&at.audio.ids, &at.audio.positions);
         let nothing = text.narrow(0, 0, 1).zeros_like();
@@ -131,7 +131,7 @@ impl Gpt {
     }
 
     /// The states of a batch before the norms: [B, T, C].
-    pub(super) fn states(&self, at: &Placed, pass: Pass) -> Tensor {
+    pub(super) fn states(&self, at: &GptInputs, pass: Pass) -> Tensor {
         let latents = self.conditioning(&at.mels, pass);
         self.gpt.forward(&self.embed(&latents, at, pass), &at.mask, pass)
     }
@@ -146,56 +146,64 @@ impl Gpt {
         head.forward(&self.normed(x), pass)
     }
 
-    pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
+    pub(super) fn place(&self, batch: &GptBatch) -> GptInputs {
         let device = self.device();
         let numbers = |values: &[i64]| upload_all(values, device);
         let size = [batch.rows as i64, batch.length as i64];
-        let mels = Tensor::f_from_slice(&batch.mels)?.f_view([size[0], self.config.mels, -1])?;
+        let mels = Tensor::from_slice(&batch.mels).view([size[0], self.config.mels, -1]);
         let mask = match &batch.seen {
-            Some(seen) => AttentionMask::Explicit(upload(&mask(seen, size)?, device)?),
+            Some(seen) => AttentionMask::Explicit(upload(&mask(seen, size), device)),
             None => AttentionMask::Causal,
         };
-        let (text, audio) = (batch.text.each(numbers)?, batch.audio.each(numbers)?);
-        let mels = upload(&mels, device)?.f_to_kind(self.kind())?;
-        let sources = numbers(&batch.sources)?;
-        Ok(Placed { mels, text, audio, sources, size, mask })
+        let (text, audio) = (batch.text.each(numbers), batch.audio.each(numbers));
+        let mels = upload(&mels, device).to_kind(self.kind());
+        let sources = numbers(&batch.sources);
+        GptInputs { mels, text, audio, sources, size, mask }
     }
 }
 
 /// True for attended columns, previous and own: [B, 1, T, T].
-fn mask(seen: &[bool], [rows, length]: [i64; 2]) -> Result<Tensor, TorchError> {
-    let seen = Tensor::f_from_slice(seen)?.f_view([rows, 1, 1, length])?;
-    let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
-    Ok(past.f_logical_and(&seen)?)
+fn mask(seen: &[bool], [rows, length]: [i64; 2]) -> Tensor {
+    let seen = Tensor::from_slice(seen).view([rows, 1, 1, length]);
+    let past = Tensor::ones([length, length], (Kind::Bool, Device::Cpu)).tril(0);
+    past.logical_and(&seen)
 }
 
 impl lora::Adaptable for Gpt {
     /// The projections of the blocks and of the perceiver, the token embeddings, and the heads.
-    fn layers(&mut self) -> Vec<(String, lora::Layer<'_>)> {
+    fn layers(&mut self) -> Vec<(String, lora::AdaptableLayer<'_>)> {
         let mut found = Vec::new();
         for (at, block) in self.gpt.h.iter_mut().enumerate() {
             for (name, layer) in block.layers() {
-                found.push((format!("gpt.gpt.h.{at}.{name}"), lora::Layer::Conv1D(layer)));
+                found.push((format!("gpt.gpt.h.{at}.{name}"), lora::AdaptableLayer::Conv1D(layer)));
             }
         }
         for (at, layer) in self.conditioning_perceiver.layers.iter_mut().enumerate() {
             for (name, layer) in layer.layers() {
                 let name = format!("gpt.conditioning_perceiver.layers.{at}.{name}");
-                found.push((name, lora::Layer::Linear(layer)));
+                found.push((name, lora::AdaptableLayer::Linear(layer)));
             }
         }
         let tables = [
             ("gpt.text_embedding", &mut self.text_embedding),
             ("gpt.mel_embedding", &mut self.mel_embedding),
         ];
-        found.extend(tables.map(|(name, table)| (name.to_owned(), lora::Layer::Embedding(table))));
+        found.extend(
+            tables.map(|(name, table)| (name.to_owned(), lora::AdaptableLayer::Embedding(table))),
+        );
         let heads = [("gpt.text_head", &mut self.text_head), ("gpt.mel_head", &mut self.mel_head)];
-        found.extend(heads.map(|(name, head)| (name.to_owned(), lora::Layer::Linear(head))));
+        found.extend(
+            heads.map(|(name, head)| (name.to_owned(), lora::AdaptableLayer::Linear(head))),
+        );
         found.sort_by(|one, other| one.0.cmp(&other.0));
         found
     }
 
-    fn listed(&mut self) -> Option<&mut Weights> {
-        Some(&mut self.tensors)
+    fn weights(&self) -> &Weights {
+        &self.tensors
+    }
+
+    fn weights_mut(&mut self) -> &mut Weights {
+        &mut self.tensors
     }
 }

@@ -11,38 +11,38 @@ use stage_families::xtts::GptConfig;
 
 #[derive(Debug)]
 pub struct Gpt2 {
-    pub h: Vec<Block>,
+    pub h: Vec<Gpt2Block>,
     pub ln_f: LayerNorm,
 }
 
 #[derive(Debug)]
-pub struct Block {
+pub struct Gpt2Block {
     pub ln_1: LayerNorm,
-    pub attn: Attention,
+    pub attn: Gpt2Attention,
     pub ln_2: LayerNorm,
     pub mlp: Mlp,
 }
 
 #[derive(Debug)]
-pub struct Attention {
+pub struct Gpt2Attention {
     pub c_attn: Conv1D,
     pub c_proj: Conv1D,
     heads: i64,
     /// Dropout of attention weights.
-    attn_dropout: Dropout,
-    resid_dropout: Dropout,
+    attn_dropout: Gpt2Dropout,
+    resid_dropout: Gpt2Dropout,
 }
 
 #[derive(Debug)]
 pub struct Mlp {
     pub c_fc: Conv1D,
     pub c_proj: Conv1D,
-    dropout: Dropout,
+    dropout: Gpt2Dropout,
 }
 
 /// A dropout layer; each has its own random numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Dropout {
+pub struct Gpt2Dropout {
     pub probability: f64,
     place: u64,
 }
@@ -50,7 +50,8 @@ pub struct Dropout {
 impl Gpt2 {
     pub fn load(scope: &mut Scope, config: &GptConfig) -> Result<Gpt2, TorchError> {
         let mut blocks = scope.under("h");
-        let block = |at: i64| Block::load(&mut blocks.under(&at.to_string()), config, at as u64);
+        let block =
+            |at: i64| Gpt2Block::load(&mut blocks.under(&at.to_string()), config, at as u64);
         let h = (0..config.layers).map(block).collect::<Result<_, _>>()?;
         let ln_f = LayerNorm::load(&mut scope.under("ln_f"), config.width, config.layer_norm_eps)?;
         Ok(Gpt2 { h, ln_f })
@@ -63,7 +64,7 @@ impl Gpt2 {
 
     /// Sets both dropouts instead of those of the configuration.
     pub fn set_dropout(&mut self, probability: f64, attention: f64) {
-        for Block { attn, mlp, .. } in &mut self.h {
+        for Gpt2Block { attn, mlp, .. } in &mut self.h {
             attn.attn_dropout.probability = attention;
             attn.resid_dropout.probability = probability;
             mlp.dropout.probability = probability;
@@ -87,10 +88,10 @@ impl Gpt2 {
     }
 }
 
-impl Block {
-    fn load(scope: &mut Scope, config: &GptConfig, at: u64) -> Result<Block, TorchError> {
+impl Gpt2Block {
+    fn load(scope: &mut Scope, config: &GptConfig, at: u64) -> Result<Gpt2Block, TorchError> {
         let (width, eps) = (config.width, config.layer_norm_eps);
-        let place = |part: u64| Dropout::new(config.dropout, 4 * at + part);
+        let place = |part: u64| Gpt2Dropout::new(config.dropout, 4 * at + part);
         let mlp = &mut scope.under("mlp");
         let mlp = Mlp {
             c_fc: Conv1D::load(&mut mlp.under("c_fc"), width, 4 * width)?,
@@ -98,7 +99,7 @@ impl Block {
             dropout: place(3),
         };
         let attn = &mut scope.under("attn");
-        let attn = Attention {
+        let attn = Gpt2Attention {
             c_attn: Conv1D::load(&mut attn.under("c_attn"), width, 3 * width)?,
             c_proj: Conv1D::load(&mut attn.under("c_proj"), width, width)?,
             heads: config.heads,
@@ -107,7 +108,7 @@ impl Block {
         };
         let ln_1 = LayerNorm::load(&mut scope.under("ln_1"), width, eps)?;
         let ln_2 = LayerNorm::load(&mut scope.under("ln_2"), width, eps)?;
-        Ok(Block { ln_1, attn, ln_2, mlp })
+        Ok(Gpt2Block { ln_1, attn, ln_2, mlp })
     }
 
     /// [B, T, C] to the same.
@@ -118,7 +119,7 @@ impl Block {
 
     /// `attended` is the output of the heads for `x`.
     fn finish(&self, x: &Tensor, attended: &Tensor, pass: Pass) -> Tensor {
-        let Attention { c_proj, resid_dropout, .. } = &self.attn;
+        let Gpt2Attention { c_proj, resid_dropout, .. } = &self.attn;
         let x = x + resid_dropout.forward(&c_proj.forward(attended, pass), pass);
         let fed = self.mlp.forward(&self.ln_2.forward(&x), pass);
         x + fed
@@ -126,7 +127,7 @@ impl Block {
 
     /// Like [`forward`](Self::forward), for one column of each row after those in the cache.
     fn step(&self, x: &Tensor, cache: &KvCache, layer: usize) -> Tensor {
-        let Block { ln_1, attn, ln_2, mlp } = self;
+        let Gpt2Block { ln_1, attn, ln_2, mlp } = self;
         let normed = rows::layer_norm(ln_1, x);
         let heads = attn.split(&rows::conv1d(&attn.c_attn, &normed));
         let x = x + rows::conv1d(&attn.c_proj, &cache.attend(layer, &heads));
@@ -145,7 +146,7 @@ impl Block {
     }
 }
 
-impl Attention {
+impl Gpt2Attention {
     /// [B, T, C] projected and split.
     fn heads(&self, x: &Tensor, pass: Pass) -> Heads {
         self.split(&self.c_attn.forward(x, pass))
@@ -160,9 +161,10 @@ impl Attention {
 
     /// [B, T, C].
     fn attend(&self, heads: &Heads, mask: &AttentionMask, pass: Pass) -> Tensor {
-        match self.attn_dropout.acts(pass) {
-            true => self.attend_with_dropout(heads, mask, pass),
-            false => heads.attend(mask),
+        if self.attn_dropout.acts(pass) {
+            self.attend_with_dropout(heads, mask, pass)
+        } else {
+            heads.attend(mask)
         }
     }
 
@@ -191,9 +193,9 @@ impl Mlp {
     }
 }
 
-impl Dropout {
-    pub fn new(probability: f64, place: u64) -> Dropout {
-        Dropout { probability, place }
+impl Gpt2Dropout {
+    pub fn new(probability: f64, place: u64) -> Gpt2Dropout {
+        Gpt2Dropout { probability, place }
     }
 
     fn acts(self, pass: Pass) -> bool {
@@ -218,15 +220,15 @@ mod tests {
 
     const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 
-    fn attention(probability: f64) -> Attention {
+    fn attention(probability: f64) -> Gpt2Attention {
         let conv = || Conv1D {
             weight: Tensor::zeros([8, 8], CPU),
             bias: Tensor::zeros([8], CPU),
             adapter: None,
         };
-        let dropout = Dropout::new(probability, 1);
+        let dropout = Gpt2Dropout::new(probability, 1);
         let (attn_dropout, resid_dropout) = (dropout, dropout);
-        Attention { c_attn: conv(), c_proj: conv(), heads: 2, attn_dropout, resid_dropout }
+        Gpt2Attention { c_attn: conv(), c_proj: conv(), heads: 2, attn_dropout, resid_dropout }
     }
 
     fn heads(values: Tensor) -> Heads {

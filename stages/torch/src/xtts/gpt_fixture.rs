@@ -3,30 +3,30 @@
 use serde::Deserialize;
 use tch::Tensor;
 
-use super::batch::{Batch, Clip, Layout, Packer};
-use super::decode::{Sampling, Sentence};
+use super::batch::{GptBatch, GptClip, Packer, RowLayout};
+use super::decode::{GptSampling, GptSentence};
 use super::gpt::Gpt;
-use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
+use super::trainee::{AUDIO, GptMemory, GptTrainee, TEXT};
 use crate::error::TorchError;
-use crate::fixture::parts::{self, Outputs, Recorded, Steps, integers};
+use crate::fixture::parts::{self, Outputs, RecordedNoise, Steps, integers};
 use crate::fixture::setup::Setup;
 use crate::layers::Pass;
+use crate::lora::Adaptable;
 use crate::parity::Parity;
 use crate::train::Trainee;
 use crate::train::run::Purpose;
-use crate::tune::NetworkTrainee;
 use crate::weights::Weights;
 use stage_families::xtts::GptConfig;
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct GptFixtureSettings {
     config: GptConfig,
     /// The batches by name.
     cases: Vec<String>,
     adamw: Steps,
-    sampling: Sampling,
+    sampling: GptSampling,
 }
 
 const STEP: Purpose = Purpose::Step { seed: 0 };
@@ -42,10 +42,11 @@ pub fn outputs(
     inputs: &Weights,
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = parts::settings(settings)?;
-    let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()))?;
+    let settings: GptFixtureSettings = parts::settings(settings)?;
+    let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()));
     let model = Gpt::load(&settings.config, weights)?;
-    let mut trainee = GptTrainee::new(model, Memory { recompute: true, positions: 7 }).train_all();
+    let memory = GptMemory { recompute: true, positions: 7 };
+    let mut trainee = GptTrainee::new(model.train_all(), memory);
     let mut outputs = Outputs::new();
     for name in &settings.cases {
         let clips = clips(inputs, name)?;
@@ -54,9 +55,9 @@ pub fn outputs(
     let [first, second] = TRAINED.map(|name| clips(inputs, name));
     let (first, second) = (first?, second?);
     let noise = parts::input(inputs, "noise")?;
-    decoded(trainee.model(), &second[0], &settings.sampling, noise, &mut outputs)?;
-    let pack = |clips: &[Clip]| {
-        let packer = packer(trainee.model().config(), Parity::Correct, Layout::Packed);
+    decoded(trainee.network(), &second[0], &settings.sampling, noise, &mut outputs)?;
+    let pack = |clips: &[GptClip]| {
+        let packer = packer(trainee.network().config(), Parity::Correct, RowLayout::Packed);
         packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), STEP)
     };
     let batches = [pack(&first)?, pack(&second)?];
@@ -65,29 +66,29 @@ pub fn outputs(
     Ok(outputs)
 }
 
-fn packer(config: &GptConfig, parity: Parity, layout: Layout) -> Packer<'_> {
+fn packer(config: &GptConfig, parity: Parity, layout: RowLayout) -> Packer<'_> {
     Packer { config, parity, layout }
 }
 
-fn uncropped(clips: &[Clip]) -> Vec<Clip> {
-    clips.iter().map(|clip| Clip { crop: None, ..clip.clone() }).collect()
+fn uncropped(clips: &[GptClip]) -> Vec<GptClip> {
+    clips.iter().map(|clip| GptClip { crop: None, ..clip.clone() }).collect()
 }
 
 /// The clips of a batch.
-fn clips(inputs: &Weights, name: &str) -> Result<Vec<Clip>, TorchError> {
+fn clips(inputs: &Weights, name: &str) -> Result<Vec<GptClip>, TorchError> {
     let part = |part: &str| parts::input(inputs, &format!("{name}.{part}"));
-    let text_lengths = integers(part("text_lengths")?)?;
-    let samples = integers(part("wav_lengths")?)?;
+    let text_lengths = integers(part("text_lengths")?);
+    let samples = integers(part("wav_lengths")?);
     let (texts, codes) = (part("text_inputs")?, part("audio_codes")?);
     let mels = part("cond_mels")?;
-    let crops = part("crops").ok().map(integers).transpose()?;
+    let crops = part("crops").ok().map(integers);
     let clip = |row: usize| {
         let first =
             |tensor: &Tensor, count: i64| integers(&tensor.get(row as i64).narrow(0, 0, count));
         let crop = crops.as_ref().map(|crops| crops[2 * row] as usize..crops[2 * row + 1] as usize);
-        Ok(Clip {
-            text: first(texts, text_lengths[row])?,
-            codes: first(codes, (samples[row] as u64).div_ceil(1024) as i64)?,
+        Ok(GptClip {
+            text: first(texts, text_lengths[row]),
+            codes: first(codes, (samples[row] as u64).div_ceil(1024) as i64),
             mel: Vec::try_from(mels.get(row as i64).contiguous().view(-1))?,
             crop,
         })
@@ -99,14 +100,14 @@ fn clips(inputs: &Weights, name: &str) -> Result<Vec<Clip>, TorchError> {
 fn evaluated(
     trainee: &GptTrainee,
     name: &str,
-    clips: &[Clip],
+    clips: &[GptClip],
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let config = trainee.model().config();
-    let refs: Vec<&Clip> = clips.iter().collect();
-    let held_out = packer(config, Parity::Upstream, Layout::Packed);
+    let config = trainee.network().config();
+    let refs: Vec<&GptClip> = clips.iter().collect();
+    let held_out = packer(config, Parity::Upstream, RowLayout::Packed);
     let batch = held_out.pack(&refs, Purpose::HeldOut)?;
-    forward(trainee.model(), name, &batch, outputs)?;
+    forward(trainee.network(), name, &batch, outputs);
     let mut add = |loss: &str, value: f64| {
         outputs.insert(format!("{name}.loss.{loss}"), Tensor::from_slice(&[value]));
     };
@@ -115,27 +116,22 @@ fn evaluated(
     add("held_out", audio);
     for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
         // The layouts agree, so either may be compared with the reference.
-        let layout = if parity == Parity::Upstream { Layout::Padded } else { Layout::Packed };
+        let layout = if parity == Parity::Upstream { RowLayout::Padded } else { RowLayout::Packed };
         let batch = packer(config, parity, layout).pack(&refs, STEP)?;
         add(name, losses(trainee, &batch)?.1);
     }
     Ok(())
 }
 
-fn losses(trainee: &GptTrainee, batch: &Batch) -> Result<(f64, f64), TorchError> {
-    let means = trainee.evaluate(batch)?.means(&GptTrainee::count(batch))?;
+fn losses(trainee: &GptTrainee, batch: &GptBatch) -> Result<(f64, f64), TorchError> {
+    let means = trainee.evaluate(batch)?.means(&GptTrainee::count(batch));
     let of = |name| means.of(name).unwrap_or(f64::NAN);
     Ok((of(TEXT), of(AUDIO)))
 }
 
-fn forward(
-    model: &Gpt,
-    name: &str,
-    batch: &Batch,
-    outputs: &mut Outputs,
-) -> Result<(), TorchError> {
+fn forward(model: &Gpt, name: &str, batch: &GptBatch, outputs: &mut Outputs) {
     let _guard = tch::no_grad_guard();
-    let (at, pass) = (model.place(batch)?, Pass::Evaluate);
+    let (at, pass) = (model.place(batch), Pass::Evaluate);
     let mut add = |part: &str, tensor: Tensor| outputs.insert(format!("{name}.{part}"), tensor);
     let frames = model.conditioning_encoder.forward(&at.mels);
     let latents = model.conditioning_perceiver.forward(&frames, pass);
@@ -143,7 +139,7 @@ fn forward(
     add("perceiver", latents.shallow_clone());
     let mut x = model.embed(&latents, &at, pass);
     let live: Vec<bool> = batch.live(model.config()).collect();
-    let live = Tensor::f_from_slice(&live)?.f_nonzero()?.squeeze_dim(1).to_device(model.device());
+    let live = Tensor::from_slice(&live).nonzero().squeeze_dim(1).to_device(model.device());
     for (layer, block) in model.gpt.h.iter().enumerate() {
         x = block.forward(&x, &at.mask, pass);
         add(&format!("block.{layer}"), x.flatten(0, 1).index_select(0, &live));
@@ -152,35 +148,34 @@ fn forward(
     let states = |columns: &Tensor| flat.index_select(0, columns);
     add("logits.text", model.logits(&model.text_head, &states(&at.text.columns), pass));
     add("logits.audio", model.logits(&model.mel_head, &states(&at.audio.columns), pass));
-    Ok(())
 }
 
 /// The latents of a clip, its codes through the cache, codes drawn with the reference's noise, and
 /// the states of the second pass.
 fn decoded(
     model: &Gpt,
-    clip: &Clip,
-    sampling: &Sampling,
+    clip: &GptClip,
+    sampling: &GptSampling,
     noise: &Tensor,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
-    let mel = Tensor::f_from_slice(&clip.mel)?.f_view([1, model.config().mels, -1])?;
-    let mel = mel.f_to_device(model.device())?.f_to_kind(model.kind())?;
+    let mel = Tensor::from_slice(&clip.mel).view([1, model.config().mels, -1]);
+    let mel = mel.to_device(model.device()).to_kind(model.kind());
     let latents = model.conditioning(&mel, Pass::Evaluate).squeeze_dim(0);
     let prefix = model.prefix(&latents, &clip.text)?.squeeze_dim(0);
-    let (mut caches, mut state) = model.prefill(&[&prefix], clip.codes.len() as i64)?;
+    let (mut caches, mut state) = model.prefill(&[&prefix], clip.codes.len() as i64);
     let mut logits = vec![model.step_logits(&state)];
     for code in &clip.codes {
         let code = Tensor::from_slice(&[*code]).view([1, 1]).to_device(model.device());
         state = model.follow(&code, &mut caches);
         logits.push(model.step_logits(&state));
     }
-    outputs.insert("cache.logits".into(), Tensor::f_cat(&logits, 0)?);
+    outputs.insert("cache.logits".into(), Tensor::cat(&logits, 0));
     for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
         let (latents, text, most) = (&latents, &clip.text[..], usize::MAX);
-        let mut noise = Recorded { noise: noise.shallow_clone(), taken: 0 };
-        let sentence = Sentence { latents, text, most, noise: &mut noise };
+        let mut noise = RecordedNoise { noise: noise.shallow_clone(), taken: 0 };
+        let sentence = GptSentence { latents, text, most, noise: &mut noise };
         let spoken = model.speak(vec![sentence], sampling, parity)?;
         outputs.insert(format!("sampled.{name}"), Tensor::from_slice(&spoken[0].codes));
     }

@@ -3,18 +3,17 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::batch::{Batch, Clip, Layout, Packer};
-use super::decode::{Sampling, Sentence};
+use super::batch::{GptBatch, GptClip, Packer, RowLayout};
+use super::decode::{GptSampling, GptSentence};
 use super::gpt::Gpt;
-use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
-use crate::autoregressive::{Seeded, Stop};
+use super::trainee::{AUDIO, GptMemory, GptTrainee, TEXT};
+use crate::autoregressive::{SeededNoise, Stop};
 use crate::layers::Pass;
-use crate::lora::{self, LoraSettings};
+use crate::lora::{self, Adaptable, LoraSettings};
 use crate::parity::Parity;
 use crate::random::Random;
 use crate::train::run::Purpose;
 use crate::train::{Means, Phase, Totals, Trainee};
-use crate::tune::{BaseNetwork, NetworkTrainee};
 use crate::weights::Weights;
 use stage_families::xtts::{Config, GptConfig};
 
@@ -46,7 +45,7 @@ fn config(dropout: f64) -> GptConfig {
 fn weights(config: &GptConfig) -> Weights {
     let mut random = Random::new(5);
     let tensors = config.tensors().into_iter();
-    tensors.map(|(name, shape)| (name, random.normal(&shape, 0.3).unwrap())).collect()
+    tensors.map(|(name, shape)| (name, random.normal(&shape, 0.3))).collect()
 }
 
 fn model(dropout: f64) -> Gpt {
@@ -54,16 +53,16 @@ fn model(dropout: f64) -> Gpt {
 }
 
 fn trainee(dropout: f64, recompute: bool) -> GptTrainee {
-    GptTrainee::new(model(dropout), Memory { recompute, positions: 5 }).train_all()
+    GptTrainee::new(model(dropout).train_all(), GptMemory { recompute, positions: 5 })
 }
 
-fn clip(text: &[i64], codes: &[i64]) -> Clip {
+fn clip(text: &[i64], codes: &[i64]) -> GptClip {
     let seed = codes.iter().sum::<i64>() as u64;
-    let mel = Vec::try_from(Random::new(seed).normal(&[4 * 7], 1.0).unwrap()).unwrap();
-    Clip { text: text.to_vec(), codes: codes.to_vec(), mel, crop: None }
+    let mel = Vec::try_from(Random::new(seed).normal(&[4 * 7], 1.0)).unwrap();
+    GptClip { text: text.to_vec(), codes: codes.to_vec(), mel, crop: None }
 }
 
-fn clips() -> [Clip; 3] {
+fn clips() -> [GptClip; 3] {
     [
         clip(&[3, 4, 5], &[1, 2, 3, 4, 5, 6]),
         clip(&[7], &[8, 9]),
@@ -71,29 +70,33 @@ fn clips() -> [Clip; 3] {
     ]
 }
 
-fn batch(layout: Layout, clips: &[&Clip]) -> Batch {
+fn batch(layout: RowLayout, clips: &[&GptClip]) -> GptBatch {
     let packer = Packer { config: &config(0.0), parity: Parity::Correct, layout };
     packer.pack(clips, Purpose::Step { seed: 0 }).unwrap()
 }
 
-fn all(layout: Layout) -> Batch {
+fn all(layout: RowLayout) -> GptBatch {
     batch(layout, &clips().iter().collect::<Vec<_>>())
 }
 
 /// The losses and gradients of some batches of one step.
-fn step(trainee: &mut GptTrainee, batches: &[Batch], seed: u64) -> (Means, Vec<(String, Tensor)>) {
+fn step(
+    trainee: &mut GptTrainee,
+    batches: &[GptBatch],
+    seed: u64,
+) -> (Means, Vec<(String, Tensor)>) {
     let mut totals = Totals::default();
     batches.iter().for_each(|batch| totals.add(&GptTrainee::count(batch)));
     let mut losses = crate::train::Losses::default();
     for batch in batches {
-        losses.add(trainee.accumulate(batch, &Phase::only(&totals, seed)).unwrap()).unwrap();
+        losses.add(trainee.accumulate(batch, &Phase::only(&totals, seed)).unwrap());
     }
     let gradients = trainee.parameters().into_iter().map(|(name, tensor)| {
         let gradient = tensor.grad().copy();
         tensor.shallow_clone().zero_grad();
         (name, gradient)
     });
-    (losses.means(&totals).unwrap(), gradients.collect())
+    (losses.means(&totals), gradients.collect())
 }
 
 fn far(one: &Tensor, other: &Tensor) -> f64 {
@@ -110,9 +113,9 @@ fn assert_near(one: &[(String, Tensor)], other: &[(String, Tensor)]) {
 
 #[test]
 fn packed_rows_have_the_losses_and_gradients_of_padded_rows_with_a_mask() {
-    let (packed, gradients) = step(&mut trainee(0.0, true), &[all(Layout::Packed)], 0);
-    let (padded, masked) = step(&mut trainee(0.0, true), &[all(Layout::Padded)], 0);
-    assert!(all(Layout::Packed).columns() < all(Layout::Padded).columns());
+    let (packed, gradients) = step(&mut trainee(0.0, true), &[all(RowLayout::Packed)], 0);
+    let (padded, masked) = step(&mut trainee(0.0, true), &[all(RowLayout::Padded)], 0);
+    assert!(all(RowLayout::Packed).columns() < all(RowLayout::Padded).columns());
     for name in [TEXT, AUDIO] {
         assert!((packed.of(name).unwrap() - padded.of(name).unwrap()).abs() < 1e-5);
     }
@@ -121,7 +124,7 @@ fn packed_rows_have_the_losses_and_gradients_of_padded_rows_with_a_mask() {
 
 #[test]
 fn running_blocks_again_changes_no_bit_even_with_dropout() {
-    for (layout, dropout) in [Layout::Packed, Layout::Padded]
+    for (layout, dropout) in [RowLayout::Packed, RowLayout::Padded]
         .into_iter()
         .flat_map(|layout| [(layout, 0.0), (layout, 0.1)])
     {
@@ -129,16 +132,16 @@ fn running_blocks_again_changes_no_bit_even_with_dropout() {
         assert_eq!(again, step(&mut trainee(dropout, false), &[all(layout)], 3), "{layout:?}");
         assert!(again.1.iter().all(|(_, gradient)| gradient.abs().max().double_value(&[]) > 0.0));
     }
-    let losses = |seed| step(&mut trainee(0.1, true), &[all(Layout::Packed)], seed).0;
+    let losses = |seed| step(&mut trainee(0.1, true), &[all(RowLayout::Packed)], seed).0;
     assert_ne!(losses(3), losses(4));
 }
 
 #[test]
 fn micro_batches_add_up_to_the_mean_over_all_labels() {
     let [one, two, three] = clips();
-    let parts = [batch(Layout::Packed, &[&one]), batch(Layout::Packed, &[&two, &three])];
+    let parts = [batch(RowLayout::Packed, &[&one]), batch(RowLayout::Packed, &[&two, &three])];
     let (losses, gradients) = step(&mut trainee(0.0, true), &parts, 0);
-    let (whole, wanted) = step(&mut trainee(0.0, true), &[all(Layout::Packed)], 0);
+    let (whole, wanted) = step(&mut trainee(0.0, true), &[all(RowLayout::Packed)], 0);
     assert!((losses.of(AUDIO).unwrap() - whole.of(AUDIO).unwrap()).abs() < 1e-5);
     assert_near(&gradients, &wanted);
 }
@@ -150,7 +153,7 @@ fn gradients_of_two_devices_are_those_of_one_added_in_another_order() {
     use crate::train::replicas::{self, MicroBatch};
     crate::threads::one_thread();
     let [one, two, three] = clips();
-    let parts = [&one, &two, &three, &one].map(|clip| batch(Layout::Packed, &[clip]));
+    let parts = [&one, &two, &three, &one].map(|clip| batch(RowLayout::Packed, &[clip]));
     let mut totals = Totals::default();
     parts.iter().for_each(|batch| totals.add(&GptTrainee::count(batch)));
     let phase = Phase::only(&totals, 0);
@@ -161,7 +164,7 @@ fn gradients_of_two_devices_are_those_of_one_added_in_another_order() {
             let round: Vec<_> = round.iter().map(micro).collect();
             replicas::accumulate(&mut replicas, &round, &phase).unwrap();
         }
-        let gradients = replicas::gradients(&replicas, 0).unwrap();
+        let gradients = replicas::gradients(&replicas, 0);
         let names = replicas[0].parameters().into_iter().map(|(name, _)| name);
         names.zip(gradients.into_iter().flatten()).collect::<Vec<_>>()
     };
@@ -174,10 +177,10 @@ fn gradients_of_two_devices_are_those_of_one_added_in_another_order() {
 
 #[test]
 fn held_out_clips_have_the_losses_of_training_and_no_dropout() {
-    let batch = all(Layout::Packed);
+    let batch = all(RowLayout::Packed);
     let trained = step(&mut trainee(0.0, true), std::slice::from_ref(&batch), 0).0;
     let trainee = trainee(0.1, true);
-    let held_out = trainee.evaluate(&batch).unwrap().means(&GptTrainee::count(&batch)).unwrap();
+    let held_out = trainee.evaluate(&batch).unwrap().means(&GptTrainee::count(&batch));
     for name in [TEXT, AUDIO] {
         assert!((trained.of(name).unwrap() - held_out.of(name).unwrap()).abs() < 1e-5);
     }
@@ -187,7 +190,7 @@ fn held_out_clips_have_the_losses_of_training_and_no_dropout() {
 
 #[test]
 fn the_end_of_the_text_is_hidden_in_training_and_seen_in_speech() {
-    let (_, gradients) = step(&mut trainee(0.0, true), &[all(Layout::Packed)], 0);
+    let (_, gradients) = step(&mut trainee(0.0, true), &[all(RowLayout::Packed)], 0);
     let table = gradients.iter().find(|(name, _)| name == "gpt.text_embedding.weight").unwrap();
     let of_token = |token: i64| table.1.get(token).abs().max().double_value(&[]);
     assert_eq!(of_token(config(0.0).stop_text_token), 0.0);
@@ -206,13 +209,13 @@ fn the_end_of_the_text_is_hidden_in_training_and_seen_in_speech() {
 
 #[test]
 fn frozen_parts_get_no_gradients_and_leave_the_others_as_they_are() {
-    let (_, all_gradients) = step(&mut trainee(0.1, true), &[all(Layout::Packed)], 1);
+    let (_, all_gradients) = step(&mut trainee(0.1, true), &[all(RowLayout::Packed)], 1);
     for frozen in ["gpt.conditioning_", "gpt.gpt.h.0.", "gpt.text_embedding"] {
         let mut trainee = trainee(0.1, true);
-        for (name, tensor) in trainee.model().tensors() {
+        for (name, tensor) in trainee.network().tensors() {
             let _ = tensor.set_requires_grad(!name.starts_with(frozen));
         }
-        let (_, gradients) = step(&mut trainee, &[all(Layout::Packed)], 1);
+        let (_, gradients) = step(&mut trainee, &[all(RowLayout::Packed)], 1);
         let wanted = all_gradients.iter().filter(|(name, _)| !name.starts_with(frozen));
         let wanted: Vec<_> =
             wanted.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
@@ -286,7 +289,7 @@ fn copies_for_decoding_are_dropped_and_anything_else_is_refused() {
 #[test]
 fn adapters_on_projections_tables_and_heads_are_all_that_is_trained() {
     let mut trainee = trainee(0.0, true);
-    for (_, tensor) in trainee.model().tensors() {
+    for (_, tensor) in trainee.network().tensors() {
         let _ = tensor.set_requires_grad(false);
     }
     let patterns = ["gpt.gpt.h.*", "gpt.text_embedding", "gpt.mel_head", "*perceiver*"];
@@ -296,12 +299,12 @@ fn adapters_on_projections_tables_and_heads_are_all_that_is_trained() {
         dropout: 0.1,
         patterns: patterns.map(str::to_owned).to_vec(),
     };
-    let before = step(&mut self::trainee(0.0, true), &[all(Layout::Packed)], 0).0;
-    let found = lora::attach(trainee.model_mut(), &settings, 1).unwrap();
+    let before = step(&mut self::trainee(0.0, true), &[all(RowLayout::Packed)], 0).0;
+    let found = lora::attach(trainee.network_mut(), &settings, 1).unwrap();
     assert_eq!(found.iter().map(|one| one.count).collect::<Vec<_>>(), [8, 1, 1, 5]);
-    let (losses, gradients) = step(&mut trainee, &[all(Layout::Packed)], 0);
+    let (losses, gradients) = step(&mut trainee, &[all(RowLayout::Packed)], 0);
     assert_eq!(losses, before);
-    let adapted = lora::adapters(trainee.model_mut());
+    let adapted = lora::adapters(trainee.network_mut());
     let names = |tensors: &[(String, Tensor)]| -> Vec<String> {
         tensors.iter().map(|(name, _)| name.clone()).collect()
     };
@@ -313,38 +316,39 @@ fn adapters_on_projections_tables_and_heads_are_all_that_is_trained() {
     for (name, gradient) in moving {
         assert!(gradient.abs().max().double_value(&[]) > 0.0, "{name}");
     }
-    assert_eq!(trainee.model().tensors().len(), config(0.0).tensors().len());
+    assert_eq!(trainee.network().tensors().len(), config(0.0).tensors().len());
 }
 
 #[test]
 fn half_precision_is_near_single_precision() {
-    let weights = weights(&config(0.0)).moved(Device::Cpu, Some(Kind::BFloat16)).unwrap();
+    let weights = weights(&config(0.0)).moved(Device::Cpu, Some(Kind::BFloat16));
     let model = Gpt::load(&config(0.0), weights).unwrap();
-    let mut half = GptTrainee::new(model, Memory::default()).train_all();
-    let (losses, gradients) = step(&mut half, &[all(Layout::Packed)], 0);
-    let (wanted, _) = step(&mut trainee(0.0, true), &[all(Layout::Packed)], 0);
+    let mut half = GptTrainee::new(model.train_all(), GptMemory::default());
+    let (losses, gradients) = step(&mut half, &[all(RowLayout::Packed)], 0);
+    let (wanted, _) = step(&mut trainee(0.0, true), &[all(RowLayout::Packed)], 0);
     for name in [TEXT, AUDIO] {
         let (one, other) = (losses.of(name).unwrap(), wanted.of(name).unwrap());
         assert!((one / other - 1.0).abs() < 0.05, "{name}: {one} {other}");
     }
     assert!(gradients.iter().all(|(_, gradient)| gradient.kind() == Kind::BFloat16));
-    let dropped = half.model().conditioning(
+    let dropped = half.network().conditioning(
         &Tensor::ones([1, 4, 7], (Kind::BFloat16, Device::Cpu)),
         Pass::Train { seed: 1 },
     );
     assert_eq!(dropped.kind(), Kind::BFloat16);
 }
 
-const SAMPLING: Sampling =
-    Sampling { temperature: 0.75, top_k: 8, top_p: 0.85, repetition_penalty: 2.0 };
+const SAMPLING: GptSampling =
+    GptSampling { temperature: 0.75, top_k: 8, top_p: 0.85, repetition_penalty: 2.0 };
 
 /// The codes of some texts in one batch, each with its own seed and latents.
-fn said(model: &Gpt, texts: &[&[i64]], parity: Parity, sampling: &Sampling) -> Vec<Vec<i64>> {
+fn said(model: &Gpt, texts: &[&[i64]], parity: Parity, sampling: &GptSampling) -> Vec<Vec<i64>> {
     let latents: Vec<Tensor> = texts.iter().map(|text| latents(text.len())).collect();
-    let mut noises: Vec<Seeded> = texts.iter().map(|text| Seeded::new(text.len() as u64)).collect();
+    let mut noises: Vec<SeededNoise> =
+        texts.iter().map(|text| SeededNoise::new(text.len() as u64)).collect();
     let sentences = texts.iter().zip(&latents).zip(&mut noises);
     let sentences = sentences
-        .map(|((text, latents), noise)| Sentence { latents, text, most: 99, noise })
+        .map(|((text, latents), noise)| GptSentence { latents, text, most: 99, noise })
         .collect();
     let spoken = model.speak(sentences, sampling, parity).unwrap();
     for one in &spoken {
@@ -355,7 +359,7 @@ fn said(model: &Gpt, texts: &[&[i64]], parity: Parity, sampling: &Sampling) -> V
 }
 
 fn latents(seed: usize) -> Tensor {
-    Random::new(seed as u64).normal(&[3, 16], 1.0).unwrap()
+    Random::new(seed as u64).normal(&[3, 16], 1.0)
 }
 
 #[test]
@@ -380,7 +384,7 @@ fn states_of_decoding_are_those_of_the_second_pass() {
     let _guard = tch::no_grad_guard();
     let (latents, text, codes) = (latents(1), [3, 4, 5], [1, 9, 2, 2, 13]);
     let prefix = model.prefix(&latents, &text).unwrap().squeeze_dim(0);
-    let (mut caches, state) = model.prefill(&[&prefix], codes.len() as i64).unwrap();
+    let (mut caches, state) = model.prefill(&[&prefix], codes.len() as i64);
     let mut states = vec![model.normed(&state)];
     for code in &codes[..codes.len() - 1] {
         let code = Tensor::from_slice(&[*code]).view([1, 1]);
@@ -398,7 +402,7 @@ fn only_upstream_penalises_the_number_that_stands_for_the_prefix() {
         let _ = model.mel_head.bias.as_ref().unwrap().get(code).fill_(bias);
         let _ = model.mel_head.weight.get(code).fill_(0.0);
     }
-    let sampling = Sampling { temperature: 0.0, ..SAMPLING };
+    let sampling = GptSampling { temperature: 0.0, ..SAMPLING };
     assert_eq!(said(&model, &[&[3, 4]], Parity::Correct, &sampling)[0][0], 1);
     assert_eq!(said(&model, &[&[3, 4]], Parity::Upstream, &sampling)[0][0], 2);
 }

@@ -4,7 +4,7 @@
 use stage_families::xtts::MEL_STATS;
 use tch::{Device, Tensor};
 
-use crate::error::TorchError;
+use crate::error::{InTch, TorchError};
 use crate::mel::{FLOOR, hann, htk_filters};
 use crate::weights::usable;
 
@@ -34,12 +34,13 @@ pub struct LogMel {
 /// The divisors of spectrograms for computing: `[mels]`.
 pub fn usable_stats(stats: Tensor, device: Device) -> Result<Tensor, TorchError> {
     let stats = usable(MEL_STATS, stats, device)?;
-    let smallest = stats.f_abs()?.f_min()?.f_double_value(&[])?;
-    match smallest >= f64::from(f32::MIN_POSITIVE) {
-        true => Ok(stats),
-        false => Err(TorchError::Model(format!(
+    let smallest = stats.abs().min().double_value(&[]);
+    if smallest >= f64::from(f32::MIN_POSITIVE) {
+        Ok(stats)
+    } else {
+        Err(TorchError::Model(format!(
             "`{MEL_STATS}` has {smallest:e}, which is too small to divide by"
-        ))),
+        )))
     }
 }
 
@@ -50,13 +51,13 @@ impl MelSpectrogram {
         window: &[f32],
         filters: &[f32],
         device: Device,
-    ) -> Result<MelSpectrogram, TorchError> {
+    ) -> MelSpectrogram {
         let before = (n_fft - window.len() as i64) / 2;
         let after = n_fft - window.len() as i64 - before;
-        let window = Tensor::f_from_slice(window)?.f_constant_pad_nd([before, after])?;
-        let filters = Tensor::f_from_slice(filters)?.f_view([n_fft / 2 + 1, -1])?;
-        let (window, filters) = (window.f_to_device(device)?, filters.f_to_device(device)?);
-        Ok(MelSpectrogram { hop, window, filters })
+        let window = Tensor::from_slice(window).constant_pad_nd([before, after]);
+        let filters = Tensor::from_slice(filters).view([n_fft / 2 + 1, -1]);
+        let (window, filters) = (window.to_device(device), filters.to_device(device));
+        MelSpectrogram { hop, window, filters }
     }
 
     /// Waves [B, L] to power [B, mels, L / hop + 1].
@@ -68,42 +69,42 @@ impl MelSpectrogram {
                 "the wave has {length} samples, but its spectrogram needs more than {margin}"
             )));
         }
-        let mirrored = waves.f_unsqueeze(1)?.f_reflection_pad1d([margin, margin])?;
-        let frames = mirrored.f_squeeze_dim(1)?.f_unfold(1, n_fft, self.hop)?; // [B, T, n_fft]
-        let spectrum = frames.f_mul(&self.window)?.f_fft_rfft(None, 2, "backward")?; // [B, T, bins]
-        let power = spectrum.f_abs()?.f_square()?;
-        Ok(power.f_matmul(&self.filters)?.f_transpose(1, 2)?)
+        let mirrored = waves.unsqueeze(1).reflection_pad1d([margin, margin]);
+        let frames = mirrored.squeeze_dim(1).unfold(1, n_fft, self.hop); // [B, T, n_fft]
+        let spectrum = (frames * &self.window).fft_rfft(None, 2, "backward"); // [B, T, bins]
+        let power = spectrum.abs().square();
+        Ok(power.matmul(&self.filters).transpose(1, 2))
     }
 }
 
 impl LogMel {
     /// The input of the DVAE; `mel_stats` is `[mels]`.
-    pub fn dvae(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
+    pub fn dvae(sample_rate: i64, mel_stats: &Tensor) -> LogMel {
         LogMel::new(sample_rate, WINDOW, mel_stats)
     }
 
     /// The input of the conditioning encoder.
-    pub fn conditioning(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
+    pub fn conditioning(sample_rate: i64, mel_stats: &Tensor) -> LogMel {
         LogMel::new(sample_rate, 2 * WINDOW, mel_stats)
     }
 
-    fn new(sample_rate: i64, n_fft: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
-        let bands = ((n_fft / 2 + 1) as usize, mel_stats.size1()? as usize);
+    fn new(sample_rate: i64, n_fft: i64, mel_stats: &Tensor) -> LogMel {
+        let bands = ((n_fft / 2 + 1) as usize, mel_stats.size1().in_tch() as usize);
         let filters = htk_filters(bands, (sample_rate / 2) as f64, HIGHEST);
         let (window, device) = (hann(WINDOW as usize), mel_stats.device());
-        let spectrogram = MelSpectrogram::new([n_fft, HOP], &window, &filters, device)?;
-        Ok(LogMel { spectrogram, mel_stats: mel_stats.f_unsqueeze(1)? })
+        let spectrogram = MelSpectrogram::new([n_fft, HOP], &window, &filters, device);
+        LogMel { spectrogram, mel_stats: mel_stats.unsqueeze(1) }
     }
 
     /// Waves [B, L] to [B, mels, L / 256 + 1].
     pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
         let power = self.spectrogram.forward(waves)?;
-        Ok(power.f_clamp_min(FLOOR)?.f_log()?.f_div(&self.mel_stats)?)
+        Ok(power.clamp_min(FLOOR).log() / &self.mel_stats)
     }
 
     /// The power of such values [B, mels, T].
-    pub fn power(&self, log_mel: &Tensor) -> Result<Tensor, TorchError> {
-        Ok(log_mel.f_mul(&self.mel_stats)?.f_exp()?)
+    pub fn power(&self, log_mel: &Tensor) -> Tensor {
+        (log_mel * &self.mel_stats).exp()
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
         let stats = Tensor::ones([80], (Kind::Float, Device::Cpu));
         for mel in [LogMel::dvae(22_050, &stats), LogMel::conditioning(22_050, &stats)] {
             let waves = Tensor::zeros([2, 5_000], (Kind::Float, Device::Cpu));
-            let frames = mel.unwrap().forward(&waves).unwrap();
+            let frames = mel.forward(&waves).unwrap();
             assert_eq!(frames.size(), [2, 80, 5_000 / 256 + 1]);
             let silence = FLOOR.ln();
             assert!((frames - silence).abs().max().double_value(&[]) < 1e-5);
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn a_wave_too_short_to_be_mirrored_is_refused() {
         let stats = Tensor::ones([80], (Kind::Float, Device::Cpu));
-        let mel = LogMel::dvae(22_050, &stats).unwrap();
+        let mel = LogMel::dvae(22_050, &stats);
         let waves = Tensor::zeros([1, 512], (Kind::Float, Device::Cpu));
         let error = mel.forward(&waves).unwrap_err().to_string();
         assert_eq!(error, "the wave has 512 samples, but its spectrogram needs more than 512");

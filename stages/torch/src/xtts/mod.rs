@@ -27,8 +27,8 @@ pub mod voice;
 
 pub use crate::parity::Parity;
 pub use crate::train::run::Purpose;
-pub use batch::{Batch, Clip, Layout, Packer};
-pub use decode::{Sampling, Sentence, Spoken};
+pub use batch::{GptBatch, GptClip, Packer, RowLayout};
+pub use decode::{GptSampling, GptSentence, SentenceCodes};
 pub use gpt::Gpt;
 pub use stage_families::xtts::{Config, GptConfig};
-pub use trainee::{AUDIO, GptTrainee, Memory, TEXT};
+pub use trainee::{AUDIO, GptMemory, GptTrainee, TEXT};

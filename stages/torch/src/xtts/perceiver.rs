@@ -13,12 +13,12 @@ use stage_families::xtts::GptConfig;
 pub struct Perceiver {
     /// [latents, C].
     pub latents: Tensor,
-    pub layers: Vec<Layer>,
-    pub norm: RmsNorm,
+    pub layers: Vec<PerceiverLayer>,
+    pub norm: PerceiverNorm,
 }
 
 #[derive(Debug)]
-pub struct Layer {
+pub struct PerceiverLayer {
     pub to_q: Linear,
     pub to_kv: Linear,
     pub to_out: Linear,
@@ -29,7 +29,7 @@ pub struct Layer {
 
 /// Divides by the norm of the vector, times the root of the width.
 #[derive(Debug)]
-pub struct RmsNorm {
+pub struct PerceiverNorm {
     pub gamma: Tensor,
 }
 
@@ -40,11 +40,11 @@ impl Perceiver {
     pub fn load(scope: &mut Scope, config: &GptConfig) -> Result<Perceiver, TorchError> {
         let latents = scope.take("latents", &[config.latents, config.width])?;
         let mut layers = scope.under("layers");
-        let layer = |at: i64| Layer::load(&mut layers.under(&at.to_string()), config);
+        let layer = |at: i64| PerceiverLayer::load(&mut layers.under(&at.to_string()), config);
         Ok(Perceiver {
             latents,
             layers: (0..config.perceiver_layers).map(layer).collect::<Result<_, _>>()?,
-            norm: RmsNorm { gamma: scope.take("norm.gamma", &[config.width])? },
+            norm: PerceiverNorm { gamma: scope.take("norm.gamma", &[config.width])? },
         })
     }
 
@@ -55,20 +55,20 @@ impl Perceiver {
         let latents = self.latents.unsqueeze(0).expand([batch, -1, width], false);
         // libtorch multiplies an expanded tensor by another kernel without a graph.
         let latents = latents.contiguous();
-        let layer = |latents: Tensor, layer: &Layer| layer.forward(&latents, &x, pass);
+        let layer = |latents: Tensor, layer: &PerceiverLayer| layer.forward(&latents, &x, pass);
         self.norm.forward(&self.layers.iter().fold(latents, layer))
     }
 }
 
-impl Layer {
-    fn load(scope: &mut Scope, config: &GptConfig) -> Result<Layer, TorchError> {
+impl PerceiverLayer {
+    fn load(scope: &mut Scope, config: &GptConfig) -> Result<PerceiverLayer, TorchError> {
         let (width, heads) = (config.width, config.perceiver_heads);
         let inner = heads * config.perceiver_head_width;
         let fed = config.perceiver_inner_width();
         let mut linear = |name: &str, inputs, outputs, bias| {
             Linear::load(&mut scope.under(name), inputs, outputs, bias)
         };
-        Ok(Layer {
+        Ok(PerceiverLayer {
             to_q: linear("0.to_q", width, inner, false)?,
             to_kv: linear("0.to_kv", width, 2 * inner, false)?,
             to_out: linear("0.to_out", inner, width, false)?,
@@ -115,7 +115,7 @@ impl Layer {
     }
 }
 
-impl RmsNorm {
+impl PerceiverNorm {
     fn forward(&self, x: &Tensor) -> Tensor {
         let wide = x.to_kind(Kind::Float);
         let length = wide.square().sum_dim_intlist([-1i64].as_slice(), true, Kind::Float).sqrt();

@@ -20,7 +20,7 @@ use crate::weights::Weights;
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct SoundFixtureSettings {
     dvae: DvaeConfig,
     decoder: DecoderConfig,
     speaker_encoder: SpeakerEncoderConfig,
@@ -42,19 +42,19 @@ pub fn outputs(
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let _guard = tch::no_grad_guard();
-    let settings: Settings = parts::settings(settings)?;
-    let mut weights = Weights::from_safetensors(weights)?.moved(setup.device, None)?;
-    let inputs = &inputs.moved(setup.device, None)?;
+    let settings: SoundFixtureSettings = parts::settings(settings)?;
+    let mut weights = Weights::from_safetensors(weights)?.moved(setup.device, None);
+    let inputs = &inputs.moved(setup.device, None);
     let mut outputs = Outputs::new();
     let encoder = weights.take_module("hifigan_decoder.speaker_encoder");
     let encoder = SpeakerEncoder::load(&settings.speaker_encoder, encoder, setup.device)?;
     for (at, wave) in waves(inputs).into_iter().enumerate() {
-        let wave = wave.f_unsqueeze(0)?;
+        let wave = wave.unsqueeze(0);
         let vector = encoder.forward(&wave, settings.sample_rate)?;
         outputs.insert(format!("speaker.{at}"), vector);
         for rate in &settings.rates {
             let name = format!("resampled.{rate}.{at}");
-            outputs.insert(name, resample(&wave, settings.sample_rate, *rate)?);
+            outputs.insert(name, resample(&wave, settings.sample_rate, *rate));
         }
     }
     let sizes = &settings.speaker_encoder;
@@ -63,7 +63,7 @@ pub fn outputs(
         ("1.spectrogram.window", sizes.hamming_window()),
         ("1.mel_scale.fb", sizes.mel_filters()),
     ] {
-        outputs.insert(format!("table.torch_spec.{name}"), Tensor::f_from_slice(&table)?);
+        outputs.insert(format!("table.torch_spec.{name}"), Tensor::from_slice(&table));
     }
     codes(&settings, &mut weights, inputs, &mut outputs)?;
     spoken(&settings, &mut weights, inputs, &mut outputs)?;
@@ -75,7 +75,7 @@ fn waves(inputs: &Weights) -> Vec<&Tensor> {
 }
 
 fn codes(
-    settings: &Settings,
+    settings: &SoundFixtureSettings,
     weights: &mut Weights,
     inputs: &Weights,
     outputs: &mut Outputs,
@@ -83,37 +83,37 @@ fn codes(
     let dvae = weights.take_module("dvae");
     let stats = weights.remove("mel_stats");
     let stats = stats.ok_or_else(|| TorchError::Model("there is no `mel_stats`".into()))?;
-    let stats = stats.f_to_kind(Kind::Float)?;
-    let conditioning = LogMel::conditioning(settings.sample_rate, &stats)?;
-    let dvae_mel = LogMel::dvae(settings.sample_rate, &stats)?;
+    let stats = stats.to_kind(Kind::Float);
+    let conditioning = LogMel::conditioning(settings.sample_rate, &stats);
+    let dvae_mel = LogMel::dvae(settings.sample_rate, &stats);
     let codec = DvaeCodec::new(&settings.dvae, settings.sample_rate, &stats, dvae, stats.device())?;
     for (at, wave) in waves(inputs).into_iter().enumerate() {
-        let row = wave.f_unsqueeze(0)?;
+        let row = wave.unsqueeze(0);
         outputs.insert(format!("mel.conditioning.{at}"), conditioning.forward(&row)?);
         outputs.insert(format!("mel.dvae.{at}"), dvae_mel.forward(&row)?);
-        let samples = to_vec(wave)?;
+        let samples = to_vec(wave);
         let codes = codec.encode(&[&samples])?.remove(0).values;
         let codes: Vec<i64> = codes.into_iter().map(i64::from).collect();
-        outputs.insert(format!("codes.{at}"), Tensor::f_from_slice(&codes)?);
+        outputs.insert(format!("codes.{at}"), Tensor::from_slice(&codes));
     }
-    let spoken = input(inputs, "codes")?.f_to_kind(Kind::Int64)?.f_unsqueeze(0)?;
+    let spoken = input(inputs, "codes")?.to_kind(Kind::Int64).unsqueeze(0);
     outputs.insert("mel.decoded".into(), codec.mel(&spoken)?);
     Ok(())
 }
 
 fn spoken(
-    settings: &Settings,
+    settings: &SoundFixtureSettings,
     weights: &mut Weights,
     inputs: &Weights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let decoder = weights.take_module("hifigan_decoder.waveform_decoder");
     let codes = (settings.code_stride, settings.sample_rate as f64);
-    let hidden = input(inputs, "hidden")?.f_unsqueeze(0)?;
+    let hidden = input(inputs, "hidden")?.unsqueeze(0);
     let decoder = WaveformDecoder::load(&settings.decoder, codes, decoder, hidden.device())?;
-    let speaker = input(inputs, "speaker")?.f_view([1, -1, 1])?;
+    let speaker = input(inputs, "speaker")?.view([1, -1, 1]);
     for (at, speed) in settings.speeds.iter().enumerate() {
-        outputs.insert(format!("wave.{at}"), decoder.forward(&hidden, &speaker, *speed)?);
+        outputs.insert(format!("wave.{at}"), decoder.forward(&hidden, &speaker, *speed));
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ struct SqueezeExcitation {
 }
 
 #[derive(Debug)]
-struct Block {
+struct SeBasicBlock {
     conv1: Conv2d,
     bn1: BatchNorm,
     conv2: Conv2d,
@@ -57,7 +57,7 @@ struct Block {
 
 /// The attention weights of frames, channel by channel.
 #[derive(Debug)]
-struct Attention {
+struct AttentivePooling {
     down: Linear,
     norm: BatchNorm,
     up: Linear,
@@ -69,8 +69,8 @@ pub struct SpeakerEncoder {
     mel: MelSpectrogram,
     conv1: Conv2d,
     bn1: BatchNorm,
-    blocks: Vec<Block>,
-    attention: Attention,
+    blocks: Vec<SeBasicBlock>,
+    attention: AttentivePooling,
     fc: Linear,
 }
 
@@ -79,20 +79,20 @@ impl BatchNorm {
         let mut take = |name: &str| scope.take(name, &[channels]);
         let (weight, bias) = (take("weight")?, take("bias")?);
         let (mean, variance) = (take("running_mean")?, take("running_var")?);
-        if variance.f_min()?.f_double_value(&[])? < 0.0 {
+        if variance.min().double_value(&[]) < 0.0 {
             let name = scope.full_name("running_var");
             return Err(TorchError::Model(format!("`{name}` holds a negative variance")));
         }
-        let factor = weight.f_div(&(variance + NORM_EPS).f_sqrt()?)?;
-        let shift = bias.f_sub(&mean.f_mul(&factor)?)?;
+        let factor = weight / (variance + NORM_EPS).sqrt();
+        let shift = bias - mean * &factor;
         Ok(BatchNorm { factor, shift })
     }
 
     /// [B, C, ..].
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let shape: Vec<i64> = (0..x.dim()).map(|axis| if axis == 1 { -1 } else { 1 }).collect();
-        let along = |tensor: &Tensor| tensor.f_view(shape.as_slice());
-        Ok(x.f_mul(&along(&self.factor)?)?.f_add(&along(&self.shift)?)?)
+        let along = |tensor: &Tensor| tensor.view(shape.as_slice());
+        x * along(&self.factor) + along(&self.shift)
     }
 }
 
@@ -109,7 +109,7 @@ impl Conv2d {
         Ok(Conv2d { weight, bias, geometry })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         self.geometry.convolve_planes(x, &self.weight, self.bias.as_ref())
     }
 }
@@ -123,26 +123,25 @@ impl SqueezeExcitation {
     }
 
     /// [B, C, H, W].
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let [down, up] = &self.fc;
-        let average = x.f_mean_dim([2i64, 3].as_slice(), false, Kind::Float)?; // [B, C]
-        let inner = down.forward(&average, Pass::Evaluate).f_relu()?;
-        let weight = up.forward(&inner, Pass::Evaluate).f_sigmoid()?;
-        Ok(x.f_mul(&weight.f_unsqueeze(2)?.f_unsqueeze(3)?)?)
+        let average = x.mean_dim([2i64, 3].as_slice(), false, Kind::Float); // [B, C]
+        let inner = down.forward(&average, Pass::Evaluate).relu();
+        let weight = up.forward(&inner, Pass::Evaluate).sigmoid();
+        x * weight.unsqueeze(2).unsqueeze(3)
     }
 }
 
-impl Block {
-    fn load(mut scope: Scope, channels: [i64; 2], stride: i64) -> Result<Block, TorchError> {
+impl SeBasicBlock {
+    fn load(mut scope: Scope, channels: [i64; 2], stride: i64) -> Result<SeBasicBlock, TorchError> {
         let wide = [channels[1]; 2];
-        let downsample = match stride == 1 && channels[0] == channels[1] {
-            true => None,
-            false => {
-                let conv = Conv2d::load(scope.under("downsample.0"), channels, (1, stride), false)?;
-                Some((conv, BatchNorm::load(scope.under("downsample.1"), channels[1])?))
-            }
+        let downsample = if stride == 1 && channels[0] == channels[1] {
+            None
+        } else {
+            let conv = Conv2d::load(scope.under("downsample.0"), channels, (1, stride), false)?;
+            Some((conv, BatchNorm::load(scope.under("downsample.1"), channels[1])?))
         };
-        Ok(Block {
+        Ok(SeBasicBlock {
             conv1: Conv2d::load(scope.under("conv1"), channels, (3, stride), false)?,
             bn1: BatchNorm::load(scope.under("bn1"), channels[1])?,
             conv2: Conv2d::load(scope.under("conv2"), wide, (3, 1), false)?,
@@ -152,21 +151,21 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         // The norm comes after the activation, unlike in most networks of this kind.
-        let inner = self.bn1.forward(&self.conv1.forward(x)?.f_relu()?)?;
-        let inner = self.se.forward(&self.bn2.forward(&self.conv2.forward(&inner)?)?)?;
+        let inner = self.bn1.forward(&self.conv1.forward(x).relu());
+        let inner = self.se.forward(&self.bn2.forward(&self.conv2.forward(&inner)));
         let beside = match &self.downsample {
-            Some((conv, norm)) => norm.forward(&conv.forward(x)?)?,
+            Some((conv, norm)) => norm.forward(&conv.forward(x)),
             None => x.shallow_clone(),
         };
-        Ok(inner.f_add(&beside)?.f_relu()?)
+        (inner + beside).relu()
     }
 }
 
-impl Attention {
-    fn load(mut scope: Scope, channels: i64) -> Result<Attention, TorchError> {
-        Ok(Attention {
+impl AttentivePooling {
+    fn load(mut scope: Scope, channels: i64) -> Result<AttentivePooling, TorchError> {
+        Ok(AttentivePooling {
             down: pointwise(scope.under("0"), channels, ATTENTION)?,
             norm: BatchNorm::load(scope.under("2"), ATTENTION)?,
             up: pointwise(scope.under("3"), ATTENTION, channels)?,
@@ -174,17 +173,17 @@ impl Attention {
     }
 
     /// [B, C, T] to weights of the same shape that sum to 1 over the frames.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let inner = self.down.forward(&x.f_transpose(1, 2)?, Pass::Evaluate).f_relu()?;
-        let inner = self.norm.forward(&inner.f_transpose(1, 2)?)?.f_transpose(1, 2)?;
-        let scores = self.up.forward(&inner, Pass::Evaluate).f_transpose(1, 2)?;
-        Ok(scores.f_softmax(2, Kind::Float)?)
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let inner = self.down.forward(&x.transpose(1, 2), Pass::Evaluate).relu();
+        let inner = self.norm.forward(&inner.transpose(1, 2)).transpose(1, 2);
+        let scores = self.up.forward(&inner, Pass::Evaluate).transpose(1, 2);
+        scores.softmax(2, Kind::Float)
     }
 }
 
 /// A convolution of kernel size one.
 fn pointwise(mut scope: Scope, inputs: i64, outputs: i64) -> Result<Linear, TorchError> {
-    let weight = scope.take("weight", &[outputs, inputs, 1])?.f_squeeze_dim(2)?;
+    let weight = scope.take("weight", &[outputs, inputs, 1])?.squeeze_dim(2);
     Ok(Linear { weight, bias: Some(scope.take("bias", &[outputs])?), adapter: None })
 }
 
@@ -203,19 +202,19 @@ impl SpeakerEncoder {
             for at in 0..*count {
                 let stride = if stage > 0 && at == 0 { 2 } else { 1 };
                 let scope = weights.under(&format!("layer{}.{at}", stage + 1));
-                blocks.push(Block::load(scope, [inputs, channels], stride)?);
+                blocks.push(SeBasicBlock::load(scope, [inputs, channels], stride)?);
                 inputs = channels;
             }
         }
         let pooled = config.pooled();
         let (window, filters) = (config.hamming_window(), config.mel_filters());
-        let mel = MelSpectrogram::new([config.n_fft, config.hop], &window, &filters, device)?;
+        let mel = MelSpectrogram::new([config.n_fft, config.hop], &window, &filters, device);
         let encoder = SpeakerEncoder {
             mel,
             conv1: Conv2d::load(weights.under("conv1"), [1, config.channels[0]], (3, 1), true)?,
             bn1: BatchNorm::load(weights.under("bn1"), config.channels[0])?,
             blocks,
-            attention: Attention::load(weights.under("attention"), pooled)?,
+            attention: AttentivePooling::load(weights.under("attention"), pooled)?,
             fc: Linear::load(&mut weights.under("fc"), 2 * pooled, config.width, true)?,
             config: config.clone(),
         };
@@ -225,20 +224,20 @@ impl SpeakerEncoder {
 
     /// Waves [B, L] at any rate to vectors [B, width] of length 1.
     pub fn forward(&self, waves: &Tensor, sample_rate: i64) -> Result<Tensor, TorchError> {
-        let waves = resample(waves, sample_rate, self.config.sample_rate)?;
+        let waves = resample(waves, sample_rate, self.config.sample_rate);
         let mel = self.mel.forward(&self.emphasised(&waves)?)?;
-        let mel = (mel + LOG_FLOOR).f_log()?; // [B, mels, T]
+        let mel = (mel + LOG_FLOOR).log(); // [B, mels, T]
         let none = None::<&Tensor>;
-        let normal = mel.f_instance_norm(none, none, none, none, true, 0.0, NORM_EPS, true)?;
-        let mut x = self.conv1.forward(&normal.f_unsqueeze(1)?)?.f_relu()?;
-        x = self.bn1.forward(&x)?; // [B, C, mels, T]
+        let normal = mel.instance_norm(none, none, none, none, true, 0.0, NORM_EPS, true);
+        let mut x = self.conv1.forward(&normal.unsqueeze(1)).relu();
+        x = self.bn1.forward(&x); // [B, C, mels, T]
         for block in &self.blocks {
-            x = block.forward(&x)?;
+            x = block.forward(&x);
         }
-        let pooled = self.pooled(&x.f_flatten(1, 2)?)?;
+        let pooled = self.pooled(&x.flatten(1, 2));
         let vector = self.fc.forward(&pooled, Pass::Evaluate);
-        let length = vector.f_square()?.f_sum_dim_intlist(1i64, true, Kind::Float)?.f_sqrt()?;
-        Ok(vector.f_div(&length.f_clamp_min(LEAST_LENGTH)?)?)
+        let length = vector.square().sum_dim_intlist(1i64, true, Kind::Float).sqrt();
+        Ok(vector / length.clamp_min(LEAST_LENGTH))
     }
 
     /// Pre-emphasis: each sample minus a part of the previous one.
@@ -250,19 +249,19 @@ impl SpeakerEncoder {
             )));
         }
         // The sample before the first one is the second one: the wave is reflected.
-        let second = waves.f_narrow(1, 1, 1)?;
-        let before = Tensor::f_cat(&[&second, &waves.f_narrow(1, 0, length - 1)?], 1)?;
+        let second = waves.narrow(1, 1, 1);
+        let before = Tensor::cat(&[&second, &waves.narrow(1, 0, length - 1)], 1);
         Ok(waves - before * self.config.preemphasis)
     }
 
     /// Weighted mean and deviation of the frames: [B, C, T] to [B, 2 C].
-    fn pooled(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let weight = self.attention.forward(x)?;
-        let sum = |x: Tensor| x.f_sum_dim_intlist(2i64, false, Kind::Float);
-        let mean = sum(x.f_mul(&weight)?)?;
-        let square = sum(x.f_square()?.f_mul(&weight)?)?;
-        let variance = square.f_sub(&mean.f_square()?)?.f_clamp_min(LEAST_VARIANCE)?;
-        Ok(Tensor::f_cat(&[mean, variance.f_sqrt()?], 1)?)
+    fn pooled(&self, x: &Tensor) -> Tensor {
+        let weight = self.attention.forward(x);
+        let sum = |x: Tensor| x.sum_dim_intlist(2i64, false, Kind::Float);
+        let mean = sum(x * &weight);
+        let square = sum(x.square() * &weight);
+        let variance = (square - mean.square()).clamp_min(LEAST_VARIANCE);
+        Tensor::cat(&[mean, variance.sqrt()], 1)
     }
 }
 

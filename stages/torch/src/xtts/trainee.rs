@@ -5,15 +5,14 @@
 
 use tch::{Kind, Tensor};
 
-use super::batch::{Batch, Tokens};
-use super::gpt::{Gpt, Placed};
-use crate::chain::{Block as Link, Chain, send_back};
+use super::batch::{GptBatch, LabelledTokens};
+use super::gpt::{Gpt, GptInputs};
+use crate::chain::{Chain, Link, send_back};
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
 use crate::layers::{Linear, Pass};
-use crate::lora::is_adapter;
+use crate::lora::{Adaptable, is_adapter};
 use crate::train::{Losses, Means, Phase, Totals, Trainee};
-use crate::tune::NetworkTrainee;
 
 /// The loss of the text and the loss of the codes, both before their weights.
 pub const TEXT: &str = "text";
@@ -25,7 +24,7 @@ pub const AUDIO_WEIGHT: f64 = 1.0;
 
 /// Trade-offs between time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct GptMemory {
     /// Keep only the input of each block, and recompute the block for its gradient. On a CPU no bit
     /// depends on it.
     pub recompute: bool,
@@ -34,9 +33,9 @@ pub struct Memory {
     pub positions: i64,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory { recompute: true, positions: 1024 }
+impl Default for GptMemory {
+    fn default() -> GptMemory {
+        GptMemory { recompute: true, positions: 1024 }
     }
 }
 
@@ -44,11 +43,11 @@ impl Default for Memory {
 #[derive(Debug)]
 pub struct GptTrainee {
     model: Gpt,
-    memory: Memory,
+    memory: GptMemory,
 }
 
 impl GptTrainee {
-    pub fn new(model: Gpt, memory: Memory) -> GptTrainee {
+    pub fn new(model: Gpt, memory: GptMemory) -> GptTrainee {
         GptTrainee { model, memory }
     }
 
@@ -71,8 +70,8 @@ impl GptTrainee {
         links
     }
 
-    fn block_links<'a>(&'a self, at: &'a Placed, pass: Pass) -> Vec<Link<'a>> {
-        let link = |(layer, block): (usize, &'a super::gpt2::Block)| {
+    fn block_links<'a>(&'a self, at: &'a GptInputs, pass: Pass) -> Vec<Link<'a>> {
+        let link = |(layer, block): (usize, &'a super::gpt2::Gpt2Block)| {
             let is_trained = self.is_trained(&format!("gpt.gpt.h.{layer}."));
             Link::new(is_trained, move |x| block.forward(x, &at.mask, pass))
         };
@@ -90,7 +89,7 @@ impl GptTrainee {
     fn derive_heads(
         &self,
         flat: &Tensor,
-        at: &Placed,
+        at: &GptInputs,
         totals: &Totals,
         pass: Pass,
     ) -> (Losses, Tensor) {
@@ -111,7 +110,7 @@ impl GptTrainee {
         (losses, gradient)
     }
 
-    fn heads<'a>(&'a self, at: &'a Placed) -> [Head<'a>; 2] {
+    fn heads<'a>(&'a self, at: &'a GptInputs) -> [Head<'a>; 2] {
         let (text, audio) = (&self.model.text_head, &self.model.mel_head);
         [
             Head { name: TEXT, weight: TEXT_WEIGHT, tokens: &at.text, output: text },
@@ -124,24 +123,25 @@ impl GptTrainee {
 struct Head<'a> {
     name: &'static str,
     weight: f64,
-    tokens: &'a Tokens<Tensor>,
+    tokens: &'a LabelledTokens<Tensor>,
     output: &'a Linear,
 }
 
-impl NetworkTrainee for GptTrainee {
+impl Trainee for GptTrainee {
+    type Batch = GptBatch;
     type Network = Gpt;
 
-    fn model(&self) -> &Gpt {
+    fn network(&self) -> &Gpt {
         &self.model
     }
 
-    fn model_mut(&mut self) -> &mut Gpt {
+    fn network_mut(&mut self) -> &mut Gpt {
         &mut self.model
     }
-}
 
-impl Trainee for GptTrainee {
-    type Batch = Batch;
+    fn frozen(&self) -> Vec<(String, Tensor)> {
+        self.model.frozen()
+    }
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
         self.model.tensors.shared(|_, tensor| tensor.requires_grad())
@@ -164,9 +164,9 @@ impl Trainee for GptTrainee {
         }
     }
 
-    fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+    fn accumulate(&mut self, batch: &GptBatch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         let pass = Pass::Train { seed: phase.seed };
-        let at = self.model.place(batch)?;
+        let at = self.model.place(batch);
         let conditioning = self.chain(self.conditioning_links(pass));
         let conditioned = conditioning.forward(&at.mels);
         let latents = conditioned.output().set_requires_grad(conditioning.is_trained());
@@ -184,9 +184,9 @@ impl Trainee for GptTrainee {
         Ok(losses)
     }
 
-    fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
+    fn evaluate(&self, batch: &GptBatch) -> Result<Losses, TorchError> {
         let _guard = tch::no_grad_guard();
-        let at = self.model.place(batch)?;
+        let at = self.model.place(batch);
         let states = self.model.states(&at, Pass::Evaluate);
         let flat = states.flatten(0, 1);
         let sum = |head: &Head| {
@@ -200,7 +200,7 @@ impl Trainee for GptTrainee {
         }))
     }
 
-    fn count(batch: &Batch) -> Totals {
+    fn count(batch: &GptBatch) -> Totals {
         let [text, audio] = batch.labels().map(|count| count as u64);
         Totals::new(&[(TEXT, text), (AUDIO, audio)])
     }

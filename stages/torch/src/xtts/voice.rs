@@ -6,7 +6,7 @@ use stage_families::artifact;
 use stage_families::xtts::{Config, SPEAKER_ENCODER_PREFIX};
 use tch::{Device, Kind, Tensor};
 
-use super::artifact::Model;
+use super::artifact::XttsModel;
 use super::conditioning_encoder::ConditioningEncoder;
 use super::mel::LogMel;
 use super::perceiver::Perceiver;
@@ -30,7 +30,7 @@ const FAMILY: Family = Family {
 };
 
 #[derive(Debug)]
-pub struct Voice {
+pub struct VoiceLatents {
     /// [1, latents, C].
     pub latents: Tensor,
     /// [1, speaker width, 1].
@@ -54,7 +54,7 @@ pub struct VoiceEncoder {
     speaker_encoder: SpeakerEncoder,
 }
 
-impl Voice {
+impl VoiceLatents {
     /// The voice on a port, for a model of these sizes.
     pub fn read(
         port: &str,
@@ -62,20 +62,19 @@ impl Voice {
         config: &Config,
         device: Device,
         context: &mut dyn Context,
-    ) -> Result<Voice, StageError> {
+    ) -> Result<VoiceLatents, StageError> {
         let arrived = Arrived::on(port, fields, &FAMILY)?;
         let mut tensor = |name: &str, shape: [i64; 3]| {
             let blob = arrived.blob(&artifact::tensor_field(name))?;
             let tensor = stored::recall(blob, context)?;
-            match tensor.size() == shape {
-                true => Ok(usable(name, tensor, device)?),
-                false => {
-                    let found = tensor.size();
-                    Err(arrived.refused(&format!("`{name}` is {found:?}, expected {shape:?}")))
-                }
+            if tensor.size() == shape {
+                Ok(usable(name, tensor, device)?)
+            } else {
+                let found = tensor.size();
+                Err(arrived.refused(&format!("`{name}` is {found:?}, expected {shape:?}")))
             }
         };
-        Ok(Voice {
+        Ok(VoiceLatents {
             latents: tensor(LATENTS, [1, config.gpt.latents, config.gpt.width])?,
             vector: tensor(VECTOR, [1, config.decoder.speaker_width, 1])?,
         })
@@ -93,7 +92,7 @@ impl Voice {
 
 impl VoiceEncoder {
     pub fn of(
-        model: &Model,
+        model: &XttsModel,
         device: Device,
         context: &mut dyn Context,
     ) -> Result<VoiceEncoder, StageError> {
@@ -101,7 +100,7 @@ impl VoiceEncoder {
         let config = &model.config;
         let own = ["gpt.conditioning_encoder.", "gpt.conditioning_perceiver."];
         let weights = model.tensors(&own, context)?;
-        let mut weights = weights.moved(device, Some(Kind::Float))?;
+        let mut weights = weights.moved(device, Some(Kind::Float));
         weights.iter().try_for_each(|(name, tensor)| check_finite(name, tensor))?;
         let mut scope = weights.under("gpt");
         let encoder =
@@ -110,7 +109,7 @@ impl VoiceEncoder {
         let stats = model.mel_stats(device, context)?;
         Ok(VoiceEncoder {
             sample_rate: config.gpt.sample_rate as f64,
-            mel: LogMel::conditioning(config.gpt.sample_rate, &stats)?,
+            mel: LogMel::conditioning(config.gpt.sample_rate, &stats),
             conditioning_encoder: encoder,
             conditioning_perceiver: perceiver,
             speaker_encoder: SpeakerEncoder::load(
@@ -131,7 +130,7 @@ impl VoiceEncoder {
         references: &[Vec<f32>],
         listening: &Listening,
         device: Device,
-    ) -> Result<Voice, TorchError> {
+    ) -> Result<VoiceLatents, TorchError> {
         let _guard = tch::no_grad_guard();
         let samples = |seconds: f64| (seconds * self.sample_rate) as usize;
         let (most, least) = (samples(listening.reference), samples(LEAST_SECONDS));
@@ -145,11 +144,10 @@ impl VoiceEncoder {
             .collect();
         let heard = references.iter().filter(|wave| wave.len() >= least);
         let rate = self.sample_rate as i64;
-        let vectors = heard.map(|wave| self.speaker_encoder.forward(&row(wave, device)?, rate));
+        let vectors = heard.map(|wave| self.speaker_encoder.forward(&row(wave, device), rate));
         let vectors = vectors.collect::<Result<Vec<Tensor>, TorchError>>()?;
         let latents = chunks.iter().map(|chunk| {
-            let frames =
-                self.conditioning_encoder.forward(&self.mel.forward(&row(chunk, device)?)?);
+            let frames = self.conditioning_encoder.forward(&self.mel.forward(&row(chunk, device))?);
             Ok(self.conditioning_perceiver.forward(&frames, Pass::Evaluate))
         });
         let latents = latents.collect::<Result<Vec<Tensor>, TorchError>>()?;
@@ -160,17 +158,17 @@ impl VoiceEncoder {
                  {LEAST_SECONDS} s is needed"
             )));
         }
-        let mean = |tensors: &[Tensor]| -> Result<Tensor, TorchError> {
-            Ok(Tensor::f_stack(tensors, 0)?.f_mean_dim(0i64, false, Kind::Float)?)
-        };
-        let voice = Voice { latents: mean(&latents)?, vector: mean(&vectors)?.f_unsqueeze(2)? };
-        match is_finite(&voice.latents)? && is_finite(&voice.vector)? {
-            true => Ok(voice),
-            false => Err(TorchError::Model("its output for these references is not finite".into())),
+        let mean =
+            |tensors: &[Tensor]| Tensor::stack(tensors, 0).mean_dim(0i64, false, Kind::Float);
+        let voice = VoiceLatents { latents: mean(&latents), vector: mean(&vectors).unsqueeze(2) };
+        if is_finite(&voice.latents) && is_finite(&voice.vector) {
+            Ok(voice)
+        } else {
+            Err(TorchError::Model("its output for these references is not finite".into()))
         }
     }
 }
 
-fn row(wave: &[f32], device: Device) -> Result<Tensor, TorchError> {
-    Ok(Tensor::f_from_slice(wave)?.f_unsqueeze(0)?.f_to_device(device)?)
+fn row(wave: &[f32], device: Device) -> Tensor {
+    Tensor::from_slice(wave).unsqueeze(0).to_device(device)
 }

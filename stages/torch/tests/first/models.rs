@@ -134,7 +134,7 @@ fn write_codec(project: &Project) {
         .0
         .into_iter()
         .map(|(name, shape)| {
-            let tensor = random.normal(&shape, 0.5).unwrap();
+            let tensor = random.normal(&shape, 0.5);
             (name, tensor)
         })
         .collect();

@@ -109,7 +109,7 @@ fn trained(config: &Config) -> (BTreeMap<String, Tensor>, f64) {
         }
         let batch = (0..BATCH).map(|at| &all[(step * BATCH + at) % all.len()]);
         let losses_of = |(samples, symbols): &Sentence| {
-            let logits = model.logits(&model.frames(samples).unwrap()).unwrap();
+            let logits = model.logits(&model.frames(samples));
             let likely = logits.log_softmax(-1, Kind::Float).transpose(0, 1);
             let (frames, count) = (likely.size()[0], symbols.len() as i64);
             Tensor::ctc_loss_tensor(

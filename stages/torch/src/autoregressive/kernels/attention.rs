@@ -1,6 +1,6 @@
 //! Attention of the newest column of each row to those that are kept.
 
-use super::dots::{GROUP, Rows};
+use super::dots::{GROUP, InputRows};
 use super::elementwise::exp;
 use super::instructions::{Instructions, vectorised};
 use super::shared::{Shared, share};
@@ -55,7 +55,7 @@ fn attend_head(
 ) {
     let columns = keys.len() / width;
     let mut scores = vec![0.0; queries.len() / width * columns];
-    let rows = Rows::new(instructions, queries, width);
+    let rows = InputRows::new(instructions, queries, width);
     for first in (0..columns).step_by(GROUP) {
         let count = GROUP.min(columns - first);
         let key = |at: usize| &keys[(first + at.min(count - 1)) * width..][..width];

@@ -8,7 +8,7 @@ use super::instructions::Instructions;
 pub const GROUP: usize = 4;
 
 /// Rows of inputs, ready to be multiplied.
-pub struct Rows<'a> {
+pub struct InputRows<'a> {
     instructions: Instructions,
     x: &'a [f32],
     inputs: usize,
@@ -20,19 +20,19 @@ pub struct Rows<'a> {
 /// Pairs of rows that one pass over the weights takes.
 const PAIRS: usize = 4;
 
-impl<'a> Rows<'a> {
-    pub fn new(instructions: Instructions, x: &'a [f32], inputs: usize) -> Rows<'a> {
+impl<'a> InputRows<'a> {
+    pub fn new(instructions: Instructions, x: &'a [f32], inputs: usize) -> InputRows<'a> {
         let pairs = match instructions {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 if x.len() > inputs => pairs(x, inputs),
             _ => Vec::new(),
         };
-        Rows { instructions, x, inputs, pairs }
+        InputRows { instructions, x, inputs, pairs }
     }
 
     /// Gives the products of each row to `put`.
     pub fn dots(&self, weights: [&[f32]; GROUP], mut put: impl FnMut(usize, [f32; GROUP])) {
-        let Rows { instructions, x, inputs, .. } = *self;
+        let InputRows { instructions, x, inputs, .. } = *self;
         let mut put = |row: usize, sums: [f32; GROUP]| {
             let x = &x[row * inputs..][..inputs];
             let total = |at: usize| rest(sums[at], weights[at], x);
@@ -99,9 +99,10 @@ fn pairs(x: &[f32], inputs: usize) -> Vec<f32> {
         let end = rows.next_multiple_of(2).min(first + 2 * PAIRS);
         for at in (0..whole).step_by(LANES) {
             for row in first..end {
-                match row < rows {
-                    true => pairs.extend_from_slice(&x[row * inputs + at..][..LANES]),
-                    false => pairs.extend_from_slice(&[0.0; LANES]),
+                if row < rows {
+                    pairs.extend_from_slice(&x[row * inputs + at..][..LANES])
+                } else {
+                    pairs.extend_from_slice(&[0.0; LANES])
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! x times a transposed weight.
 
-use super::dots::{GROUP, Rows};
+use super::dots::{GROUP, InputRows};
 use super::instructions::Instructions;
 use super::shared::{PIECES, Shared, share};
 
@@ -19,7 +19,7 @@ fn product_by(
     threads: usize,
 ) {
     let outputs = weight.len() / inputs;
-    let rows = Rows::new(instructions, x, inputs);
+    let rows = InputRows::new(instructions, x, inputs);
     let piece = outputs.div_ceil(threads.max(1) * PIECES).next_multiple_of(GROUP);
     let out = Shared::new(out);
     share(threads, outputs * x.len(), outputs.div_ceil(piece.max(1)), |at| {

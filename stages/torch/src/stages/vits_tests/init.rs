@@ -3,18 +3,18 @@
 use stage_families::artifact;
 
 use super::*;
-use crate::vits::artifact::Model;
-use crate::vits::{Form, LossWeights, Networks, TrainingOptions};
+use crate::vits::artifact::VitsModel;
+use crate::vits::{LossWeights, Networks, TrainingOptions, WeightForm};
 
 #[test]
 fn a_model_from_nothing_can_be_read_and_trained() {
     let mut bench = Bench::default();
     let fields = model(&[], &mut bench);
-    let model = Model::read("base", Some(&fields), &mut bench).unwrap();
+    let model = VitsModel::read("base", Some(&fields), &mut bench).unwrap();
     assert_eq!((model.config.sampling_rate, model.config.hop()), (16_000, 256));
     assert_eq!(model.tokens("Hyvää päivää").unwrap().text, "hyvää päivää");
     assert!(model.lineage.random);
-    let prepared = model.prepared(Form::Normed, tch::Device::Cpu, &mut bench).unwrap();
+    let prepared = model.prepared(WeightForm::Normed, tch::Device::Cpu, &mut bench).unwrap();
     let weights = LossWeights::default();
     let options = TrainingOptions { bands: 80, weights, dropout: false, kind: tch::Kind::Float };
     Networks::new(&model.config, prepared, options).unwrap();

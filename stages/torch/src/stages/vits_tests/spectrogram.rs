@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::testing::wave_item;
-use crate::vits::artifact::Model;
-use crate::vits::{Analysis, Clips, Form, Vits, mel_processing};
+use crate::vits::artifact::VitsModel;
+use crate::vits::{Analysis, ClipTensors, Vits, WeightForm, mel_processing};
 
 fn samples(count: usize) -> Vec<f32> {
     // In 16 bits, as read from a file.
@@ -25,16 +25,16 @@ fn spectrograms(
 fn it_is_what_training_would_compute() {
     let mut bench = Bench::default();
     let fields = model(&[], &mut bench);
-    let model = Model::read("base", Some(&fields), &mut bench).unwrap();
+    let model = VitsModel::read("base", Some(&fields), &mut bench).unwrap();
     let waves = [samples(9_000), samples(8_450)];
     let items: Vec<Item> = (0..2).map(|at| wave_item(&mut bench, at, 16_000, &waves[at])).collect();
     let made = spectrograms(&[], &[("model", &fields)], &items, &mut bench);
-    let prepared = model.prepared(Form::Whole, tch::Device::Cpu, &mut bench).unwrap();
+    let prepared = model.prepared(WeightForm::Whole, tch::Device::Cpu, &mut bench).unwrap();
     let net = Vits::load(model.config.clone(), prepared.generator).unwrap();
     let analysis = Analysis::new(&model.config, 80, tch::Device::Cpu).unwrap();
     let texts = net.texts(&[vec![1, 2], vec![3]]).unwrap();
     let waves: Vec<&[f32]> = waves.iter().map(Vec::as_slice).collect();
-    let clips = Clips::new(&net, &analysis, texts, &waves, None).unwrap();
+    let clips = ClipTensors::new(&net, &analysis, texts, &waves, None).unwrap();
     for (row, (made, frames)) in made.into_iter().zip([35, 33]).enumerate() {
         let made = made.unwrap();
         assert_eq!(made.number("frames"), Some(frames as f64));

@@ -106,7 +106,7 @@ fn spectrograms_that_were_computed_before_change_nothing_and_others_are_refused(
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
     let computed = tune(&[], &base, &mut bench).unwrap();
-    let read = crate::vits::artifact::Model::read("base", Some(&base), &mut bench);
+    let read = crate::vits::artifact::VitsModel::read("base", Some(&base), &mut bench);
     let config = read.unwrap().config;
     let analysis = Analysis::new(&config, 80, tch::Device::Cpu).unwrap();
     let mut items = clips(&mut bench);

@@ -2,7 +2,7 @@
 
 use super::super::vits_tests::{sentence, speak};
 use super::*;
-use crate::vits::artifact::Model;
+use crate::vits::artifact::VitsModel;
 
 /// The clips, spoken by these speakers in turn.
 fn spoken_by(names: &[&str], bench: &mut Bench) -> Vec<Item> {
@@ -97,7 +97,7 @@ fn whoever_joins_stands_behind_the_others_who_stay_as_they_are() {
     let (before, after) = (rows(&base, &mut bench), rows(&ports["model"], &mut bench));
     assert_eq!(after[..2], before);
     assert!(after[2] != after[3] && !before.contains(&after[2]) && !before.contains(&after[3]));
-    let made = Model::read("model", Some(&ports["model"]), &mut bench).unwrap();
+    let made = VitsModel::read("model", Some(&ports["model"]), &mut bench).unwrap();
     assert_eq!(made.config.num_speakers, 4);
     items.reverse();
     assert_eq!(begun(&[], &items, &mut bench), ports, "whatever the order of the clips");

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use cache::Digest;
 use cache::fs::{Fs, FsError, Open, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::StageError;
+use stage_core::{Blob, StageError};
+use stage_families::artifact::TENSOR_KIND;
 use tch::Tensor;
 
 use super::{not_kept, not_resumed};
@@ -26,7 +27,7 @@ pub struct Disk {
     /// For all tensors from now on.
     pub keeps: Keeps,
     files: BTreeSet<Digest>,
-    last: Option<Checkpoint<Digest>>,
+    last: Option<Checkpoint>,
     /// The step after which it requests a stop.
     pub stop_after: Option<u64>,
     step: u64,
@@ -48,7 +49,7 @@ impl Disk {
     }
 
     /// The last checkpoint.
-    pub fn saved(&self) -> Result<Checkpoint<Digest>, StageError> {
+    pub fn saved(&self) -> Result<Checkpoint, StageError> {
         self.last.clone().ok_or_else(|| not_resumed("it saved nothing"))
     }
 
@@ -58,11 +59,9 @@ impl Disk {
 }
 
 impl Host for Disk {
-    type Kept = Digest;
-
-    fn keep(&mut self, tensor: &Tensor) -> Result<Digest, StageError> {
+    fn keep(&mut self, tensor: &Tensor) -> Result<Blob, StageError> {
         if self.keeps == Keeps::Nothing {
-            return Ok(Digest::of(b""));
+            return Ok(blob(Digest::of(b""), 0));
         }
         let bytes = stored::encode(tensor)?;
         let digest = Digest::of(&bytes);
@@ -70,27 +69,28 @@ impl Host for Disk {
             let file = RealFs.open(&self.path(&digest), Open::CreateNew);
             file.and_then(|file| file.write_all_at(&bytes, 0)).map_err(not_kept)?;
         }
-        Ok(digest)
+        Ok(blob(digest, bytes.len() as u64))
     }
 
-    fn recall(&mut self, kept: &Digest) -> Result<Tensor, StageError> {
+    fn recall(&mut self, kept: &Blob) -> Result<Tensor, StageError> {
         let unread = |error: FsError| match error.machine_fault() {
             Some(_) => StageError::of_file(error),
             None => not_resumed(&format!("{error}: {}", error.source)),
         };
-        let bytes = RealFs.map(&self.path(kept)).map_err(unread)?;
-        match Digest::of(&bytes) == *kept {
-            true => Ok(stored::decode(bytes)?),
-            false => Err(not_resumed("a file does not read back as it was written")),
+        let bytes = RealFs.map(&self.path(&kept.digest)).map_err(unread)?;
+        if Digest::of(&bytes) == kept.digest {
+            Ok(stored::decode(bytes)?)
+        } else {
+            Err(not_resumed("a file does not read back as it was written"))
         }
     }
 
-    fn commit(&mut self, _: u64, checkpoint: &Checkpoint<Digest>) -> Result<(), StageError> {
+    fn commit(&mut self, _: u64, checkpoint: &Checkpoint) -> Result<(), StageError> {
         self.last = Some(checkpoint.clone());
         Ok(())
     }
 
-    fn last(&mut self) -> Result<Option<Checkpoint<Digest>>, StageError> {
+    fn last(&mut self) -> Result<Option<Checkpoint>, StageError> {
         Ok(self.last.clone())
     }
 
@@ -107,4 +107,8 @@ impl Host for Disk {
     fn seconds(&mut self) -> f64 {
         0.0
     }
+}
+
+fn blob(digest: Digest, size: u64) -> Blob {
+    Blob { digest, size, kind: TENSOR_KIND.into() }
 }

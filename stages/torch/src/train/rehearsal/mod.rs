@@ -7,18 +7,18 @@
 
 mod disk;
 
-use cache::Digest;
 use cache::fs::{Fs, FsError, RealFs};
 use camino::Utf8Path;
-use stage_core::{Context, StageError};
+use stage_core::{Blob, Context, StageError};
 use tch::Kind;
 
 use self::disk::{Disk, Keeps};
-use super::run::{Data, Job, rehearse as to_the_end, taken_up};
+use super::frozen::{check_frozen, digests};
+use super::order::ClipEntry;
+use super::run::{Data, TrainingJob, rehearse as to_the_end, resumed_state};
 use super::schedule::Decay;
 use super::settings::Checkpoints;
-use super::{Checkpoint, Host, Settings, Trainee, order, replicas};
-use crate::error::TorchError;
+use super::{Checkpoint, Host, Settings, Trainee, replicas};
 
 const STEPS: u64 = 2;
 
@@ -28,23 +28,28 @@ const SAME_LOSS: f64 = 1e-2;
 /// The folder of the files, below the one from the context.
 const FOLDER: &str = "rehearsal";
 
-pub fn rehearse<T: Trainee, D: Data<T::Batch>>(
+/// # Errors
+///
+/// If the second step differs, or if a frozen tensor has changed.
+pub fn rehearse<T: Trainee>(
     models: &mut [T],
-    data: &D,
-    clips: &[order::Clip],
+    data: &dyn Data<T::Batch>,
+    clips: &[ClipEntry],
     settings: &Settings,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     let is_exact = !models.iter().any(on_gpu);
-    rehearse_as(is_exact, models, data, clips, settings, context)
+    let before = digests(models[0].frozen())?;
+    rehearse_as(is_exact, models, data, clips, settings, context)?;
+    check_frozen(&before, &digests(models[0].frozen())?)
 }
 
 /// `is_exact`: the same work gives the same bits.
-pub(super) fn rehearse_as<T: Trainee, D: Data<T::Batch>>(
+pub(super) fn rehearse_as<T: Trainee>(
     is_exact: bool,
     models: &mut [T],
-    data: &D,
-    clips: &[order::Clip],
+    data: &dyn Data<T::Batch>,
+    clips: &[ClipEntry],
     settings: &Settings,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
@@ -72,19 +77,19 @@ fn shortened(settings: &Settings) -> Settings {
     short
 }
 
-struct Rehearsal<'a, T: Trainee, D> {
+struct Rehearsal<'a, T: Trainee> {
     is_exact: bool,
     models: &'a mut [T],
-    data: &'a D,
-    clips: &'a [order::Clip],
+    data: &'a dyn Data<T::Batch>,
+    clips: &'a [ClipEntry],
     settings: &'a Settings,
 }
 
-impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
+impl<T: Trainee> Rehearsal<'_, T> {
     fn play(&mut self, folder: &Utf8Path, context: &mut dyn Context) -> Result<(), StageError> {
         let mut disk = Disk::new(folder);
         let parameters = self.models[0].parameters();
-        let start: Vec<Digest> =
+        let start: Vec<Blob> =
             parameters.iter().map(|(_, tensor)| disk.keep(tensor)).collect::<Result<_, _>>()?;
         let result = self.compare(&start, &mut disk, context);
         self.put_back(&start, &mut disk)?;
@@ -93,7 +98,7 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
 
     fn compare(
         &mut self,
-        start: &[Digest],
+        start: &[Blob],
         disk: &mut Disk,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
@@ -107,7 +112,7 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         // Other weights, so that those of the checkpoint have to be restored.
         self.put_back(start, disk)?;
         let saved = disk.saved()?;
-        let again = taken_up(self.job(), disk)?;
+        let again = resumed_state(self.job(), disk)?;
         check_same(&saved, &again, "changed between saving and loading")?;
         go_on(context)?;
         // Only compared tensors are needed from here on.
@@ -129,30 +134,30 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         for (_, tensor) in self.models[0].parameters() {
             // A sum is not finite if one of its terms is not; testing each term would need as much
             // memory as the tensor.
-            let sum = tensor.f_sum(Kind::Float).and_then(|sum| sum.f_double_value(&[]));
-            if !sum.map_err(TorchError::from)?.is_finite() {
+            if !tensor.sum(Kind::Float).double_value(&[]).is_finite() {
                 return Err(not_finite("weights that are not finite"));
             }
         }
         Ok(())
     }
 
-    fn job(&mut self) -> Job<'_, T, D> {
+    fn job(&mut self) -> TrainingJob<'_, T> {
         let (data, clips, settings) = (self.data, self.clips, self.settings);
-        Job { replicas: self.models, data, clips, held_out: &[], settings }
+        TrainingJob { replicas: self.models, data, clips, held_out: &[], settings }
     }
 
     fn run(&mut self, disk: &mut Disk) -> Result<(), StageError> {
         to_the_end(self.job(), disk)
     }
 
-    fn put_back(&mut self, start: &[Digest], disk: &mut Disk) -> Result<(), StageError> {
+    fn put_back(&mut self, start: &[Blob], disk: &mut Disk) -> Result<(), StageError> {
         let _guard = tch::no_grad_guard();
         for ((_, parameter), kept) in self.models[0].parameters().iter().zip(start) {
             let tensor = disk.recall(kept)?;
-            parameter.shallow_clone().f_copy_(&tensor).map_err(TorchError::from)?;
+            parameter.shallow_clone().copy_(&tensor);
         }
-        Ok(replicas::share_weights(self.models)?)
+        replicas::share_weights(self.models);
+        Ok(())
     }
 }
 
@@ -162,25 +167,19 @@ fn on_gpu<T: Trainee>(model: &T) -> bool {
 
 /// Checks for a stop request between two parts.
 fn go_on(context: &mut dyn Context) -> Result<(), StageError> {
-    match context.stopping() {
-        true => Err(StageError::Stopped),
-        false => Ok(()),
-    }
+    if context.stopping() { Err(StageError::Stopped) } else { Ok(()) }
 }
 
 /// Compares two states, to the bit.
-fn check_same(
-    one: &Checkpoint<Digest>,
-    other: &Checkpoint<Digest>,
-    how: &str,
-) -> Result<(), StageError> {
+fn check_same(one: &Checkpoint, other: &Checkpoint, how: &str) -> Result<(), StageError> {
     let mut pairs = one.tensors.iter().zip(&other.tensors);
     if let Some(((name, _), _)) = pairs.find(|(one, other)| one != other) {
         return Err(not_resumed(&format!("`{name}` {how}")));
     }
-    match one.tensors.len() == other.tensors.len() && one.state == other.state {
-        true => Ok(()),
-        false => Err(not_resumed(&format!("its position in the data {how}"))),
+    if one.tensors.len() == other.tensors.len() && one.state == other.state {
+        Ok(())
+    } else {
+        Err(not_resumed(&format!("its position in the data {how}")))
     }
 }
 
@@ -188,11 +187,12 @@ fn check_same_loss(one: f64, other: f64) -> Result<(), StageError> {
     if !(one.is_finite() && other.is_finite()) {
         return Err(not_finite("a loss that is not finite"));
     }
-    match (one - other).abs() <= SAME_LOSS * one.abs() {
-        true => Ok(()),
-        false => Err(not_resumed(&format!(
+    if (one - other).abs() <= SAME_LOSS * one.abs() {
+        Ok(())
+    } else {
+        Err(not_resumed(&format!(
             "the loss of its second step is {other}, but {one} without a stop"
-        ))),
+        )))
     }
 }
 

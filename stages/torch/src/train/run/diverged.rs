@@ -6,18 +6,18 @@
 use stage_core::StageError;
 
 use super::Run;
-use super::data::Data;
 use crate::train::trainee::Trainee;
 
 /// The number of clips that are tried when none is held out.
 const TRIED: usize = 8;
 
-impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+impl<T: Trainee> Run<'_, T> {
     /// The reason why the last state is no result, if it is none.
     pub(super) fn diverged(&mut self) -> Option<StageError> {
-        let what = match self.held_out.is_empty() {
-            true => self.no_clip_is_finite().then(|| "no clip has a finite loss".to_owned()),
-            false => self.held_out_is_lost(),
+        let what = if self.held_out.is_empty() {
+            self.no_clip_is_finite().then(|| "no clip has a finite loss".to_owned())
+        } else {
+            self.held_out_is_lost()
         }?;
         let (step, skipped) = (self.state.step, self.state.skipped);
         let skips = match skipped {

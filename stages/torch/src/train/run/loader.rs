@@ -20,19 +20,19 @@ pub(super) struct Wanted {
     pub purpose: Purpose,
 }
 
-type Loaded<B> = Result<Vec<B>, TorchError>;
+type LoadedBatches<B> = Result<Vec<B>, TorchError>;
 
-pub(super) struct Loader<'a, B, D> {
-    data: &'a D,
+pub(super) struct Loader<'a, B> {
+    data: &'a dyn Data<B>,
     is_for_gpu: bool,
-    thread: Option<(Sender<Wanted>, Receiver<Loaded<B>>)>,
+    thread: Option<(Sender<Wanted>, Receiver<LoadedBatches<B>>)>,
     /// The request that the thread works on.
     ahead: Option<Wanted>,
 }
 
-impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
+impl<'a, B: Send> Loader<'a, B> {
     /// Without a thread: batches are made when they are taken.
-    pub fn new(data: &'a D, is_for_gpu: bool) -> Self {
+    pub fn new(data: &'a dyn Data<B>, is_for_gpu: bool) -> Self {
         Loader { data, is_for_gpu, thread: None, ahead: None }
     }
 
@@ -52,8 +52,7 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
         let work = move || {
             tch::set_num_threads(threads);
             for wanted in wanted {
-                let made = caught(|| make(data, &wanted, is_for_gpu));
-                if results.send(made).is_err() {
+                if results.send(make(data, &wanted, is_for_gpu)).is_err() {
                     break;
                 }
             }
@@ -75,7 +74,7 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
     }
 
     /// The batches, made ahead or now.
-    pub fn take(&mut self, wanted: &Wanted) -> Loaded<B> {
+    pub fn take(&mut self, wanted: &Wanted) -> LoadedBatches<B> {
         if let (Some(ahead), Some((_, made))) = (self.ahead.take(), &self.thread) {
             // Waits for the thread even if its batches are not wanted, so that it is one step ahead
             // at most.
@@ -88,12 +87,12 @@ impl<'a, B: Send, D: Data<B>> Loader<'a, B, D> {
     }
 
     /// The batches, made now.
-    pub fn make(&self, wanted: &Wanted) -> Loaded<B> {
+    pub fn make(&self, wanted: &Wanted) -> LoadedBatches<B> {
         make(self.data, wanted, self.is_for_gpu)
     }
 }
 
-fn make<B, D: Data<B>>(data: &D, wanted: &Wanted, is_for_gpu: bool) -> Loaded<B> {
+fn make<B>(data: &dyn Data<B>, wanted: &Wanted, is_for_gpu: bool) -> LoadedBatches<B> {
     let batch = |rows: &[Row]| data.stage(data.batch(rows, wanted.purpose)?, is_for_gpu);
-    wanted.rows.chunks(wanted.most.max(1)).map(batch).collect()
+    caught(|| wanted.rows.chunks(wanted.most.max(1)).map(batch).collect())
 }

@@ -14,7 +14,7 @@ mod rescue;
 mod save;
 mod validate;
 
-use stage_core::StageError;
+use stage_core::{Blob, StageError};
 
 pub use self::data::{Data, Purpose};
 use self::loader::{Loader, Wanted};
@@ -26,7 +26,7 @@ use crate::train::early_stop::Place;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::Totals;
 use crate::train::optimisers::Optimisers;
-use crate::train::order::{Clip, Cursor, Order, Row};
+use crate::train::order::{ClipEntry, Cursor, Order, Row};
 use crate::train::precision::Precision;
 use crate::train::record::Record;
 use crate::train::replicas;
@@ -36,11 +36,11 @@ use crate::train::state::{Return, State, Switch};
 use crate::train::trainee::Trainee;
 
 /// The work of a training.
-pub struct Job<'a, T: Trainee, D> {
+pub struct TrainingJob<'a, T: Trainee> {
     /// The model, once per device, all with the same weights.
     pub replicas: &'a mut [T],
-    pub data: &'a D,
-    pub clips: &'a [Clip],
+    pub data: &'a dyn Data<T::Batch>,
+    pub clips: &'a [ClipEntry],
     /// The held-out clips.
     pub held_out: &'a [bool],
     pub settings: &'a Settings,
@@ -48,7 +48,7 @@ pub struct Job<'a, T: Trainee, D> {
 
 /// The results of a training.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trained<K> {
+pub struct Trained {
     pub steps: u64,
     /// Ended by early stopping before all steps were done.
     pub stopped_early: bool,
@@ -60,25 +60,25 @@ pub struct Trained<K> {
     pub switched: Option<Switch>,
     pub passes: f64,
     /// The best states on held-out clips, best first; empty without any.
-    pub best: Vec<(Place, Weights<K>)>,
+    pub best: Vec<(Place, KeptWeights)>,
     /// The states of a fixed interval, in the order of their steps.
-    pub regular: Vec<(u64, Weights<K>)>,
-    pub last: Weights<K>,
+    pub regular: Vec<(u64, KeptWeights)>,
+    pub last: KeptWeights,
     /// The reason why the last state is no result, if it is none.
     pub diverged: Option<StageError>,
     /// The loss of the last state on held-out clips.
     pub held_out: Option<f64>,
     pub record: Record,
     /// Samples of held-out clips on the way, by step and name.
-    pub samples: Vec<Sample<K>>,
+    pub samples: Vec<Sample>,
 }
 
 /// Trained tensors by the names of the parameters.
-pub type Weights<K> = Vec<(String, K)>;
+pub type KeptWeights = Vec<(String, Blob)>;
 
-impl<K: Clone> Trained<K> {
+impl Trained {
     /// The weights of the result: the best state on request, if there is one, or else the last.
-    pub fn taken(&self, best: bool) -> Result<Weights<K>, StageError> {
+    pub fn taken(&self, best: bool) -> Result<KeptWeights, StageError> {
         match (self.best.first(), &self.diverged) {
             (Some((_, weights)), _) if best => Ok(weights.clone()),
             (_, Some(error)) => Err(error.clone()),
@@ -89,70 +89,71 @@ impl<K: Clone> Trained<K> {
 
 /// Trains to the end, from the last checkpoint if there is one. On a request to stop, it saves and
 /// returns [`StageError::Stopped`].
-pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
-    job: Job<'_, T, D>,
-    host: &mut H,
-) -> Result<Trained<H::Kept>, StageError> {
+pub fn train<T: Trainee>(
+    job: TrainingJob<'_, T>,
+    host: &mut dyn Host,
+) -> Result<Trained, StageError> {
     let mut run = to_the_end(job, host)?;
     run.check_learnt()?;
     let diverged = run.diverged();
-    run.finish(diverged, host)
+    run.finish(diverged)
 }
 
 /// The same without that check: the few steps of a rehearsal may all be skipped until the loss
 /// scale fits.
-pub(super) fn rehearse<T: Trainee, D: Data<T::Batch>, H: Host>(
-    job: Job<'_, T, D>,
-    host: &mut H,
+pub(super) fn rehearse<T: Trainee>(
+    job: TrainingJob<'_, T>,
+    host: &mut dyn Host,
 ) -> Result<(), StageError> {
     to_the_end(job, host).map(drop)
 }
 
-fn to_the_end<'a, T: Trainee, D: Data<T::Batch>, H: Host>(
-    job: Job<'a, T, D>,
-    host: &mut H,
-) -> Result<Run<'a, T, D, H::Kept>, StageError> {
+fn to_the_end<'a, T: Trainee>(
+    job: TrainingJob<'a, T>,
+    host: &'a mut dyn Host,
+) -> Result<Run<'a, T>, StageError> {
     std::thread::scope(|scope| {
         let mut run = Run::start(job, host)?;
         heap::give_back();
         run.loader.start(scope);
-        run.advance(host)?;
+        run.advance()?;
         run.loader.end();
         Ok(run)
     })
 }
 
 /// The state that a resumed training would save if it were stopped immediately.
-pub fn taken_up<T: Trainee, D: Data<T::Batch>, H: Host>(
-    job: Job<'_, T, D>,
-    host: &mut H,
-) -> Result<Checkpoint<H::Kept>, StageError> {
-    Run::start(job, host)?.checkpoint(host)
+pub fn resumed_state<T: Trainee>(
+    job: TrainingJob<'_, T>,
+    host: &mut dyn Host,
+) -> Result<Checkpoint, StageError> {
+    Run::start(job, host)?.checkpoint()
 }
 
-struct Run<'a, T: Trainee, D, K> {
-    job: Job<'a, T, D>,
-    loader: Loader<'a, T::Batch, D>,
+struct Run<'a, T: Trainee> {
+    job: TrainingJob<'a, T>,
+    host: &'a mut dyn Host,
+    loader: Loader<'a, T::Batch>,
     order: Order,
     held_out: Vec<Row>,
     optimisers: Optimisers,
     state: State,
     record: Record,
     /// The tensors of the best states, by step.
-    best: Vec<(u64, Weights<K>)>,
+    best: Vec<(u64, KeptWeights)>,
     /// The same of a fixed interval.
-    regular: Vec<(u64, Weights<K>)>,
-    samples: Vec<Sample<K>>,
+    regular: Vec<(u64, KeptWeights)>,
+    samples: Vec<Sample>,
     saved: Saved,
     /// The f32 copies of the parameters as they were last kept, and the step.
-    masters: Option<(u64, Weights<K>)>,
+    masters: Option<(u64, KeptWeights)>,
     pace: Throughput,
 }
 
-impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
-    fn start<H: Host<Kept = K>>(job: Job<'a, T, D>, host: &mut H) -> Result<Self, StageError> {
+impl<'a, T: Trainee> Run<'a, T> {
+    fn start(job: TrainingJob<'a, T>, host: &'a mut dyn Host) -> Result<Self, StageError> {
         replicas::check(job.replicas)?;
-        replicas::sum_in_f32(job.replicas)?;
+        replicas::sum_in_f32(job.replicas);
         let settings = job.settings;
         let is_held = |at: usize| job.held_out.get(at).copied().unwrap_or(false);
         let order = Order::new(settings.grouping, settings.seed, job.clips, |at| !is_held(at))?;
@@ -163,7 +164,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let mut held_out_order = Order::new(each_once, 0, job.clips, is_held)?;
         let mut held_out = held_out_order.pass(0).to_vec();
         held_out.sort_by_key(|row| held_out_order.length(row));
-        let optimisers = Optimisers::new(settings.adamw, &job.replicas[0])?;
+        let optimisers = Optimisers::new(settings.adamw, &job.replicas[0]);
         let state = State::new(settings.precision, settings.rows.max(1));
         let now = host.seconds();
         let (saved, pace) = (Saved { step: 0, at: now }, Throughput::new(now));
@@ -171,6 +172,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let loader = Loader::new(job.data, is_on_gpu(&job.replicas[0]));
         let mut run = Run {
             job,
+            host,
             loader,
             order,
             held_out,
@@ -184,50 +186,49 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             masters: None,
             pace,
         };
-        match host.last()? {
-            Some(checkpoint) => run.restore(&checkpoint, host)?,
-            None => run.optimisers.refine(|name| host.origin(name))?,
+        match run.host.last()? {
+            Some(checkpoint) => run.restore(&checkpoint)?,
+            None => run.optimisers.refine(|name| run.host.origin(name))?,
         }
-        replicas::share_weights(run.job.replicas)?;
+        replicas::share_weights(run.job.replicas);
         // An earlier trial may have left gradients.
         replicas::clear_gradients(run.job.replicas);
         Ok(run)
     }
 
-    fn advance<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+    fn advance(&mut self) -> Result<(), StageError> {
         if self.state.held_out.is_none() {
-            self.validate(host)?;
+            self.validate()?;
         }
         while !self.is_done() {
             let validates = self.validates_after(self.state.step + 1);
-            if !host.may_begin_step(validates) || !self.step(host)? {
-                self.save(host)?;
+            if !self.host.may_begin_step(validates) || !self.step()? {
+                self.save()?;
                 return Err(StageError::Stopped);
             }
             if self.validation_is_due() {
-                self.validate(host)?;
+                self.validate()?;
             }
-            self.keep_regular(host)?;
-            if self.save_is_due(host) {
-                self.save(host)?;
+            self.keep_regular()?;
+            if self.save_is_due() {
+                self.save()?;
             }
         }
-        self.save(host)?;
-        self.end_rung(host)
+        self.save()?;
+        self.end_rung()
     }
 
     /// A training that ends before its last step is measured there. That comes after its state is
     /// saved: a longer training has no validation there.
-    fn end_rung<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+    fn end_rung(&mut self) -> Result<(), StageError> {
         let is_measured = self.state.held_out.is_some_and(|place| place.step == self.state.step);
-        match self.state.ended || is_measured || self.state.step >= self.job.settings.steps {
-            true => Ok(()),
-            false => {
-                self.validate(host)?;
-                // Patience counts the validations of the whole training alone.
-                self.state.ended = false;
-                Ok(())
-            }
+        if self.state.ended || is_measured || self.state.step >= self.job.settings.steps {
+            Ok(())
+        } else {
+            self.validate()?;
+            // Patience counts the validations of the whole training alone.
+            self.state.ended = false;
+            Ok(())
         }
     }
 
@@ -236,7 +237,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
     }
 
     /// One step; false if it was abandoned because training should stop.
-    fn step<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<bool, StageError> {
+    fn step(&mut self) -> Result<bool, StageError> {
         let mut cursor = self.state.cursor;
         let wanted = self.wanted(self.state.step, &mut cursor);
         let batches = self.loader.take(&wanted)?;
@@ -245,11 +246,11 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             self.loader.prepare(next);
         }
         let rate = self.rate();
-        let Some(done) = self.phases(&wanted.rows, batches, rate, host)? else {
+        let Some(done) = self.phases(&wanted.rows, batches, rate)? else {
             return Ok(false);
         };
         if self.is_lost(done.is_good, &done.means) {
-            self.rescue(&wanted.rows, host)?;
+            self.rescue(&wanted.rows)?;
         }
 
         self.pace.clips += cursor.clips - self.state.cursor.clips;
@@ -258,7 +259,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         self.state.cursor = cursor;
         self.state.step += 1;
         self.state.set_updates(&self.optimisers.updates());
-        self.report(&done, rate, host);
+        self.report(&done, rate);
         Ok(true)
     }
 
@@ -283,12 +284,8 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         Wanted { rows, most: self.state.rows.min(share).max(1), purpose }
     }
 
-    fn finish<H: Host<Kept = K>>(
-        mut self,
-        diverged: Option<StageError>,
-        host: &mut H,
-    ) -> Result<Trained<K>, StageError> {
-        let last = self.keep_weights(host)?;
+    fn finish(mut self, diverged: Option<StageError>) -> Result<Trained, StageError> {
+        let last = self.keep_weights()?;
         self.samples.sort_by(|one, other| (one.step, &one.tag).cmp(&(other.step, &other.tag)));
         let weights = |step: u64| self.best.iter().find(|(own, _)| *own == step);
         let best = |place: &Place| weights(place.step).map(|(_, kept)| (*place, kept.clone()));

@@ -7,11 +7,11 @@
 
 use stage_core::StageError;
 
-use super::data::{Data, Purpose};
+use super::data::Purpose;
 use super::{Run, count};
+use crate::error::guarded;
 use crate::random::scramble;
 use crate::train::gradients::{clip_factor, norm};
-use crate::train::host::Host;
 use crate::train::losses::{Losses, Means, Totals};
 use crate::train::optimisers::of_phase;
 use crate::train::order::Row;
@@ -28,23 +28,22 @@ pub(super) struct Done {
     pub labels: u64,
 }
 
-impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+impl<T: Trainee> Run<'_, T> {
     /// None if training should stop; then nothing has changed.
-    pub(super) fn phases<H: Host>(
+    pub(super) fn phases(
         &mut self,
         rows: &[Row],
         mut batches: Vec<T::Batch>,
         rate: f64,
-        host: &mut H,
     ) -> Result<Option<Done>, StageError> {
         let (means, norms) = (Means(Vec::new()), Vec::new());
         let mut done = Done { is_good: true, means, norms, labels: 0 };
         for phase in 0..T::PHASES.len() {
-            let accumulated = self.accumulate(phase, rows, &mut batches, host)?;
+            let accumulated = self.accumulate(phase, rows, &mut batches)?;
             let Some((losses, totals)) = accumulated else {
                 return Ok(None);
             };
-            let means = losses.means(&totals)?;
+            let means = losses.means(&totals);
             let norm = self.update(phase, &means, rate)?;
             done.is_good = norm.is_finite() && means.total().is_finite();
             done.means.0.extend(means.0);
@@ -59,18 +58,18 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// Updates from the accumulated gradients if they are finite; returns their norm.
     fn update(&mut self, phase: usize, means: &Means, rate: f64) -> Result<f64, StageError> {
-        let mut gradients = replicas::gradients(self.job.replicas, phase)?;
+        let mut gradients = replicas::gradients(self.job.replicas, phase);
         let settings = self.job.settings;
         let learns = |name: &str| settings.learns(name, self.state.step);
         let parameters = of_phase(&self.job.replicas[0], phase);
         for ((name, _), gradient) in parameters.iter().zip(&mut gradients) {
             gradient.take_if(|_| !learns(name));
         }
-        let norm = norm(&gradients)? / self.state.scaler.scale();
+        let norm = norm(&gradients) / self.state.scaler.scale();
         if norm.is_finite() && means.total().is_finite() {
             let factor = clip_factor(norm, self.job.settings.clip) / self.state.scaler.scale();
             self.optimisers.step_where(phase, &gradients, rate, factor, learns)?;
-            replicas::share_phase(self.job.replicas, phase)?;
+            replicas::share_phase(self.job.replicas, phase);
         }
         drop(gradients);
         replicas::clear_gradients(self.job.replicas);
@@ -79,16 +78,15 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// The gradients of a step's rows, in micro-batches that fit into memory; None if training
     /// should stop.
-    fn accumulate<H: Host>(
+    fn accumulate(
         &mut self,
         phase: usize,
         rows: &[Row],
         batches: &mut Vec<T::Batch>,
-        host: &mut H,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
         let seed = seed_of_step(self.job.settings.seed, self.state.step);
         loop {
-            match self.accumulate_once(phase, seed, batches, host) {
+            match guarded(|| self.accumulate_once(phase, seed, batches)) {
                 Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
                 result => return result,
             }
@@ -97,12 +95,11 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         }
     }
 
-    fn accumulate_once<H: Host>(
+    fn accumulate_once(
         &mut self,
         number: usize,
         step_seed: u64,
         batches: &[T::Batch],
-        host: &mut H,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
         let totals = count::<T>(batches).scaled(self.state.scaler.scale());
         let seeds = (0..).map(|at| seed(step_seed, at));
@@ -112,11 +109,11 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let phase = Phase { number, step_seed, is_followed, ..Phase::only(&totals, 0) };
         let mut losses = Losses::default();
         for round in micro.chunks(self.job.replicas.len()) {
-            if number == 0 && host.stopping() {
+            if number == 0 && self.host.stopping() {
                 replicas::clear_gradients(self.job.replicas);
                 return Ok(None);
             }
-            losses.add(replicas::accumulate(self.job.replicas, round, &phase)?)?;
+            losses.add(replicas::accumulate(self.job.replicas, round, &phase)?);
         }
         Ok(Some((losses, totals)))
     }

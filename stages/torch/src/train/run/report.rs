@@ -1,9 +1,7 @@
 //! Reports on steps: their losses, and their speed.
 
 use super::Run;
-use super::data::Data;
 use super::phase::Done;
-use crate::train::host::Host;
 use crate::train::trainee::Trainee;
 
 /// The amount of data since the last report.
@@ -20,8 +18,8 @@ impl Throughput {
     }
 }
 
-impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
-    pub(super) fn report<H: Host>(&mut self, done: &Done, rate: f64, host: &mut H) {
+impl<T: Trainee> Run<'_, T> {
+    pub(super) fn report(&mut self, done: &Done, rate: f64) {
         let settings = self.job.settings;
         let step = self.state.step;
         let is_due = |every: u64| step.is_multiple_of(every.max(1)) || step == settings.steps;
@@ -56,10 +54,11 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if !is_told {
             return;
         }
-        values.extend(self.pace(host.seconds()));
+        let now = self.host.seconds();
+        values.extend(self.pace(now));
         let values: Vec<(&str, f64)> =
             values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        host.report(step, &values);
+        self.host.report(step, &values);
     }
 
     /// The speed since the last report.

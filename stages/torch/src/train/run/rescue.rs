@@ -6,10 +6,9 @@
 
 use stage_core::StageError;
 
-use super::data::{Data, Purpose};
+use super::data::Purpose;
 use super::{Run, count};
-use crate::error::TorchError;
-use crate::train::host::Host;
+use crate::error::caught;
 use crate::train::losses::Means;
 use crate::train::order::Row;
 use crate::train::precision::{Precision, Scaler};
@@ -20,7 +19,7 @@ use crate::train::trainee::Trainee;
 /// The number of clips named in a message.
 const NAMED: usize = 5;
 
-impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+impl<T: Trainee> Run<'_, T> {
     /// The learning rate of the step, which warms up again after a return.
     pub(super) fn rate(&self) -> f64 {
         let (schedule, step) = (&self.job.settings.schedule, self.state.step);
@@ -51,11 +50,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     /// Returns to the best state with a new optimiser, once. Data and schedule continue from the
     /// current step: everything is determined by the seed, and the same clips in the same order
     /// would lead to the same failure.
-    pub(super) fn rescue<H: Host<Kept = K>>(
-        &mut self,
-        rows: &[Row],
-        host: &mut H,
-    ) -> Result<(), StageError> {
+    pub(super) fn rescue(&mut self, rows: &[Row]) -> Result<(), StageError> {
         let place = self.state.ranking.places().first().copied();
         let (Some(place), None) = (place, self.state.went_back) else {
             return Err(self.give_up(rows));
@@ -66,9 +61,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             let kept = weights.iter().find(|(own, _)| own == name).map(|(_, kept)| kept);
             let kept =
                 kept.ok_or_else(|| StageError::failed(format!("the best state has no `{name}`")))?;
-            host.recall(kept)
+            self.host.recall(kept)
         })?;
-        replicas::share_weights(self.job.replicas)?;
+        replicas::share_weights(self.job.replicas);
         self.state.bad = 0;
         // The bad steps have halved it repeatedly, and its growth takes thousands of good ones.
         self.state.scaler = Scaler::new(self.job.settings.precision);
@@ -76,7 +71,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         self.state.went_back = Some(Return { after, to: place.step });
         let to = ("went_back_to_step", place.step as f64);
         self.record.push(after, to.0, to.1);
-        host.report(after, &[to]);
+        self.host.report(after, &[to]);
         Ok(())
     }
 
@@ -154,12 +149,11 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// None if the clip cannot be tried.
     pub(super) fn is_finite(&mut self, clip: usize) -> Option<bool> {
-        let batch = self.job.data.batch(&[vec![clip]], Purpose::HeldOut).ok()?;
+        let batch = caught(|| self.job.data.batch(&[vec![clip]], Purpose::HeldOut)).ok()?;
         let micro = [MicroBatch { batch: &batch, seed: 0 }];
         let losses = replicas::evaluate(&mut self.job.replicas[..1], &micro).ok()?;
-        let means: Result<Means, TorchError> =
-            losses.means(&count::<T>(std::slice::from_ref(&batch)));
-        Some(means.ok()?.total().is_finite())
+        let totals = count::<T>(std::slice::from_ref(&batch));
+        Some(losses.means(&totals).total().is_finite())
     }
 
     fn names(&self, clips: &[usize]) -> String {

@@ -1,13 +1,11 @@
 //! Checkpoints: their times, their contents, and resuming from one.
 
-use stage_core::StageError;
+use stage_core::{Blob, StageError};
 use tch::{Kind, Tensor};
 
-use super::data::Data;
-use super::{Run, Weights};
-use crate::error::TorchError;
+use super::{KeptWeights, Run};
 use crate::train::adamw::MASTER;
-use crate::train::host::{Checkpoint, Host};
+use crate::train::host::Checkpoint;
 use crate::train::record::Record;
 use crate::train::samples::Sample;
 use crate::train::trainee::Trainee;
@@ -22,67 +20,61 @@ pub(super) struct Saved {
     pub at: f64,
 }
 
-impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
-    pub(super) fn keep_weights<H: Host<Kept = K>>(
-        &mut self,
-        host: &mut H,
-    ) -> Result<Weights<K>, StageError> {
+impl<T: Trainee> Run<'_, T> {
+    pub(super) fn keep_weights(&mut self) -> Result<KeptWeights, StageError> {
         if self.job.settings.keep_kind.is_none_or(|kind| kind == Kind::Float) {
-            return self.keep_masters(host);
+            return self.keep_masters();
         }
         let mut weights = Vec::new();
         for (name, master) in self.optimisers.masters() {
             let kind = self.job.settings.keep_kind.unwrap_or(master.kind());
-            let tensor = master.f_to_kind(kind).map_err(TorchError::from)?;
-            weights.push((name.to_owned(), host.keep(&tensor)?));
+            weights.push((name.to_owned(), self.host.keep(&master.to_kind(kind))?));
         }
         Ok(weights)
     }
 
     /// The f32 copies, which a checkpoint and a result in f32 share.
-    fn keep_masters<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<Weights<K>, StageError> {
+    fn keep_masters(&mut self) -> Result<KeptWeights, StageError> {
         let step = self.state.step;
         if let Some((_, kept)) = self.masters.as_ref().filter(|(own, _)| *own == step) {
             return Ok(kept.clone());
         }
-        let keep = |(name, master): (&str, &Tensor)| Ok((name.to_owned(), host.keep(master)?));
+        let keep = |(name, master): (&str, &Tensor)| Ok((name.to_owned(), self.host.keep(master)?));
         let kept = self.optimisers.masters().map(keep).collect::<Result<_, StageError>>()?;
         Ok(self.masters.insert((step, kept)).1.clone())
     }
 
     /// Keeps the state if the interval says so: not before a usable step, and not after a loss that
     /// is lost.
-    pub(super) fn keep_regular<H: Host<Kept = K>>(
-        &mut self,
-        host: &mut H,
-    ) -> Result<(), StageError> {
+    pub(super) fn keep_regular(&mut self) -> Result<(), StageError> {
         let step = self.state.step;
         let is_due = self.job.settings.keep_every.is_some_and(|every| step.is_multiple_of(every));
         if is_due && self.state.skipped < step && self.state.bad == 0 {
-            let weights = self.keep_weights(host)?;
+            let weights = self.keep_weights()?;
             self.regular.push((step, weights));
         }
         Ok(())
     }
 
-    pub(super) fn save_is_due<H: Host>(&self, host: &mut H) -> bool {
+    pub(super) fn save_is_due(&mut self) -> bool {
         let when = self.job.settings.checkpoint;
         let by_steps = when.steps.is_some_and(|every| self.state.step.is_multiple_of(every.max(1)));
-        let by_time = when.seconds.is_some_and(|every| host.seconds() - self.saved.at >= every);
+        let by_time =
+            when.seconds.is_some_and(|every| self.host.seconds() - self.saved.at >= every);
         by_steps || by_time
     }
 
     /// Saves the state for resuming; skipped if nothing has happened since the last save.
-    pub(super) fn save<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+    pub(super) fn save(&mut self) -> Result<(), StageError> {
         if self.saved.step == self.state.step {
             return Ok(());
         }
-        let start = host.seconds();
-        let checkpoint = self.checkpoint(host)?;
-        host.commit(self.state.step, &checkpoint)?;
-        let end = host.seconds();
+        let start = self.host.seconds();
+        let checkpoint = self.checkpoint()?;
+        self.host.commit(self.state.step, &checkpoint)?;
+        let end = self.host.seconds();
         self.saved = Saved { step: self.state.step, at: end };
-        host.report(self.state.step, &[("save_seconds", end - start)]);
+        self.host.report(self.state.step, &[("save_seconds", end - start)]);
         // The time of a save does not count as time of steps.
         self.pace.since += end - start;
         Ok(())
@@ -90,15 +82,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// The state for resuming. Frozen tensors are not part of it: the training was started with
     /// them.
-    pub(super) fn checkpoint<H: Host<Kept = K>>(
-        &mut self,
-        host: &mut H,
-    ) -> Result<Checkpoint<K>, StageError> {
-        let masters = self.keep_masters(host)?.into_iter();
-        let mut tensors: Vec<(String, K)> =
+    pub(super) fn checkpoint(&mut self) -> Result<Checkpoint, StageError> {
+        let masters = self.keep_masters()?.into_iter();
+        let mut tensors: Vec<(String, Blob)> =
             masters.map(|(name, kept)| (format!("{MASTER}/{name}"), kept)).collect();
         for (role, name, tensor) in self.optimisers.state().filter(|(role, ..)| *role != MASTER) {
-            tensors.push((format!("{role}/{name}"), host.keep(tensor)?));
+            tensors.push((format!("{role}/{name}"), self.host.keep(tensor)?));
         }
         for (step, weights) in &self.best {
             let name = |name: &str| format!("best/{step}/{name}");
@@ -111,35 +100,31 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         for Sample { step, tag, kept } in &self.samples {
             tensors.push((format!("{SAMPLE}{step}/{tag}"), kept.clone()));
         }
-        tensors.push(("record".into(), host.keep(&self.record.to_tensor()?)?));
+        tensors.push(("record".into(), self.host.keep(&self.record.to_tensor())?));
         self.state.recorded = self.record.names().to_vec();
         let state = serde_json::to_string(&self.state)
             .map_err(|error| StageError::failed(format!("the state cannot be saved: {error}")))?;
         Ok(Checkpoint { tensors, state })
     }
 
-    pub(super) fn restore<H: Host<Kept = K>>(
-        &mut self,
-        checkpoint: &Checkpoint<K>,
-        host: &mut H,
-    ) -> Result<(), StageError> {
+    pub(super) fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), StageError> {
         let wrong = |error| StageError::failed(format!("the checkpoint cannot be read: {error}"));
         self.state = serde_json::from_str(&checkpoint.state).map_err(wrong)?;
         self.state.rows = self.state.rows.min(self.job.settings.rows.max(1));
         if let Some(switch) = self.state.continue_in(self.job.settings.precision) {
-            host.report(switch.after, &[("precision_changed", 1.0)]);
+            self.host.report(switch.after, &[("precision_changed", 1.0)]);
         }
         self.optimisers.restore(
             &self.state.updates(),
             |role, name| -> Result<Tensor, StageError> {
-                host.recall(checkpoint.tensor(&format!("{role}/{name}"))?)
+                self.host.recall(checkpoint.tensor(&format!("{role}/{name}"))?)
             },
         )?;
-        let record = host.recall(checkpoint.tensor("record")?)?;
+        let record = self.host.recall(checkpoint.tensor("record")?)?;
         self.record = Record::from_tensor(&self.state.recorded, &record)?;
         for place in self.state.ranking.places() {
             let prefix = format!("best/{}/", place.step);
-            let own = |(name, kept): &(String, K)| {
+            let own = |(name, kept): &(String, Blob)| {
                 name.strip_prefix(&prefix).map(|name| (name.to_owned(), kept.clone()))
             };
             self.best.push((place.step, checkpoint.tensors.iter().filter_map(own).collect()));
@@ -158,13 +143,13 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 }
 
 /// None for tensors that are not of states of a fixed interval.
-fn regular<K: Clone>((name, kept): &(String, K)) -> Option<(u64, String, K)> {
+fn regular((name, kept): &(String, Blob)) -> Option<(u64, String, Blob)> {
     let (step, name) = name.strip_prefix(REGULAR)?.split_once('/')?;
     Some((step.parse().ok()?, name.to_owned(), kept.clone()))
 }
 
 /// None for tensors that are not samples.
-fn sample<K: Clone>((name, kept): &(String, K)) -> Option<Sample<K>> {
+fn sample((name, kept): &(String, Blob)) -> Option<Sample> {
     let (step, tag) = name.strip_prefix(SAMPLE)?.split_once('/')?;
     Some(Sample { step: step.parse().ok()?, tag: tag.to_owned(), kept: kept.clone() })
 }

@@ -2,17 +2,16 @@
 
 use stage_core::StageError;
 
-use super::data::{Data, Purpose};
+use super::data::Purpose;
 use super::{Run, count};
-use crate::error::{TorchError, caught};
+use crate::error::{TorchError, caught, guarded};
 use crate::train::early_stop::Place;
-use crate::train::host::Host;
 use crate::train::losses::{Losses, Means};
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::samples::{self, Sample};
 use crate::train::trainee::Trainee;
 
-impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+impl<T: Trainee> Run<'_, T> {
     pub(super) fn validation_is_due(&self) -> bool {
         self.validates_after(self.state.step)
     }
@@ -25,11 +24,11 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 
     /// The loss on held-out clips; selects the best states and stops early.
-    pub(super) fn validate<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+    pub(super) fn validate(&mut self) -> Result<(), StageError> {
         if self.held_out.is_empty() {
             return Ok(());
         }
-        let start = host.seconds();
+        let start = self.host.seconds();
         let means = self.held_out_means()?;
         let score = self.job.replicas.first().map(|trainee| trainee.score(&means));
         let (step, loss) = (self.state.step, score.unwrap_or(f64::NAN));
@@ -44,23 +43,23 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             self.state.ended = self.state.early_stop.update(early_stop, loss);
         }
         if samples::is_due(step, settings, self.state.ended) {
-            self.show(host)?;
+            self.show()?;
         }
         // The state before the first step is no result, and neither is one after only skipped
         // steps.
         if self.state.skipped < step && self.state.ranking.admits(settings.keep_best, loss) {
-            let weights = self.keep_weights(host)?;
+            let weights = self.keep_weights()?;
             self.best.push((step, weights));
             let place = Place { step, loss };
             if let Some(out) = self.state.ranking.enter(settings.keep_best, place) {
                 self.best.retain(|(step, _)| *step != out.step);
             }
         }
-        let end = host.seconds();
+        let end = self.host.seconds();
         values.push(("validation_seconds".into(), end - start));
         let shown: Vec<(&str, f64)> =
             values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        host.report(step, &shown);
+        self.host.report(step, &shown);
         // The time of a validation does not count as time of steps.
         self.pace.since += end - start;
         Ok(())
@@ -68,7 +67,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// Makes samples of a few held-out clips. If they do not fit into memory beside the training,
     /// there are fewer, and the training continues.
-    fn show<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+    fn show(&mut self) -> Result<(), StageError> {
         let _guard = tch::no_grad_guard();
         let (step, places) = (self.state.step, samples::places(self.held_out.len()));
         for (number, place) in places.into_iter().enumerate() {
@@ -79,7 +78,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
                 made => made?,
             };
             for (tag, tensor) in made {
-                self.samples.push(Sample { step, tag, kept: host.keep(&tensor)? });
+                self.samples.push(Sample { step, tag, kept: self.host.keep(&tensor)? });
             }
         }
         Ok(())
@@ -87,7 +86,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     fn held_out_means(&mut self) -> Result<Means, StageError> {
         loop {
-            match self.held_out_once() {
+            match guarded(|| self.held_out_once()) {
                 Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
                 result => return result,
             }
@@ -101,8 +100,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             batches.iter().map(|batch| MicroBatch { batch, seed: 0 }).collect();
         let mut losses = Losses::default();
         for round in micro.chunks(self.job.replicas.len()) {
-            losses.add(replicas::evaluate(self.job.replicas, round)?)?;
+            losses.add(replicas::evaluate(self.job.replicas, round)?);
         }
-        Ok(losses.means(&count::<T>(&batches))?)
+        Ok(losses.means(&count::<T>(&batches)))
     }
 }

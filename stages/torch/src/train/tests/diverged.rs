@@ -3,14 +3,14 @@
 use stage_core::StageError;
 use tch::Kind;
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::rescue::{narrow, recalled, spoiled};
 use super::tiny::{Corpus, Tiny};
 use super::{clips, run};
 use crate::threads::one_thread;
 use crate::train::schedule::Schedule;
 use crate::train::settings::Settings;
-use crate::train::{Job, Trained, train};
+use crate::train::{Trained, TrainingJob, train};
 
 /// Steps so large that the weights overflow; too few are skipped for a return.
 fn wild(warm_up: u64) -> Settings {
@@ -18,22 +18,22 @@ fn wild(warm_up: u64) -> Settings {
     Settings { schedule, clip: None, bad_steps: 100, validate_every: 1, ..narrow() }
 }
 
-fn trained(settings: &Settings, corpus: &Corpus) -> (Trained<usize>, Memory) {
-    let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.0), Memory::default());
+fn trained(settings: &Settings, corpus: &Corpus) -> (Trained, MemoryHost) {
+    let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.0), MemoryHost::default());
     let trained = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host).unwrap();
     (trained, host)
 }
 
-fn without_validation(settings: &Settings, corpus: &Corpus) -> Trained<usize> {
+fn without_validation(settings: &Settings, corpus: &Corpus) -> Trained {
     one_thread();
-    let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.0), Memory::default());
+    let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.0), MemoryHost::default());
     let (replicas, clips) = (std::slice::from_mut(&mut tiny), clips(corpus));
     let held_out = vec![false; clips.len()];
-    let job = Job { replicas, data: corpus, clips: &clips, held_out: &held_out, settings };
+    let job = TrainingJob { replicas, data: corpus, clips: &clips, held_out: &held_out, settings };
     train(job, &mut host).unwrap()
 }
 
-fn refusal(trained: &Trained<usize>, best: bool) -> StageError {
+fn refusal(trained: &Trained, best: bool) -> StageError {
     trained.taken(best).unwrap_err()
 }
 

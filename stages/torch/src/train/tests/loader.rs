@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use stage_core::StageError;
 use tch::Kind;
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::tiny::{Corpus, Letters, Tiny, bits};
 use super::two::Two;
 use super::{run, run_on, settings};
@@ -63,8 +63,8 @@ fn trained<T: Trainee<Batch = Letters>>(
     model: &mut T,
     data: &Watched<'_>,
     settings: &Settings,
-    host: &mut Memory,
-) -> Result<Trained<usize>, StageError> {
+    host: &mut MemoryHost,
+) -> Result<Trained, StageError> {
     run_on(std::slice::from_mut(model), data.corpus, data, settings, host)
 }
 
@@ -73,7 +73,7 @@ fn batches_are_made_once_a_step_for_all_phases_and_ahead_by_another_thread() {
     let corpus = Corpus::new(30);
     let (data, settings) = (Watched::new(&corpus), settings());
     let mut model = Two::new(Kind::Float, 0.0);
-    trained(&mut model, &data, &settings, &mut Memory::default()).unwrap();
+    trained(&mut model, &data, &settings, &mut MemoryHost::default()).unwrap();
     let made = data.made();
     let per_step = settings.accumulate;
     assert_eq!((made.len(), data.steps()), (12 * per_step, 12));
@@ -87,11 +87,12 @@ fn the_loader_is_one_step_ahead_at_most_and_a_stop_loses_nothing() {
     let corpus = Corpus::new(30);
     let settings = Settings { keep_best: 0, ..settings() };
     let mut straight = Tiny::new(Kind::Float, 0.3);
-    run(std::slice::from_mut(&mut straight), &corpus, &settings, &mut Memory::default()).unwrap();
+    run(std::slice::from_mut(&mut straight), &corpus, &settings, &mut MemoryHost::default())
+        .unwrap();
     // A step asks before it begins and before each of its micro-batches, and stops at its second.
     let asks = settings.accumulate + 1;
     for steps in [1, 4, 11] {
-        let mut host = Memory::default();
+        let mut host = MemoryHost::default();
         host.stop_at = Some(steps * asks + 2);
         let data = Watched::new(&corpus);
         let mut model = Tiny::new(Kind::Float, 0.3);
@@ -117,7 +118,7 @@ fn a_batch_that_cannot_be_made_fails_its_own_step_and_no_earlier_one() {
     let corpus = Corpus::new(30);
     let settings = settings();
     let data = Watched { broken: Some(3 * settings.accumulate), ..Watched::new(&corpus) };
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     let mut model = Tiny::new(Kind::Float, 0.0);
     let error = trained(&mut model, &data, &settings, &mut host).unwrap_err();
     assert_eq!(error.to_string(), "a file is gone");
@@ -132,7 +133,7 @@ fn batches_that_were_made_ahead_in_another_size_are_made_again() {
     let data = Watched::new(&corpus);
     let mut model = Tiny::new(Kind::Float, 0.0);
     model.fits = 3;
-    trained(&mut model, &data, &settings, &mut Memory::default()).unwrap();
+    trained(&mut model, &data, &settings, &mut MemoryHost::default()).unwrap();
     let mut sizes: Vec<usize> = data.made().iter().map(|(_, rows, _)| *rows).collect();
     sizes.retain(|rows| *rows == 6);
     assert_eq!(sizes.len(), 2);

@@ -1,15 +1,18 @@
 //! A host that keeps everything in memory and can end a training at any moment.
 
-use stage_core::StageError;
+use std::collections::HashMap;
+
+use cache::Digest;
+use stage_core::{Blob, StageError};
 use tch::Tensor;
 
 use crate::train::{Checkpoint, Host};
 
 /// The data that survives the end of a run.
 #[derive(Default)]
-pub struct Memory {
-    tensors: Vec<Tensor>,
-    pub checkpoint: Option<Checkpoint<usize>>,
+pub struct MemoryHost {
+    tensors: HashMap<Digest, Tensor>,
+    pub checkpoint: Option<Checkpoint>,
     pub commits: usize,
     pub kept: usize,
     pub reports: Vec<(u64, String, f64)>,
@@ -24,10 +27,10 @@ pub struct Memory {
     now: f64,
 }
 
-impl Memory {
+impl MemoryHost {
     /// With a clock that advances by some seconds at each look.
-    pub fn with_clock(tick: f64) -> Memory {
-        Memory { tick, ..Memory::default() }
+    pub fn with_clock(tick: f64) -> MemoryHost {
+        MemoryHost { tick, ..MemoryHost::default() }
     }
 
     /// The data for the next run.
@@ -49,28 +52,27 @@ impl Memory {
     }
 }
 
-impl Host for Memory {
-    type Kept = usize;
-
-    fn keep(&mut self, tensor: &Tensor) -> Result<usize, StageError> {
+impl Host for MemoryHost {
+    fn keep(&mut self, tensor: &Tensor) -> Result<Blob, StageError> {
         self.live()?;
         self.kept += 1;
-        self.tensors.push(tensor.detach().copy());
-        Ok(self.tensors.len() - 1)
+        let digest = Digest::of(&self.tensors.len().to_le_bytes());
+        self.tensors.insert(digest, tensor.detach().copy());
+        Ok(Blob { digest, size: 0, kind: "tensor".into() })
     }
 
-    fn recall(&mut self, kept: &usize) -> Result<Tensor, StageError> {
-        Ok(self.tensors[*kept].copy())
+    fn recall(&mut self, kept: &Blob) -> Result<Tensor, StageError> {
+        Ok(self.tensors[&kept.digest].copy())
     }
 
-    fn commit(&mut self, _: u64, checkpoint: &Checkpoint<usize>) -> Result<(), StageError> {
+    fn commit(&mut self, _: u64, checkpoint: &Checkpoint) -> Result<(), StageError> {
         self.live()?;
         self.commits += 1;
         self.checkpoint = Some(checkpoint.clone());
         Ok(())
     }
 
-    fn last(&mut self) -> Result<Option<Checkpoint<usize>>, StageError> {
+    fn last(&mut self) -> Result<Option<Checkpoint>, StageError> {
         self.live()?;
         Ok(self.checkpoint.clone())
     }

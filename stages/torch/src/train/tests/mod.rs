@@ -15,14 +15,14 @@ mod two;
 
 use stage_core::StageError;
 
-use self::memory::Memory;
+use self::memory::MemoryHost;
 use self::tiny::{Corpus, Letters};
 use super::adamw::AdamWSettings;
-use super::order::{Clip, Grouping};
+use super::order::{ClipEntry, Grouping};
 use super::precision::Precision;
 use super::schedule::{Decay, Schedule};
 use super::settings::{Checkpoints, Settings};
-use super::{Data, Job, Trained, Trainee, train};
+use super::{Data, Trained, Trainee, TrainingJob, train};
 use crate::threads::one_thread;
 
 pub fn settings() -> Settings {
@@ -57,8 +57,8 @@ pub fn settings() -> Settings {
     }
 }
 
-fn clips(corpus: &Corpus) -> Vec<Clip> {
-    let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
+fn clips(corpus: &Corpus) -> Vec<ClipEntry> {
+    let clip = |(number, letters): (usize, &Vec<i64>)| ClipEntry {
         id: format!("clip{number}"),
         length: letters.len(),
         group: 0,
@@ -75,8 +75,8 @@ fn run<T: Trainee<Batch = Letters>>(
     replicas: &mut [T],
     corpus: &Corpus,
     settings: &Settings,
-    host: &mut Memory,
-) -> Result<Trained<usize>, StageError> {
+    host: &mut MemoryHost,
+) -> Result<Trained, StageError> {
     run_on(replicas, corpus, corpus, settings, host)
 }
 
@@ -84,12 +84,12 @@ fn run<T: Trainee<Batch = Letters>>(
 fn run_on<T: Trainee<Batch = Letters>>(
     replicas: &mut [T],
     corpus: &Corpus,
-    data: &impl Data<Letters>,
+    data: &dyn Data<Letters>,
     settings: &Settings,
-    host: &mut Memory,
-) -> Result<Trained<usize>, StageError> {
+    host: &mut MemoryHost,
+) -> Result<Trained, StageError> {
     // Threads would spend their time waiting for each other.
     one_thread();
     let (clips, held_out) = (clips(corpus), held_out(corpus));
-    train(Job { replicas, data, clips: &clips, held_out: &held_out, settings }, host)
+    train(TrainingJob { replicas, data, clips: &clips, held_out: &held_out, settings }, host)
 }

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::rehearsal::rehearsed;
 use super::rescue::{narrow, recalled, spoiled};
 use super::resume::{interrupted, straight};
@@ -22,8 +22,8 @@ fn two() -> Two {
     Two::new(Kind::Float, 0.0)
 }
 
-fn train(two: &mut Two, corpus: &Corpus, settings: &Settings) -> (Trained<usize>, Memory) {
-    let mut host = Memory::default();
+fn train(two: &mut Two, corpus: &Corpus, settings: &Settings) -> (Trained, MemoryHost) {
+    let mut host = MemoryHost::default();
     let trained = run(std::slice::from_mut(two), corpus, settings, &mut host).unwrap();
     (trained, host)
 }
@@ -105,7 +105,7 @@ fn a_checkpoint_has_the_state_of_both_optimisers_by_name() {
 
 #[test]
 fn a_model_of_one_phase_has_the_state_that_it_always_had() {
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     let mut tiny = Tiny::new(Kind::Float, 0.0);
     run(std::slice::from_mut(&mut tiny), &Corpus::new(30), &settings(), &mut host).unwrap();
     assert!(host.checkpoint.unwrap().state.contains(r#""updates":12,"cursor""#));
@@ -127,7 +127,7 @@ fn what_was_made_of_a_micro_batch_is_kept_for_the_next_phase_where_it_comes_next
     let reused = |rows, accumulate, replicas: usize| {
         let settings = Settings { rows, accumulate, ..settings() };
         let mut replicas: Vec<Two> = (0..replicas).map(|_| two()).collect();
-        run(&mut replicas, &Corpus::new(30), &settings, &mut Memory::default()).unwrap();
+        run(&mut replicas, &Corpus::new(30), &settings, &mut MemoryHost::default()).unwrap();
         replicas.iter().map(|two| two.reused).collect::<Vec<_>>()
     };
     assert_eq!(reused(6, 1, 1), [12]);
@@ -150,13 +150,13 @@ fn a_second_phase_that_does_not_fit_is_halved_and_the_first_is_not_taken_again()
 }
 
 /// The parameters that a first step changes if its second or both phases give NaN.
-fn moved(is_sick: [bool; 2]) -> ([bool; 2], u64, Memory) {
+fn moved(is_sick: [bool; 2]) -> ([bool; 2], u64, MemoryHost) {
     let mut corpus = Corpus::new(30);
     corpus.0.iter_mut().for_each(|clip| clip[0] = POISON);
     let settings = Settings { steps: 1, schedule: warm(&settings()), ..settings() };
     let mut two = Two { is_sick, ..two() };
     let before = two.nets.each_ref().map(|net| bits(&net.base()));
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     let result = run(std::slice::from_mut(&mut two), &corpus, &settings, &mut host);
     let after = two.nets.each_ref().map(|net| bits(&net.base()));
     let skipped = host.values("skipped").last().map_or(0, |skipped| *skipped as u64);
@@ -218,6 +218,16 @@ struct Lame(Two);
 
 impl Trainee for Lame {
     type Batch = Letters;
+    type Network = Self;
+
+    fn network(&self) -> &Self {
+        self
+    }
+
+    fn network_mut(&mut self) -> &mut Self {
+        self
+    }
+
     const PHASES: &'static [&'static str] = Two::PHASES;
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
@@ -239,7 +249,7 @@ impl Trainee for Lame {
 
 #[test]
 fn a_phase_with_nothing_to_train_is_refused() {
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     let error = run(&mut [Lame(two())], &Corpus::new(30), &settings(), &mut host).unwrap_err();
     assert_eq!(error.to_string(), "the phase `second` has no parameters to train");
 }

@@ -8,7 +8,7 @@ use super::tiny::{Bits, Corpus, Letters, POISON, Tiny, bits};
 use crate::error::TorchError;
 use crate::testing::Bench;
 use crate::threads::one_thread;
-use crate::train::order::Clip;
+use crate::train::order::ClipEntry;
 use crate::train::precision::Precision;
 use crate::train::rehearsal::rehearse_as;
 use crate::train::settings::Settings;
@@ -31,12 +31,12 @@ fn rehearsed_on<T: Trainee<Batch = Letters>>(
     bench: &mut Bench,
 ) -> Result<(), StageError> {
     one_thread();
-    let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
+    let clip = |(number, letters): (usize, &Vec<i64>)| ClipEntry {
         id: format!("clip{number}"),
         length: letters.len(),
         group: 0,
     };
-    let clips: Vec<Clip> = corpus.0.iter().enumerate().map(clip).collect();
+    let clips: Vec<ClipEntry> = corpus.0.iter().enumerate().map(clip).collect();
     rehearse_as(is_exact, replicas, corpus, &clips, settings, bench)
 }
 
@@ -71,6 +71,15 @@ struct Forgetful {
 
 impl Trainee for Forgetful {
     type Batch = Letters;
+    type Network = Self;
+
+    fn network(&self) -> &Self {
+        self
+    }
+
+    fn network_mut(&mut self) -> &mut Self {
+        self
+    }
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
         self.tiny.parameters()

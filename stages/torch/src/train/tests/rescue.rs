@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use stage_core::StageError;
+use stage_core::{Blob, StageError};
 use tch::Kind;
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::resume::{interrupted, straight};
 use super::tiny::{Bits, Corpus, POISON, Tiny, bits};
 use super::{clips, held_out, run, settings};
@@ -38,14 +38,14 @@ pub fn spoiled(steps: Range<usize>, clips: usize) -> Corpus {
     corpus
 }
 
-fn train(settings: &Settings, corpus: &Corpus) -> (Result<Trained<usize>, StageError>, Memory) {
-    let (mut tiny, mut host) = (Tiny::new(settings.precision.kind(), 0.1), Memory::default());
+fn train(settings: &Settings, corpus: &Corpus) -> (Result<Trained, StageError>, MemoryHost) {
+    let (mut tiny, mut host) = (Tiny::new(settings.precision.kind(), 0.1), MemoryHost::default());
     let result = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host);
     (result, host)
 }
 
-pub fn recalled(host: &mut Memory, weights: &[(String, usize)]) -> Bits {
-    let tensor = |(name, kept): &(String, usize)| (name.clone(), host.recall(kept).unwrap());
+pub fn recalled(host: &mut MemoryHost, weights: &[(String, Blob)]) -> Bits {
+    let tensor = |(name, kept): &(String, Blob)| (name.clone(), host.recall(kept).unwrap());
     bits(&weights.iter().map(tensor).collect::<Vec<_>>())
 }
 

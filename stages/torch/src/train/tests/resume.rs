@@ -1,9 +1,9 @@
 //! An interrupted training ends with the same bits as one that was not.
 
-use stage_core::StageError;
+use stage_core::{Blob, StageError};
 use tch::{Kind, Tensor};
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::tiny::{Bits, Corpus, Letters, Tiny, bits};
 use super::{run, settings};
 use crate::train::notes::Notes;
@@ -25,22 +25,22 @@ pub struct Left {
 }
 
 /// A model of letters with accessible tensors.
-pub trait Model: Trainee<Batch = Letters> {
+pub trait LetterModel: Trainee<Batch = Letters> {
     /// All tensors but adapters, by name.
     fn base(&self) -> Vec<(String, Tensor)> {
         self.parameters()
     }
 }
 
-impl Model for Tiny {
+impl LetterModel for Tiny {
     fn base(&self) -> Vec<(String, Tensor)> {
         Tiny::base(self)
     }
 }
 
-fn left<T: Model>(model: &T, trained: &Trained<usize>, host: &mut Memory) -> Left {
-    let mut recall = |weights: &[(String, usize)]| {
-        let tensor = |(name, kept): &(String, usize)| (name.clone(), host.recall(kept).unwrap());
+fn left<T: LetterModel>(model: &T, trained: &Trained, host: &mut MemoryHost) -> Left {
+    let mut recall = |weights: &[(String, Blob)]| {
+        let tensor = |(name, kept): &(String, Blob)| (name.clone(), host.recall(kept).unwrap());
         bits(&weights.iter().map(tensor).collect::<Vec<_>>())
     };
     assert_eq!(recall(&trained.last).len(), model.parameters().len());
@@ -52,30 +52,30 @@ fn left<T: Model>(model: &T, trained: &Trained<usize>, host: &mut Memory) -> Lef
         samples: trained
             .samples
             .iter()
-            .map(|own| (own.step, recall(&[(own.tag.clone(), own.kept)])))
+            .map(|own| (own.step, recall(&[(own.tag.clone(), own.kept.clone())])))
             .collect(),
         passes: trained.passes,
     }
 }
 
-pub fn straight<T: Model>(
+pub fn straight<T: LetterModel>(
     make: &dyn Fn() -> T,
     corpus: &Corpus,
     settings: &Settings,
-) -> (Left, Memory) {
-    let (mut model, mut host) = (make(), Memory::default());
+) -> (Left, MemoryHost) {
+    let (mut model, mut host) = (make(), MemoryHost::default());
     let trained = run(std::slice::from_mut(&mut model), corpus, settings, &mut host).unwrap();
     (left(&model, &trained, &mut host), host)
 }
 
 /// Restarts with a fresh model until a run finishes; `harm` determines the end of each run.
-pub fn interrupted<T: Model>(
+pub fn interrupted<T: LetterModel>(
     make: &dyn Fn() -> T,
     corpus: &Corpus,
     settings: &Settings,
-    harm: impl Fn(usize, &mut Memory),
+    harm: impl Fn(usize, &mut MemoryHost),
 ) -> (Left, usize) {
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     for runs in 1.. {
         assert!(runs < 500, "no progress");
         let mut model = make();
@@ -117,7 +117,7 @@ fn rungs_that_go_on_from_each_other_equal_a_training_that_never_was_interrupted(
     for make in [&|| Tiny::new(Kind::Float, 0.1) as _, &Tiny::adapted as &dyn Fn() -> Tiny] {
         let (expected, _) = straight(make, &corpus, &settings);
         for rungs in [vec![1, 4, 7, 10], vec![3], vec![5, 6], vec![11]] {
-            let mut host = Memory::default();
+            let mut host = MemoryHost::default();
             for rung in rungs {
                 let settings = Settings { until: Some(rung), ..settings.clone() };
                 let mut model = make();
@@ -174,7 +174,7 @@ fn a_training_killed_at_every_call_equals_one_that_never_was() {
 
 #[test]
 fn a_result_in_f32_shares_its_tensors_with_the_last_checkpoint() {
-    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    let (corpus, mut host) = (Corpus::new(30), MemoryHost::default());
     let mut tiny = Tiny::new(Kind::Float, 0.0);
     let trained = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host).unwrap();
     let checkpoint = host.checkpoint.unwrap();
@@ -185,7 +185,7 @@ fn a_result_in_f32_shares_its_tensors_with_the_last_checkpoint() {
 
 #[test]
 fn stopping_says_so_and_saves() {
-    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    let (corpus, mut host) = (Corpus::new(30), MemoryHost::default());
     host.stop_at = Some(14);
     let mut tiny = Tiny::new(Kind::Float, 0.0);
     let result = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host);
@@ -198,7 +198,7 @@ fn stopping_says_so_and_saves() {
 #[test]
 fn checkpoints_come_by_steps_or_by_time() {
     let commits = |steps, seconds, tick| {
-        let (corpus, mut host) = (Corpus::new(30), Memory::with_clock(tick));
+        let (corpus, mut host) = (Corpus::new(30), MemoryHost::with_clock(tick));
         let mut settings = settings();
         settings.checkpoint = crate::train::settings::Checkpoints { steps, seconds };
         let mut tiny = Tiny::new(Kind::Float, 0.0);
@@ -232,9 +232,9 @@ fn a_checkpoint_of_another_model_is_refused() {
 }
 
 /// Trains in one precision for three steps, and in another one to the end.
-fn continued(first: Precision, then: Precision) -> (Trained<usize>, State, Memory) {
-    let (corpus, mut host) = (Corpus::new(30), Memory::default());
-    let part = |precision: Precision, host: &mut Memory| {
+fn continued(first: Precision, then: Precision) -> (Trained, State, MemoryHost) {
+    let (corpus, mut host) = (Corpus::new(30), MemoryHost::default());
+    let part = |precision: Precision, host: &mut MemoryHost| {
         let mut tiny = Tiny::new(precision.kind(), 0.0);
         let settings = Settings { precision, ..settings() };
         run(std::slice::from_mut(&mut tiny), &corpus, &settings, host)

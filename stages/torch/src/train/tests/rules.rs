@@ -3,7 +3,7 @@
 use stage_core::StageError;
 use tch::Kind;
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::tiny::{Corpus, POISON, Tiny, bits};
 use super::{run, settings};
 use crate::train::early_stop::EarlyStopSettings;
@@ -15,8 +15,8 @@ fn train(
     tiny: &mut Tiny,
     corpus: &Corpus,
     settings: &Settings,
-) -> (Result<Trained<usize>, StageError>, Memory) {
-    let mut host = Memory::with_clock(0.5);
+) -> (Result<Trained, StageError>, MemoryHost) {
+    let mut host = MemoryHost::with_clock(0.5);
     let result = run(std::slice::from_mut(tiny), corpus, settings, &mut host);
     (result, host)
 }
@@ -178,7 +178,7 @@ fn an_overflow_of_fp16_lowers_the_scale_and_is_no_failure() {
 }
 
 /// Gradients too large for every tried loss scale.
-fn overflowing(steps: u64) -> (Result<Trained<usize>, StageError>, Memory) {
+fn overflowing(steps: u64) -> (Result<Trained, StageError>, MemoryHost) {
     let settings = Settings { precision: Precision::Fp16, steps, ..settings() };
     let mut corpus = Corpus::new(5);
     corpus.0.iter_mut().for_each(|clip| clip.truncate(3));

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::memory::Memory;
+use super::memory::MemoryHost;
 use super::tiny::{Corpus, Letters, Tiny};
 use super::{run, settings};
 use crate::train::Trainee;
@@ -20,7 +20,7 @@ pub fn trained<T: Trainee<Batch = Letters>>(
     settings: &Settings,
 ) -> Vec<(String, Tensor)> {
     let mut replicas: Vec<T> = (0..replicas).map(|_| make()).collect();
-    run(&mut replicas, &Corpus::new(30), settings, &mut Memory::default()).unwrap();
+    run(&mut replicas, &Corpus::new(30), settings, &mut MemoryHost::default()).unwrap();
     let first = replicas[0].parameters();
     for other in &replicas[1..] {
         assert_eq!(first, other.parameters());
@@ -68,7 +68,7 @@ fn a_step_of_one_micro_batch_is_divided_among_the_devices() {
             tiny.fits = 6usize.div_ceil(replicas);
             tiny
         };
-        let mut host = Memory::default();
+        let mut host = MemoryHost::default();
         let mut several: Vec<Tiny> = (0..replicas).map(|_| make()).collect();
         run(&mut several, &Corpus::new(30), &settings, &mut host).unwrap();
         let checkpoint = host.checkpoint.unwrap();
@@ -82,7 +82,7 @@ fn a_step_of_one_micro_batch_is_divided_among_the_devices() {
 fn two_devices_give_the_same_bits_each_time_also_with_dropout() {
     let bits = || {
         let mut replicas = [Tiny::new(Kind::Float, 0.3), Tiny::new(Kind::Float, 0.3)];
-        run(&mut replicas, &Corpus::new(30), &settings(), &mut Memory::default()).unwrap();
+        run(&mut replicas, &Corpus::new(30), &settings(), &mut MemoryHost::default()).unwrap();
         replicas[0].parameters()
     };
     assert_eq!(bits(), bits());
@@ -95,7 +95,7 @@ fn a_micro_batch_that_does_not_fit_is_halved_until_it_does() {
     let train = |fits| {
         let mut tiny = Tiny::new(Kind::Float, 0.0);
         tiny.fits = fits;
-        let mut host = Memory::default();
+        let mut host = MemoryHost::default();
         let result = run(std::slice::from_mut(&mut tiny), &Corpus::new(30), &settings, &mut host);
         (result, tiny.parameters(), host)
     };
@@ -110,9 +110,9 @@ fn a_micro_batch_that_does_not_fit_is_halved_until_it_does() {
 #[test]
 fn replicas_of_different_models_are_refused() {
     let mut replicas = [Tiny::new(Kind::Float, 0.0), Tiny::adapted()];
-    let error = run(&mut replicas, &Corpus::new(30), &settings(), &mut Memory::default());
+    let error = run(&mut replicas, &Corpus::new(30), &settings(), &mut MemoryHost::default());
     let expected = "the replicas train different tensors";
     assert_eq!(error.unwrap_err().to_string(), expected);
-    let error = run::<Tiny>(&mut [], &Corpus::new(30), &settings(), &mut Memory::default());
+    let error = run::<Tiny>(&mut [], &Corpus::new(30), &settings(), &mut MemoryHost::default());
     assert_eq!(error.unwrap_err().to_string(), "there is no device to train on");
 }

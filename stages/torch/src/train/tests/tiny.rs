@@ -6,11 +6,12 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
 use crate::layers::{Embedding, Linear, Pass, dropout};
-use crate::lora::{self, Adaptable, Layer, LoraSettings};
+use crate::lora::{self, Adaptable, AdaptableLayer, LoraSettings};
 use crate::random::{Random, scramble};
 use crate::train::order::Row;
 use crate::train::run::Purpose;
 use crate::train::{Data, Losses, Phase, Totals, Trainee, samples};
+use crate::weights::Weights;
 
 const LETTERS: i64 = 12;
 const WIDTH: i64 = 8;
@@ -28,6 +29,7 @@ pub struct Tiny {
     pub fits: usize,
     /// False: its samples do not fit into memory either.
     pub can_show: bool,
+    weights: Weights,
 }
 
 fn noise(random: &mut Random, shape: &[i64], kind: Kind) -> Tensor {
@@ -52,6 +54,7 @@ impl Tiny {
             is_adapted: false,
             fits: usize::MAX,
             can_show: true,
+            weights: Weights::default(),
         }
     }
 
@@ -102,10 +105,7 @@ impl Tiny {
         let labels = Tensor::from_slice(&batch.labels);
         let none = None::<Tensor>;
         let losses = logits.cross_entropy_loss(&labels, none, tch::Reduction::None, -100, 0.0);
-        let losses = match batch.letters.contains(&POISON) {
-            true => losses * f64::NAN,
-            false => losses,
-        };
+        let losses = if batch.letters.contains(&POISON) { losses * f64::NAN } else { losses };
         let is_end = Tensor::from_slice(&batch.ends);
         let ends = (&losses * &is_end).sum(Kind::Float);
         Ok((losses.sum(Kind::Float) - &ends, ends))
@@ -113,17 +113,34 @@ impl Tiny {
 }
 
 impl Adaptable for Tiny {
-    fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+    fn layers(&mut self) -> Vec<(String, AdaptableLayer<'_>)> {
         vec![
-            ("embeddings".into(), Layer::Embedding(&mut self.embeddings)),
-            ("hidden".into(), Layer::Linear(&mut self.hidden)),
-            ("output".into(), Layer::Linear(&mut self.output)),
+            ("embeddings".into(), AdaptableLayer::Embedding(&mut self.embeddings)),
+            ("hidden".into(), AdaptableLayer::Linear(&mut self.hidden)),
+            ("output".into(), AdaptableLayer::Linear(&mut self.output)),
         ]
+    }
+
+    fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    fn weights_mut(&mut self) -> &mut Weights {
+        &mut self.weights
     }
 }
 
 impl Trainee for Tiny {
     type Batch = Letters;
+    type Network = Self;
+
+    fn network(&self) -> &Self {
+        self
+    }
+
+    fn network_mut(&mut self) -> &mut Self {
+        self
+    }
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
         if !self.is_adapted {
@@ -142,7 +159,7 @@ impl Trainee for Tiny {
     fn accumulate(&mut self, batch: &Letters, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         let (next, end) = self.losses(batch, Pass::Train { seed: phase.seed })?;
         let loss = &next * phase.totals.weight("next") + &end * phase.totals.weight("end");
-        loss.f_backward()?;
+        loss.backward();
         Ok(Losses::default().with("next", &next).with("end", &end))
     }
 
@@ -194,9 +211,10 @@ impl Corpus {
             let length = 3 + random.draw() % 12;
             let mut letter = random.draw() % (POISON as u64);
             let mut next = |_| {
-                letter = match random.fraction() < 0.8 {
-                    true => (letter + 1) % (POISON as u64),
-                    false => random.draw() % (POISON as u64),
+                letter = if random.fraction() < 0.8 {
+                    (letter + 1) % (POISON as u64)
+                } else {
+                    random.draw() % (POISON as u64)
                 };
                 letter as i64
             };

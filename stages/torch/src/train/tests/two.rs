@@ -3,7 +3,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::resume::Model;
+use super::resume::LetterModel;
 use super::tiny::{Letters, Tiny};
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -45,10 +45,19 @@ impl Two {
     }
 }
 
-impl Model for Two {}
+impl LetterModel for Two {}
 
 impl Trainee for Two {
     type Batch = Letters;
+    type Network = Self;
+
+    fn network(&self) -> &Self {
+        self
+    }
+
+    fn network_mut(&mut self) -> &mut Self {
+        self
+    }
 
     const PHASES: &'static [&'static str] = &["first", "second"];
 
@@ -73,7 +82,7 @@ impl Trainee for Two {
         }
         self.reused += usize::from(self.kept.take() == Some(phase.seed));
         let echo = self.echo(batch, Pass::Train { seed: phase.step_seed })?;
-        (&echo * phase.totals.weight("echo")).f_backward()?;
+        (&echo * phase.totals.weight("echo")).backward();
         Ok(Losses::default().with("echo", &echo))
     }
 

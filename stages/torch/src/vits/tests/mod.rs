@@ -11,18 +11,20 @@ use stage_core::StageError;
 use tch::{Device, Kind};
 
 use super::train::{Networks, TrainingOptions};
-use super::{Batch, Config, Form, LossWeights, Prepared, Recording, VitsTrainee, prepare};
+use super::{
+    Config, LossWeights, Prepared, Recording, VitsBatch, VitsTrainee, WeightForm, prepare,
+};
 use crate::error::TorchError;
 use crate::random::{Random, scramble};
 use crate::threads::one_thread;
 use crate::train::adamw::AdamWSettings;
-use crate::train::order::{Clip, Grouping, Row};
+use crate::train::order::{ClipEntry, Grouping, Row};
 use crate::train::precision::Precision;
 use crate::train::run::Purpose;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::{Checkpoints, Settings};
-use crate::train::tests::memory::Memory;
-use crate::train::{Data, Job, Trained, train};
+use crate::train::tests::memory::MemoryHost;
+use crate::train::{Data, Trained, TrainingJob, train};
 use crate::weights::Weights;
 
 fn read(name: &str) -> Vec<u8> {
@@ -40,7 +42,7 @@ fn file() -> Weights {
 }
 
 fn prepared() -> Prepared {
-    prepare(&config(), file(), Form::Normed, Device::Cpu).unwrap()
+    prepare(&config(), file(), WeightForm::Normed, Device::Cpu).unwrap()
 }
 
 fn options() -> TrainingOptions {
@@ -64,9 +66,9 @@ impl Tones {
         Tones((0..count as u64).map(recording).collect())
     }
 
-    fn clips(&self) -> Vec<Clip> {
+    fn clips(&self) -> Vec<ClipEntry> {
         let frames = |one: &Recording| one.wave.len() / config().hop() as usize;
-        let clip = |(at, one)| Clip { id: format!("clip{at}"), length: frames(one), group: 0 };
+        let clip = |(at, one)| ClipEntry { id: format!("clip{at}"), length: frames(one), group: 0 };
         self.0.iter().enumerate().map(clip).collect()
     }
 }
@@ -85,10 +87,10 @@ fn recording(number: u64) -> Recording {
     Recording { key: scramble(!number), tokens, wave, spectrogram: None, speaker: None }
 }
 
-impl Data<Batch> for Tones {
-    fn batch(&self, rows: &[Row], _: Purpose) -> Result<Batch, TorchError> {
+impl Data<VitsBatch> for Tones {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<VitsBatch, TorchError> {
         let clips = rows.iter().flatten().map(|clip| self.0[*clip].clone()).collect();
-        Ok(Batch::new(clips, config().hop()))
+        Ok(VitsBatch::new(clips, config().hop()))
     }
 
     fn name(&self, clip: usize) -> String {
@@ -138,10 +140,10 @@ fn run(
     replicas: &mut [VitsTrainee],
     tones: &Tones,
     settings: &Settings,
-    host: &mut Memory,
-) -> Result<Trained<usize>, StageError> {
+    host: &mut MemoryHost,
+) -> Result<Trained, StageError> {
     one_thread();
     let clips = tones.clips();
     let held_out: Vec<bool> = (0..clips.len()).map(|at| at % 5 == 4).collect();
-    train(Job { replicas, data: tones, clips: &clips, held_out: &held_out, settings }, host)
+    train(TrainingJob { replicas, data: tones, clips: &clips, held_out: &held_out, settings }, host)
 }

@@ -22,7 +22,7 @@ fn four_clips_are_learnt_as_the_reference_learns_them() {
         checkpoint: Checkpoints::default(),
         ..settings()
     };
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     run(&mut [trainee()], &Tones::new(4), &settings, &mut host).unwrap();
     let losses = host.values("loss/mel");
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;

@@ -1,20 +1,22 @@
 //! Stops, micro-batches, freezing and validation.
 
+use stage_core::Blob;
 use tch::Tensor;
 
 use super::*;
+use crate::error::TorchError;
 use crate::train::tests::several::worst;
 use crate::train::tests::tiny::bits;
-use crate::train::{Host, Phase, Trainee};
+use crate::train::{Host, Means, Phase, Trainee};
 
 /// The parameters after a training, its record, and its host.
 fn trained(
     replicas: usize,
     tones: &Tones,
     settings: &Settings,
-) -> (Vec<(String, Tensor)>, Trained<usize>, Memory) {
+) -> (Vec<(String, Tensor)>, Trained, MemoryHost) {
     let mut replicas: Vec<VitsTrainee> = (0..replicas).map(|_| trainee()).collect();
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     let trained = run(&mut replicas, tones, settings, &mut host).unwrap();
     (replicas[0].parameters(), trained, host)
 }
@@ -23,15 +25,15 @@ fn trained(
 fn a_training_stopped_ten_times_equals_one_that_never_was() {
     let (tones, settings) = (Tones::new(7), settings());
     let (expected, straight, host) = trained(1, &tones, &settings);
-    let recall = |host: &mut Memory, weights: &[(String, usize)]| {
-        let tensor = |(name, kept): &(String, usize)| (name.clone(), host.recall(kept).unwrap());
+    let recall = |host: &mut MemoryHost, weights: &[(String, Blob)]| {
+        let tensor = |(name, kept): &(String, Blob)| (name.clone(), host.recall(kept).unwrap());
         bits(&weights.iter().map(tensor).collect::<Vec<_>>())
     };
     let mut straight_host = host;
     let best = recall(&mut straight_host, &straight.best[0].1);
     // Before a step and within its first phase; the last ones come after the end.
     for question in (0..15).step_by(3).chain([1, 5, 7, 10, 14]) {
-        let mut host = Memory::default();
+        let mut host = MemoryHost::default();
         host.stop_at = Some(question);
         run(&mut [trainee()], &tones, &settings, &mut host).unwrap_err();
         host.survive();
@@ -73,7 +75,7 @@ fn losses_of_a_step(is_followed: bool) -> Vec<(&'static str, f64)> {
     let mut losses = Vec::new();
     for number in 0..2 {
         let phase = Phase { number, is_followed, ..Phase::only(&totals, 9) };
-        losses.extend(trainee.accumulate(&batch, &phase).unwrap().means(&totals).unwrap().0);
+        losses.extend(trainee.accumulate(&batch, &phase).unwrap().means(&totals).0);
     }
     losses
 }
@@ -91,7 +93,7 @@ fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
     assert_eq!(found[1].count, 3);
     let trainee = VitsTrainee::new(frozen);
     assert!(trainee.parameters().len() > all, "the discriminator and pairs of weights");
-    let mut host = Memory::default();
+    let mut host = MemoryHost::default();
     run(&mut [trainee], &Tones::new(7), &settings(), &mut host).unwrap();
     let checkpoint = host.checkpoint.unwrap();
     assert!(checkpoint.tensors.iter().all(|(name, _)| !name.contains("text_encoder.")));
@@ -101,7 +103,7 @@ fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
     let mut nothing = nets(options());
     nothing.freeze(&["*".into()]).unwrap();
     let replicas = &mut [VitsTrainee::new(nothing)];
-    let error = run(replicas, &Tones::new(7), &settings(), &mut Memory::default()).unwrap_err();
+    let error = run(replicas, &Tones::new(7), &settings(), &mut MemoryHost::default()).unwrap_err();
     assert_eq!(error.to_string(), "the phase `generator` has no parameters to train");
 }
 
@@ -128,7 +130,7 @@ fn validation_is_the_same_each_time_and_a_clip_scores_the_same_among_others() {
     let (trainee, tones) = (trainee(), Tones::new(4));
     let means = |rows: &[Row]| {
         let batch = tones.batch(rows, Purpose::HeldOut).unwrap();
-        trainee.evaluate(&batch).unwrap().means(&VitsTrainee::count(&batch)).unwrap()
+        trainee.evaluate(&batch).unwrap().means(&VitsTrainee::count(&batch))
     };
     let rows: Vec<Row> = (0..4).map(|clip| vec![clip]).collect();
     let together = means(&rows);
@@ -154,15 +156,15 @@ fn a_spectrogram_that_was_computed_before_gives_the_same_losses() {
     one_thread();
     let trainee = trainee();
     let mut tones = Tones::new(2);
-    let losses = |tones: &Tones| {
+    let losses = |tones: &Tones| -> Result<Means, TorchError> {
         let batch = tones.batch(&[vec![0], vec![1]], Purpose::HeldOut)?;
-        trainee.evaluate(&batch)?.means(&VitsTrainee::count(&batch))
+        Ok(trainee.evaluate(&batch)?.means(&VitsTrainee::count(&batch)))
     };
     let computed = losses(&tones).unwrap();
     let whole = |one: &Recording| one.wave.len() as i64 / config().hop() * config().hop();
     for one in &mut tones.0 {
         let wave = Tensor::from_slice(&one.wave).narrow(0, 0, whole(one)).unsqueeze(0);
-        let linear = trainee.nets().analysis().linear(&wave).unwrap().squeeze_dim(0);
+        let linear = trainee.network().analysis().linear(&wave).unwrap().squeeze_dim(0);
         one.spectrogram = Some(crate::vits::mel_processing::write(&linear).unwrap().into());
     }
     assert_eq!(losses(&tones).unwrap(), computed);
@@ -177,7 +179,7 @@ fn a_clip_with_a_loss_that_is_no_number_is_named() {
     tones.0[2].wave[100] = f32::NAN;
     let settings = Settings { bad_steps: 1, rows: 4, accumulate: 1, ..settings() };
     let settings = Settings { keep_best: 0, ..settings };
-    let error = run(&mut [trainee()], &tones, &settings, &mut Memory::default()).unwrap_err();
+    let error = run(&mut [trainee()], &tones, &settings, &mut MemoryHost::default()).unwrap_err();
     let message = error.to_string();
     assert!(
         message.ends_with("clips of the last step without a finite loss: `clip 2`"),

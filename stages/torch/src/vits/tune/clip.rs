@@ -5,12 +5,12 @@ use stage_core::{Context, Item, Reject, StageError};
 use stage_families::vits::clip_identity;
 
 use crate::error::TorchError;
-use crate::train::clips::{self, Sides, Trainable, begin};
+use crate::train::clips::{self, Clips, Sides, TrainingClip, begin};
 use crate::train::notes::Notes;
-use crate::train::order::Row;
+use crate::train::order::{ClipEntry, Row};
 use crate::train::run::{Data, Purpose};
-use crate::vits::artifact::Model;
-use crate::vits::{Batch, Config, Recording, mel_processing};
+use crate::vits::artifact::VitsModel;
+use crate::vits::{Config, Recording, VitsBatch, mel_processing};
 use crate::wave;
 
 /// The memory for spectrograms in bytes; beyond it they are computed when needed, with the same
@@ -19,38 +19,37 @@ const KEPT: u64 = 1 << 30;
 
 /// The data of a training clip; its audio stays in its stored form.
 #[derive(Clone, Debug)]
-pub struct Clip {
-    /// Depends on text, audio and speaker alone.
-    id: String,
+pub struct VitsClip {
     key: u64,
     tokens: Vec<i64>,
     audio: Bytes,
     spectrogram: Option<Bytes>,
-    frames: usize,
     speaker: Option<i64>,
-    /// The start of its text.
-    begin: String,
 }
 
-pub type Clips = clips::Clips<Clip>;
+pub type VitsClips = Clips<VitsClip>;
 
 /// The settings for reading clips.
-pub struct Reading<'a> {
-    pub model: &'a Model,
+pub struct VitsReading<'a> {
+    pub model: &'a VitsModel,
     pub max_seconds: f64,
 }
 
-impl Reading<'_> {
-    pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+impl VitsReading<'_> {
+    pub fn clips(
+        &self,
+        sides: &Sides<'_>,
+        context: &mut dyn Context,
+    ) -> Result<VitsClips, StageError> {
         let mut kept = 0;
         let mut clips = sides.clips(|item, notes| {
             let mut clip = match self.clip(item, notes, context)? {
                 Ok(clip) => clip,
                 Err(reject) => return Ok(Err(reject)),
             };
-            kept += clip.spectrogram.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            kept += clip.content.spectrogram.as_ref().map_or(0, |bytes| bytes.len() as u64);
             if kept > KEPT {
-                clip.spectrogram = None;
+                clip.content.spectrogram = None;
             }
             Ok(Ok(clip))
         })?;
@@ -63,7 +62,7 @@ impl Reading<'_> {
         item: &Item,
         notes: &mut Notes,
         context: &mut dyn Context,
-    ) -> Result<Result<Clip, Reject>, StageError> {
+    ) -> Result<Result<TrainingClip<VitsClip>, Reject>, StageError> {
         let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let blob = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
@@ -85,16 +84,10 @@ impl Reading<'_> {
             self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
         }
         let digest = clip_identity(text, &blob.digest, speaker.filter(|_| number.is_some()));
-        Ok(Ok(Clip {
-            id: digest.to_string(),
-            key: digest.start(),
-            tokens,
-            audio,
-            spectrogram,
-            frames,
-            speaker: number,
-            begin: begin(text),
-        }))
+        let entry = ClipEntry { id: digest.to_string(), length: frames, group: 0 };
+        let key = digest.start();
+        let content = VitsClip { key, tokens, audio, spectrogram, speaker: number };
+        Ok(Ok(TrainingClip { entry, begin: begin(text), content }))
     }
 
     fn tokens(&self, text: &str, notes: &mut Notes) -> Result<Vec<i64>, Reject> {
@@ -156,12 +149,13 @@ impl Reading<'_> {
 
     fn check(&self, spectrogram: &[u8], frames: usize) -> Result<(), TorchError> {
         let own = mel_processing::read(spectrogram, &self.model.config)?.size()[1];
-        match own == frames as i64 {
-            true => Ok(()),
-            false => Err(TorchError::Input(format!(
+        if own == frames as i64 {
+            Ok(())
+        } else {
+            Err(TorchError::Input(format!(
                 "its spectrogram has {own} frames, but its audio has {frames}: it belongs to \
                  other audio"
-            ))),
+            )))
         }
     }
 }
@@ -174,17 +168,7 @@ fn unfit(text: &str, why: &str) -> StageError {
     )
 }
 
-impl Trainable for Clip {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn length(&self) -> usize {
-        self.frames
-    }
-}
-
-impl Clip {
+impl VitsClip {
     pub fn tokens(&self) -> &[i64] {
         &self.tokens
     }
@@ -205,25 +189,25 @@ impl Clip {
     }
 }
 
-impl Clips {
-    pub fn data(&self, config: &Config) -> ClipData<'_> {
-        ClipData { clips: &self.clips, config: config.clone() }
-    }
-}
-
 /// Makes batches of clips.
-pub struct ClipData<'a> {
-    clips: &'a [Clip],
+pub struct VitsData<'a> {
+    clips: &'a [TrainingClip<VitsClip>],
     config: Config,
 }
 
-impl Data<Batch> for ClipData<'_> {
-    fn batch(&self, rows: &[Row], _: Purpose) -> Result<Batch, TorchError> {
-        let clips = rows.iter().flatten().map(|clip| self.clips[*clip].recording());
-        Ok(Batch::new(clips.collect::<Result<_, _>>()?, self.config.hop()))
+impl<'a> VitsData<'a> {
+    pub fn new(clips: &'a VitsClips, config: &Config) -> VitsData<'a> {
+        VitsData { clips: &clips.clips, config: config.clone() }
+    }
+}
+
+impl Data<VitsBatch> for VitsData<'_> {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<VitsBatch, TorchError> {
+        let clips = rows.iter().flatten().map(|clip| self.clips[*clip].content.recording());
+        Ok(VitsBatch::new(clips.collect::<Result<_, _>>()?, self.config.hop()))
     }
 
-    fn stage(&self, batch: Batch, is_for_gpu: bool) -> Result<Batch, TorchError> {
+    fn stage(&self, batch: VitsBatch, is_for_gpu: bool) -> Result<VitsBatch, TorchError> {
         batch.staged(&self.config, is_for_gpu)
     }
 

@@ -8,28 +8,28 @@ mod voices;
 
 use stage_core::{Blob, Context, GatherInput, Setup, StageError};
 use stage_families::vits::CLIP_SALT;
-use tch::Device;
 
-use self::clip::{Clips, Reading};
-use self::plan::Plan;
-use self::preflight::Preflight;
-use self::start::Start;
-use super::artifact::Model;
+use self::clip::{VitsClips, VitsData, VitsReading};
+use self::plan::VitsPlan;
+use self::preflight::VitsPreflight;
+use self::start::VitsStart;
+use super::artifact::VitsModel;
 use super::trainee::VitsTrainee;
 use crate::device::Machine;
 use crate::lineage;
 use crate::stored;
 use crate::train::clips::Sides;
-use crate::train::frozen::{Frozen, check_frozen, frozen};
-use crate::train::run::{Job, Trained, train};
-use crate::train::{ContextHost, Settings, Trainee};
+use crate::train::{ContextHost, Trained, Trainee, TrainingJob, rehearsal};
+
+/// The number of clips in a preflight.
+const CLIPS: usize = 8;
 
 /// The result.
-pub struct Tuned {
-    pub base: Model,
+pub struct VitsTuned {
+    pub base: VitsModel,
     /// The digest of the parent, if training continued from one.
     pub parent: Option<String>,
-    pub trained: Trained<Blob>,
+    pub trained: Trained,
     /// The trained tensors of the result, by name, and the frozen ones.
     pub weights: Vec<(String, Blob)>,
     pub frozen: Vec<(String, Blob)>,
@@ -38,23 +38,27 @@ pub struct Tuned {
     pub notes: Vec<(String, u64)>,
 }
 
-pub struct Tuning<'a> {
+pub struct VitsTuning<'a> {
     pub setup: &'a Setup,
     pub machine: &'a Machine,
 }
 
-impl Tuning<'_> {
-    pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
+impl VitsTuning<'_> {
+    pub fn run(
+        &self,
+        input: &GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<VitsTuned, StageError> {
         let facts = |device| self.machine.facts(device);
-        let plan = Plan::read(&self.setup.parameters, self.setup.device, facts)?;
+        let plan = VitsPlan::read(&self.setup.parameters, self.setup.device, facts)?;
         let sides = Sides::of(input, plan.training.validation_fraction, CLIP_SALT)?;
-        let mut base = Model::read("base", input.artifact("base"), context)?;
+        let mut base = VitsModel::read("base", input.artifact("base"), context)?;
         let parent = context.parent()?;
         voices::take_over(&mut base, parent.as_ref(), context)?;
         voices::name(&mut base, &sides, context)?;
         let joined = voices::join(&mut base, &sides, plan.may_join, context)?;
         plan.set_segment(&mut base.config)?;
-        let reading = Reading { model: &base, max_seconds: plan.max_seconds };
+        let reading = VitsReading { model: &base, max_seconds: plan.max_seconds };
         let mut clips = reading.clips(&sides, context)?;
         let (course, settings) = plan.settings(&clips, &base.config)?;
         context.begins(&course);
@@ -67,33 +71,40 @@ impl Tuning<'_> {
         }
         let is_new = context.last_checkpoint()?.is_none();
         let other = input.artifact("judge");
-        let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), other };
+        let start = VitsStart { plan: &plan, base: &base, parent: parent.as_ref(), other };
         let devices = plan.training.devices.len();
         let threads = self.machine.share_threads(start.parameters(), devices);
         let (mut replicas, discriminator) = self.replicas(&start, &mut clips, context)?;
         if plan.training.preflight && is_new {
-            let preflight = Preflight::new(&base, &clips);
-            preflight.look(&replicas[0], context)?;
-            preflight.rehearse(&mut replicas, &settings, context)?;
-            preflight.speak(replicas[0].nets().generator())?;
+            let sample = clips.sample(CLIPS);
+            let data = VitsData::new(&sample, &base.config);
+            let preflight = VitsPreflight { base: &base, clips: &sample };
+            preflight.look(&replicas[0], &data, context)?;
+            rehearsal::rehearse(&mut replicas, &data, &sample.order(), &settings, context)?;
+            preflight.speak(replicas[0].network().generator())?;
         }
-        let before = unmoved(&replicas[0])?;
-        let host = ContextHost::new(context, settings.last_step());
-        let trained = train_on(&mut replicas, &base, &clips, &settings, host)?;
-        check_frozen(&before, &unmoved(&replicas[0])?)?;
+        let (data, order) = (VitsData::new(&clips, &base.config), clips.order());
+        let job = TrainingJob {
+            replicas: &mut replicas,
+            data: &data,
+            clips: &order,
+            held_out: &clips.held_out,
+            settings: &settings,
+        };
+        let trained = ContextHost::new(context, settings.last_step()).train(job)?;
         drop(threads);
-        let frozen = kept(replicas[0].nets().frozen(), context)?;
+        let frozen = kept(&replicas[0].frozen(), context)?;
         let weights = trained.taken(plan.training.take_best)?;
         let parent = parent.map(|parent| lineage::digest(&parent).to_string());
         let notes = clips.notes.close(&trained);
-        Ok(Tuned { base, parent, trained, weights, frozen, discriminator, notes })
+        Ok(VitsTuned { base, parent, trained, weights, frozen, discriminator, notes })
     }
 
     /// One replica of the model per device, ready for training.
     fn replicas(
         &self,
-        start: &Start<'_>,
-        clips: &mut Clips,
+        start: &VitsStart<'_>,
+        clips: &mut VitsClips,
         context: &mut dyn Context,
     ) -> Result<(Vec<VitsTrainee>, &'static str), StageError> {
         let mut replicas = Vec::new();
@@ -110,25 +121,6 @@ impl Tuning<'_> {
         }
         Ok((replicas, discriminator))
     }
-}
-
-fn train_on(
-    replicas: &mut [VitsTrainee],
-    base: &Model,
-    clips: &Clips,
-    settings: &Settings,
-    host: ContextHost<'_>,
-) -> Result<Trained<Blob>, StageError> {
-    let (data, order) = (clips.data(&base.config), clips.order());
-    let device = |replica: &VitsTrainee| Some(replica.parameters().first()?.1.device());
-    let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
-    let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
-    train(job, &mut host.on(&devices))
-}
-
-fn unmoved(trainee: &VitsTrainee) -> Result<Frozen, StageError> {
-    let tensors = trainee.nets().frozen().iter();
-    frozen(tensors.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect())
 }
 
 fn kept(

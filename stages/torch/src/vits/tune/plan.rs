@@ -4,10 +4,10 @@ use stage_core::course::Course;
 use stage_core::device::DeviceId;
 use stage_core::{Parameters, StageError};
 
-use super::clip::Clips;
+use super::clip::VitsClips;
 use crate::train::adamw::AdamWSettings;
 use crate::train::order::Grouping;
-use crate::train::plan::{Rows, TrainingPlan};
+use crate::train::plan::{ClipRows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::Settings;
@@ -15,7 +15,7 @@ use crate::vits::{Config, LossWeights, TrainingOptions};
 
 /// The origin of the discriminator if no other model is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum DiscriminatorSource {
     Auto,
     Base,
     New,
@@ -23,11 +23,11 @@ pub enum Source {
 
 /// The parameters that are read before there are clips.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct VitsPlan {
     pub training: TrainingPlan,
     pub options: TrainingOptions,
     pub freeze: Vec<String>,
-    pub source: Source,
+    pub source: DiscriminatorSource,
     pub max_seconds: f64,
     /// True if unknown speakers may join the model.
     pub may_join: bool,
@@ -36,18 +36,18 @@ pub struct Plan {
     decay: Option<f64>,
 }
 
-impl Plan {
+impl VitsPlan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
         own: DeviceId,
         facts: impl Fn(DeviceId) -> DeviceFacts,
-    ) -> Result<Plan, StageError> {
+    ) -> Result<VitsPlan, StageError> {
         let training = TrainingPlan::read(parameters, own, facts)?;
         let number = |name: &str| parameters.number(name);
         let is_exponential = parameters.text("schedule")? == "exponential";
         let is_set = parameters.is_set("segment");
-        Ok(Plan {
+        Ok(VitsPlan {
             options: TrainingOptions {
                 bands: parameters.integer("bands")? as usize,
                 weights: LossWeights {
@@ -62,9 +62,9 @@ impl Plan {
             },
             freeze: parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
             source: match parameters.text("discriminator")? {
-                "base" => Source::Base,
-                "new" => Source::New,
-                _ => Source::Auto,
+                "base" => DiscriminatorSource::Base,
+                "new" => DiscriminatorSource::New,
+                _ => DiscriminatorSource::Auto,
             },
             max_seconds: parameters.seconds("max_seconds")?,
             may_join: parameters.text("new_speakers")? == "add",
@@ -82,9 +82,10 @@ impl Plan {
         config.segment_size = frames as i64 * config.hop();
         // The reflected samples at the ends of a segment must be inside it.
         let least = config.transform() / 2;
-        match config.segment_size > least {
-            true => Ok(()),
-            false => Err(StageError::with_help(
+        if config.segment_size > least {
+            Ok(())
+        } else {
+            Err(StageError::with_help(
                 format!(
                     "a `segment` of {} samples is too short to be analysed",
                     config.segment_size
@@ -93,21 +94,21 @@ impl Plan {
                     "it needs more than {least} samples; the default of the model is about half a \
                      second"
                 ),
-            )),
+            ))
         }
     }
 
     /// The course of the training and the settings of the trainer.
     pub fn settings(
         &self,
-        clips: &Clips,
+        clips: &VitsClips,
         config: &Config,
     ) -> Result<(Course, Settings), StageError> {
         let frames = self.max_seconds * config.sampling_rate as f64 / config.hop() as f64;
         let rows_of_step = self.training.rows_of_step()?;
         let grouping = Grouping::Buckets { length: frames.ceil() as usize, rows: rows_of_step };
         let order = clips.order();
-        let rows = Rows { clips: &order, held_out: &clips.held_out, grouping };
+        let rows = ClipRows { clips: &order, held_out: &clips.held_out, grouping };
         let course = self.training.course(&rows, clips.left_out)?;
         let settings = self.training.settings(grouping, &course.timetable)?;
         let adamw = AdamWSettings { decays_all: true, ..settings.adamw };

@@ -4,23 +4,23 @@ use stage_core::{Context, Fields, StageError};
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Device;
 
-use super::plan::{Plan, Source};
+use super::plan::{DiscriminatorSource, VitsPlan};
 use super::voices;
 use crate::stored;
-use crate::vits::artifact::Model;
-use crate::vits::{Form, Networks, fresh, prepare};
+use crate::vits::artifact::VitsModel;
+use crate::vits::{Networks, WeightForm, fresh, prepare};
 use crate::weights::Weights;
 
-pub struct Start<'a> {
-    pub plan: &'a Plan,
-    pub base: &'a Model,
+pub struct VitsStart<'a> {
+    pub plan: &'a VitsPlan,
+    pub base: &'a VitsModel,
     /// The parent result, if there is one.
     pub parent: Option<&'a Fields>,
     /// A model that provides the discriminator.
     pub other: Option<&'a Fields>,
 }
 
-impl Start<'_> {
+impl VitsStart<'_> {
     /// Of both networks.
     pub fn parameters(&self) -> i64 {
         let config = &self.base.config;
@@ -36,24 +36,24 @@ impl Start<'_> {
     ) -> Result<(Weights, &'static str), StageError> {
         let (mut weights, from) = self.stored(context)?;
         let names = self.base.speakers.as_deref().unwrap_or_default();
-        voices::seat(&mut weights, names, self.plan.training.seed)?;
+        voices::seat(&mut weights, names, self.plan.training.seed);
         Ok((weights, from))
     }
 
     fn stored(&self, context: &mut dyn Context) -> Result<(Weights, &'static str), StageError> {
         if let Some(parent) = self.parent {
-            let parent = Model::read("parent", Some(parent), context)?;
+            let parent = VitsModel::read("parent", Some(parent), context)?;
             return Ok((stored::weights(&parent.fields, context)?, "parent"));
         }
         let weights = stored::weights(&self.base.fields, context)?;
         let (judge, mut weights) = parted(weights);
         let (judge, from) = match (self.other, self.plan.source, judge.is_empty()) {
             (Some(other), ..) => {
-                let other = Model::read("judge", Some(other), context)?;
+                let other = VitsModel::read("judge", Some(other), context)?;
                 (parted(stored::weights(&other.fields, context)?).0, "port")
             }
-            (None, Source::Auto | Source::Base, false) => (judge, "base"),
-            (None, Source::Base, true) => (judge, "none"),
+            (None, DiscriminatorSource::Auto | DiscriminatorSource::Base, false) => (judge, "base"),
+            (None, DiscriminatorSource::Base, true) => (judge, "none"),
             _ => (self.fresh()?, "new"),
         };
         if judge.is_empty() {
@@ -70,13 +70,13 @@ impl Start<'_> {
     /// Both networks on a device.
     pub fn nets(&self, weights: &Weights, device: Device) -> Result<Networks, StageError> {
         let copy = weights.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
-        let prepared = prepare(&self.base.config, copy.collect(), Form::Normed, device)?;
+        let prepared = prepare(&self.base.config, copy.collect(), WeightForm::Normed, device)?;
         Ok(Networks::new(&self.base.config, prepared, self.plan.options)?)
     }
 
     fn fresh(&self) -> Result<Vec<(String, tch::Tensor)>, StageError> {
         let seed = self.plan.training.seed;
-        Ok(fresh::discriminator(&self.base.config, seed)?.into_iter().collect())
+        Ok(fresh::discriminator(&self.base.config, seed).into_iter().collect())
     }
 }
 

@@ -7,10 +7,9 @@ use stage_core::{Context, Fields, Item, StageError};
 use stage_formats::shapes::listed;
 use tch::{Kind, Tensor};
 
-use crate::error::TorchError;
 use crate::random::Random;
 use crate::train::clips::Sides;
-use crate::vits::artifact::Model;
+use crate::vits::artifact::VitsModel;
 use crate::weights::Weights;
 
 /// The tensor of speaker embeddings.
@@ -19,7 +18,7 @@ const TABLE: &str = "embed_speaker.weight";
 /// Assigns numbers to the speakers of the clips, for a model with several unnamed speakers: sorted
 /// by name. A model with named speakers keeps them.
 pub fn name(
-    base: &mut Model,
+    base: &mut VitsModel,
     sides: &Sides<'_>,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
@@ -48,7 +47,7 @@ pub fn name(
 /// Assigns the next numbers to speakers that a model with named speakers lacks, sorted by name, if
 /// they may join; reports them.
 pub fn join(
-    base: &mut Model,
+    base: &mut VitsModel,
     sides: &Sides<'_>,
     may_join: bool,
     context: &mut dyn Context,
@@ -80,20 +79,19 @@ pub fn join(
 
 /// The embedding rows by speaker number, with new speakers last. Their rows depend on the seed,
 /// their names and the existing rows.
-pub fn seat(weights: &mut Weights, names: &[String], seed: u64) -> Result<(), TorchError> {
-    let Some(table) = weights.get(TABLE) else { return Ok(()) };
-    let [rows, width] = table.size()[..] else { return Ok(()) };
-    let known = table.f_to_kind(Kind::Double)?;
-    let mean = known.f_mean_dim([0i64].as_slice(), false, Kind::Double)?;
-    let deviation = known.f_std_dim([0i64].as_slice(), false, false)?;
+pub fn seat(weights: &mut Weights, names: &[String], seed: u64) {
+    let Some(table) = weights.get(TABLE) else { return };
+    let [rows, width] = table.size()[..] else { return };
+    let known = table.to_kind(Kind::Double);
+    let mean = known.mean_dim([0i64].as_slice(), false, Kind::Double);
+    let deviation = known.std_dim([0i64].as_slice(), false, false);
     let mut parts = vec![table.shallow_clone()];
     for name in names.iter().skip(rows as usize) {
         let mut random = Random::new(seed ^ number_of(name));
-        let row = &mean + random.normal(&[width], 1.0)? * &deviation;
-        parts.push(row.f_unsqueeze(0)?.f_to_kind(table.kind())?);
+        let row = &mean + random.normal(&[width], 1.0) * &deviation;
+        parts.push(row.unsqueeze(0).to_kind(table.kind()));
     }
-    weights.insert(TABLE, Tensor::f_cat(&parts, 0)?);
-    Ok(())
+    weights.insert(TABLE, Tensor::cat(&parts, 0));
 }
 
 /// The same number for a name everywhere.
@@ -106,12 +104,12 @@ fn number_of(name: &str) -> u64 {
 
 /// Keeps the numbers of the parent, even if speakers have joined since.
 pub fn take_over(
-    base: &mut Model,
+    base: &mut VitsModel,
     parent: Option<&Fields>,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     let Some(parent) = parent else { return Ok(()) };
-    let parent = Model::read("parent", Some(parent), context)?;
+    let parent = VitsModel::read("parent", Some(parent), context)?;
     match parent.speakers {
         Some(names) => base.set_speakers(names, context),
         None => Ok(()),
@@ -119,7 +117,7 @@ pub fn take_over(
 }
 
 /// The number of speakers that the model treats as one.
-pub fn mixed(base: &Model, sides: &Sides<'_>) -> Option<u64> {
+pub fn mixed(base: &VitsModel, sides: &Sides<'_>) -> Option<u64> {
     let count = names(sides).len() as u64;
     (base.config.num_speakers < 2 && count > 1).then_some(count)
 }

@@ -12,30 +12,25 @@ use tch::Tensor;
 use super::crop::{crop, padded};
 use crate::error::TorchError;
 use crate::npy;
-use crate::train::clips::{self, Sides, Trainable, begin};
-use crate::train::order::Row;
+use crate::train::clips::{self, Clips, Sides, TrainingClip, begin};
+use crate::train::order::{ClipEntry, Row};
 use crate::train::run::{Data, Purpose};
 use crate::wave;
+use crate::xtts::batch::STOPS;
 use crate::xtts::mel::LogMel;
-use crate::xtts::{self, Batch, GptConfig, Packer};
+use crate::xtts::{GptBatch, GptClip, GptConfig, Packer};
 
 /// The data of a training clip; its audio stays in its stored form.
 #[derive(Clone, Debug)]
-pub struct Clip {
-    /// Depends on text, language, codes and audio alone.
-    id: String,
+pub struct XttsClip {
     key: u64,
     text: Vec<i64>,
     pub(super) codes: Vec<i64>,
     pub(super) audio: Bytes,
-    language: u64,
-    /// The number of columns of its row.
-    length: usize,
-    /// The beginning of its text.
-    begin: String,
 }
 
-pub type Clips = clips::Clips<Clip>;
+/// Grouped by language.
+pub type XttsClips = Clips<XttsClip>;
 
 /// The settings for reading clips.
 #[derive(Clone, Debug)]
@@ -47,14 +42,18 @@ pub struct Limits {
     pub language: Option<String>,
 }
 
-pub struct Reading<'a> {
+pub struct XttsReading<'a> {
     pub tokenizer: &'a Tokenizer,
     pub gpt: &'a GptConfig,
     pub limits: &'a Limits,
 }
 
-impl Reading<'_> {
-    pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+impl XttsReading<'_> {
+    pub fn clips(
+        &self,
+        sides: &Sides<'_>,
+        context: &mut dyn Context,
+    ) -> Result<XttsClips, StageError> {
         let mut languages: BTreeMap<String, u64> = BTreeMap::new();
         let mut clips = sides.clips(|item, _| {
             let clip = self.clip(item, context)?;
@@ -75,7 +74,7 @@ impl Reading<'_> {
         &self,
         item: &Item,
         context: &mut dyn Context,
-    ) -> Result<Result<(Clip, String), Reject>, StageError> {
+    ) -> Result<Result<(TrainingClip<XttsClip>, String), Reject>, StageError> {
         let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let audio = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
@@ -95,32 +94,29 @@ impl Reading<'_> {
         let codes = codes.and_then(|codes| self.codes(&codes, samples));
         let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
         let digest = clip_identity(text, &language, &tokens.digest, &audio.digest);
-        let clip = Clip {
+        let entry = ClipEntry {
             id: digest.to_string(),
-            key: digest.start(),
             length: columns(self.gpt, ids.len(), codes.len()),
-            text: ids,
-            codes,
-            audio: bytes,
-            language: Digest::of(language.code().as_bytes()).start(),
-            begin: begin(text),
+            group: Digest::of(language.code().as_bytes()).start(),
         };
-        Ok(Ok((clip, language.code().to_owned())))
+        let content = XttsClip { key: digest.start(), text: ids, codes, audio: bytes };
+        Ok(Ok((TrainingClip { entry, begin: begin(text), content }, language.code().to_owned())))
     }
 
     fn ids(&self, text: &str, language: &Language) -> Result<Vec<i64>, Reject> {
         let ids = self.tokenizer.encode(text, language)?;
         let most = self.limits.max_text_tokens.min(self.gpt.max_text_tokens as usize);
-        match ids.len() > most {
-            true => Err(Reject::new(
+        if ids.len() > most {
+            Err(Reject::new(
                 "text-too-long",
                 format!(
                     "the text has {} tokens, more than {most}: cut the recording, or raise \
                      `max_text_tokens` if the model allows it",
                     ids.len()
                 ),
-            )),
-            false => Ok(ids),
+            ))
+        } else {
+            Ok(ids)
         }
     }
 
@@ -147,12 +143,13 @@ impl Reading<'_> {
         }
         let most = gpt.max_generated_tokens();
         let codes = samples.div_ceil(gpt.code_stride as usize);
-        match codes as i64 > most {
-            true => Err(Reject::new(
+        if codes as i64 > most {
+            Err(Reject::new(
                 "too-long",
                 format!("{seconds:.2} s need {codes} codes, but the model has room for {most}"),
-            )),
-            false => Ok(samples),
+            ))
+        } else {
+            Ok(samples)
         }
     }
 
@@ -177,7 +174,7 @@ impl Reading<'_> {
 
 /// Columns of a row: latents, START and text, START and codes and the silence after them.
 fn columns(gpt: &GptConfig, text: usize, codes: usize) -> usize {
-    gpt.latents as usize + 1 + text + 1 + codes + xtts::batch::STOPS
+    gpt.latents as usize + 1 + text + 1 + codes + STOPS
 }
 
 fn no_language() -> StageError {
@@ -195,58 +192,41 @@ fn unfit(text: &str, why: &str) -> StageError {
     )
 }
 
-impl Trainable for Clip {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn group(&self) -> u64 {
-        self.language
-    }
-}
-
 /// Converts clips to batches.
-pub struct ClipData<'a> {
-    clips: &'a [Clip],
+pub struct XttsData<'a> {
+    clips: &'a [TrainingClip<XttsClip>],
     packer: Packer<'a>,
     /// Of one thread at a time, as its tensors are.
     mel: Mutex<LogMel>,
 }
 
-impl<'a> ClipData<'a> {
-    pub fn new(
-        clips: &'a [Clip],
-        packer: Packer<'a>,
-        mel_stats: &Tensor,
-    ) -> Result<ClipData<'a>, TorchError> {
-        let mel = LogMel::conditioning(packer.config.sample_rate, mel_stats)?;
-        Ok(ClipData { clips, packer, mel: Mutex::new(mel) })
+impl<'a> XttsData<'a> {
+    pub fn new(clips: &'a XttsClips, packer: Packer<'a>, mel_stats: &Tensor) -> XttsData<'a> {
+        let mel = LogMel::conditioning(packer.config.sample_rate, mel_stats);
+        XttsData { clips: &clips.clips, packer, mel: Mutex::new(mel) }
     }
 
-    fn clip(&self, clip: &Clip, purpose: Purpose) -> Result<xtts::Clip, TorchError> {
+    fn clip(&self, clip: &XttsClip, purpose: Purpose) -> Result<GptClip, TorchError> {
         let wave = wave::read(&clip.audio).map_err(|reject| TorchError::Input(reject.reason))?;
         let crop = crop(wave.samples.len(), clip.key, purpose);
         let part = padded(&wave.samples, crop.clone());
         let mel = self.mel.lock().unwrap_or_else(PoisonError::into_inner);
-        let mel = mel.forward(&Tensor::f_from_slice(&part)?.f_unsqueeze(0)?)?;
-        Ok(xtts::Clip {
+        let mel = mel.forward(&Tensor::from_slice(&part).unsqueeze(0))?;
+        Ok(GptClip {
             text: clip.text.clone(),
             codes: clip.codes.clone(),
-            mel: Vec::try_from(mel.f_contiguous()?.f_view(-1)?)?,
+            mel: Vec::try_from(mel.contiguous().view(-1))?,
             crop: Some(crop),
         })
     }
 }
 
-impl Data<Batch> for ClipData<'_> {
-    fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<Batch, TorchError> {
+impl Data<GptBatch> for XttsData<'_> {
+    fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<GptBatch, TorchError> {
         let _guard = tch::no_grad_guard();
-        let clips = rows.iter().flatten().map(|clip| self.clip(&self.clips[*clip], purpose));
-        let clips: Vec<xtts::Clip> = clips.collect::<Result<_, TorchError>>()?;
+        let clips =
+            rows.iter().flatten().map(|clip| self.clip(&self.clips[*clip].content, purpose));
+        let clips: Vec<GptClip> = clips.collect::<Result<_, TorchError>>()?;
         self.packer.pack(&clips.iter().collect::<Vec<_>>(), purpose)
     }
 

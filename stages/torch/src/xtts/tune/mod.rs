@@ -10,48 +10,50 @@ use stage_core::{Context, StageError};
 use stage_families::xtts::{CLIP_SALT, Tokenizer};
 use tch::{Device, Kind, Tensor};
 
-use self::clip::{Clip, ClipData, Clips, Reading};
-use self::plan::Plan;
-use super::artifact::Model;
-use super::{AUDIO, Gpt, GptTrainee, Memory, Packer};
+use self::clip::{XttsClip, XttsClips, XttsData, XttsReading};
+use self::plan::XttsPlan;
+use super::artifact::XttsModel;
+use super::{AUDIO, Gpt, GptBatch, GptMemory, GptTrainee, Packer};
 use crate::error::TorchError;
 use crate::lineage::ModelLineage;
-use crate::train::Settings;
 use crate::train::clips::Sides;
 use crate::train::losses::Means;
 use crate::train::plan::TrainingPlan;
-use crate::tune::{Base, Request, Tuning};
+use crate::train::{Data, Settings};
+use crate::tune::{Base, Tuning, TuningRequest};
 
 pub struct GptTuning {
-    plan: Plan,
-    base: Model,
+    plan: XttsPlan,
+    base: XttsModel,
     tokenizer: Tokenizer,
     /// The divisors of spectrograms: `[mels]`.
     mel_stats: Tensor,
 }
 
 impl Tuning for GptTuning {
-    type Base = Model;
+    type Base = XttsModel;
     type Trainee = GptTrainee;
-    type Clip = Clip;
-    type Data<'a> = ClipData<'a>;
+    type Clip = XttsClip;
 
     const SALT: &'static str = CLIP_SALT;
 
-    fn read(request: &Request<'_>, context: &mut dyn Context) -> Result<GptTuning, StageError> {
+    fn read(
+        request: &TuningRequest<'_>,
+        context: &mut dyn Context,
+    ) -> Result<GptTuning, StageError> {
         let facts = |device| request.machine.facts(device);
-        let plan = Plan::read(request.parameters, request.device, facts)?;
-        let base = Model::read("base", request.input.artifact("base"), context)?;
+        let plan = XttsPlan::read(request.parameters, request.device, facts)?;
+        let base = XttsModel::read("base", request.input.artifact("base"), context)?;
         let tokenizer = base.tokenizer("base", context)?;
         let mel_stats = base.mel_stats(Device::Cpu, context)?;
         Ok(GptTuning { plan, base, tokenizer, mel_stats })
     }
 
-    fn base(&self) -> &Model {
+    fn base(&self) -> &XttsModel {
         &self.base
     }
 
-    fn into_base(self) -> Model {
+    fn into_base(self) -> XttsModel {
         self.base
     }
 
@@ -64,36 +66,39 @@ impl Tuning for GptTuning {
         tensors.iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
 
-    fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+    fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<XttsClips, StageError> {
         let (tokenizer, gpt, limits) = (&self.tokenizer, &self.base.config.gpt, &self.plan.limits);
-        Reading { tokenizer, gpt, limits }.clips(sides, context)
+        XttsReading { tokenizer, gpt, limits }.clips(sides, context)
     }
 
     fn settings(
         &self,
-        clips: &Clips,
+        clips: &XttsClips,
         keep_kind: Option<Kind>,
     ) -> Result<(Course, Settings), StageError> {
         self.plan.settings(clips, keep_kind)
     }
 
-    fn data<'a>(&'a self, clips: &'a Clips) -> Result<ClipData<'a>, TorchError> {
-        let Plan { parity, layout, .. } = self.plan;
+    fn data<'a>(
+        &'a self,
+        clips: &'a XttsClips,
+    ) -> Result<Box<dyn Data<GptBatch> + 'a>, TorchError> {
+        let XttsPlan { parity, layout, .. } = self.plan;
         let packer = Packer { config: &self.base.config.gpt, parity, layout };
-        ClipData::new(&clips.clips, packer, &self.mel_stats)
+        Ok(Box::new(XttsData::new(clips, packer, &self.mel_stats)))
     }
 
     fn trainee(&self, mut net: Gpt) -> Result<GptTrainee, TorchError> {
-        let Plan { dropout, attention_dropout, recompute, .. } = self.plan;
+        let XttsPlan { dropout, attention_dropout, recompute, .. } = self.plan;
         net.set_dropout(dropout, attention_dropout);
-        Ok(GptTrainee::new(net, Memory { recompute, ..Memory::default() }))
+        Ok(GptTrainee::new(net, GptMemory { recompute, ..GptMemory::default() }))
     }
 
     fn frozen(&self) -> &[String] {
         &self.plan.freeze
     }
 
-    fn check(&self, clips: &Clips, context: &mut dyn Context) -> Result<(), StageError> {
+    fn check(&self, clips: &XttsClips, context: &mut dyn Context) -> Result<(), StageError> {
         codes::check(&self.base, clips, context)
     }
 
@@ -101,7 +106,7 @@ impl Tuning for GptTuning {
         &self,
         _: &GptTrainee,
         losses: &Means,
-        _: &Clips,
+        _: &XttsClips,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let told = losses.0.iter().map(|(name, mean)| (format!("preflight/{name}"), *mean));
@@ -110,9 +115,10 @@ impl Tuning for GptTuning {
         context.metrics(0, &told);
         let guessing = (self.base.config.gpt.audio_tokens as f64).ln();
         let audio = losses.of(AUDIO).unwrap_or(0.0);
-        match ModelLineage::of(&self.base.fields).random || audio < guessing {
-            true => Ok(()),
-            false => Err(StageError::with_help(
+        if ModelLineage::of(&self.base.fields).random || audio < guessing {
+            Ok(())
+        } else {
+            Err(StageError::with_help(
                 format!(
                     "the base seems untrained: its loss over codes is {audio:.2} before training; \
                      guessing has {guessing:.2}"
@@ -120,7 +126,7 @@ impl Tuning for GptTuning {
                 "its weights are lost, or the tokens are from another DVAE: import the published \
                  files again, and encode the clips with the DVAE of the same model; if the base \
                  is untrained on purpose, set `preflight = false`",
-            )),
+            ))
         }
     }
 

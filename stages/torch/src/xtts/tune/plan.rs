@@ -5,23 +5,23 @@ use stage_core::device::DeviceId;
 use stage_core::{ParameterValue, Parameters, StageError};
 use tch::Kind;
 
-use super::clip::{Clips, Limits};
+use super::clip::{Limits, XttsClips};
 use crate::train::order::Grouping;
-use crate::train::plan::{Rows, TrainingPlan};
+use crate::train::plan::{ClipRows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::settings::{FirstPhase, Settings};
-use crate::xtts::{Layout, Parity};
+use crate::xtts::{Parity, RowLayout};
 
 /// The parameters that are trained alone at first.
 const FIRST: [&str; 2] = ["gpt.text_embedding.*", "gpt.text_head.*"];
 
 /// The parameters that are read before there are clips.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct XttsPlan {
     pub training: TrainingPlan,
     pub limits: Limits,
     pub parity: Parity,
-    pub layout: Layout,
+    pub layout: RowLayout,
     pub recompute: bool,
     pub freeze: Vec<String>,
     train_first: ParameterValue,
@@ -30,17 +30,17 @@ pub struct Plan {
     pub attention_dropout: f64,
 }
 
-impl Plan {
+impl XttsPlan {
     /// `own` is the device of the stage.
     pub fn read(
         parameters: &Parameters,
         own: DeviceId,
         facts: impl Fn(DeviceId) -> DeviceFacts,
-    ) -> Result<Plan, StageError> {
+    ) -> Result<XttsPlan, StageError> {
         let language = parameters.if_set("language", Parameters::text)?.map(str::to_owned);
         let dropout = parameters.number("dropout")?;
         let attention_dropout = parameters.if_set("attention_dropout", Parameters::number)?;
-        Ok(Plan {
+        Ok(XttsPlan {
             training: TrainingPlan::read(parameters, own, facts)?,
             limits: Limits {
                 min_seconds: parameters.seconds("min_seconds")?,
@@ -49,10 +49,7 @@ impl Plan {
                 language,
             },
             parity: Parity::read(parameters)?,
-            layout: match parameters.flag("packing")? {
-                true => Layout::Packed,
-                false => Layout::Padded,
-            },
+            layout: if parameters.flag("packing")? { RowLayout::Packed } else { RowLayout::Padded },
             recompute: parameters.flag("gradient_checkpointing")?,
             freeze: parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
             train_first: parameters.get("train_first").clone(),
@@ -66,16 +63,17 @@ impl Plan {
     /// the result.
     pub fn settings(
         &self,
-        clips: &Clips,
+        clips: &XttsClips,
         keep_kind: Option<Kind>,
     ) -> Result<(Course, Settings), StageError> {
         let order = clips.order();
         let length = order.iter().map(|clip| clip.length).max().unwrap_or(1);
-        let grouping = match self.draws {
-            true => Grouping::Drawn { length },
-            false => Grouping::Buckets { length, rows: self.training.rows_of_step()? },
+        let grouping = if self.draws {
+            Grouping::Drawn { length }
+        } else {
+            Grouping::Buckets { length, rows: self.training.rows_of_step()? }
         };
-        let rows = Rows { clips: &order, held_out: &clips.held_out, grouping };
+        let rows = ClipRows { clips: &order, held_out: &clips.held_out, grouping };
         let course = self.training.course(&rows, clips.left_out)?;
         let settings = self.training.settings(grouping, &course.timetable)?;
         let first = self.first(course.timetable.steps)?;
