@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use safetensors::SafeTensors;
 use stage_torch::fixture::{Setup, check_on};
 use stage_torch::train::precision::Precision;
 use tch::Device;
@@ -17,13 +18,18 @@ fn check(folder: &Path) -> Output {
     Command::new(program).arg("check-fixture").arg(folder).output().unwrap()
 }
 
-/// A copy of the fixture with one text of `fixture.json` changed.
-fn changed(from: &str, to: &str) -> tempfile::TempDir {
+fn copied(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(folder()).unwrap() {
+    for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
+    copy
+}
+
+/// A copy of the fixture with one text of `fixture.json` changed.
+fn changed(from: &str, to: &str) -> tempfile::TempDir {
+    let copy = copied(&folder());
     let path = copy.path().join("fixture.json");
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(from));
@@ -87,6 +93,23 @@ fn what_is_off_is_shown_and_fails() {
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text.lines().find(|line| line.starts_with("log_mel")).unwrap();
     assert!(line.ends_with("tolerance 1.0e-12  OFF"), "{line}");
+}
+
+#[test]
+fn a_failure_of_libtorch_is_its_words_alone_and_no_panic() {
+    let copy = copied(&named("lora"));
+    let path = copy.path().join("tensors.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let tokens = file.tensor("input.tokens").unwrap().data();
+    let start = tokens.as_ptr() as usize - bytes.as_ptr() as usize;
+    // A row that the embeddings do not have.
+    bytes[start..start + 4].copy_from_slice(&30_000i32.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let output = check(copy.path());
+    let told = "throstle-torch: libtorch: index out of range in self\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), told);
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
