@@ -49,8 +49,10 @@ pub use ::manifest::{pipeline, sweep};
 /// The protocol between a run and the workers of its jobs, for a test that plays all sides of it
 /// (`tests/simulation`).
 pub mod protocol {
-    pub use crate::run::batch_thread::{BatchThread, Inputs, JobError, OpenShard};
+    pub use crate::run::batch_thread::{BatchThread, JobError};
+    pub use crate::run::job_inputs::Inputs;
     pub use crate::run::message::{Failure, ItemOutcome, Message, Outcome};
+    pub use crate::run::open_shard::OpenShard;
     pub use crate::run::remote_jobs::shards_of_earlier;
     pub use crate::work::{AttemptStart, JobRunner, RunNotes};
 }

@@ -1,6 +1,6 @@
 //! The thread of a batch: it submits the jobs and waits for their results in the remote.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,69 +9,24 @@ use cache::{CacheError, Digest};
 use camino::Utf8PathBuf;
 use crossbeam_channel::Sender;
 use remote::{Fresh, Push, Remote, Trouble};
+use stage_core::StageError;
 use stage_core::event::Event;
-use stage_core::key::ItemReads;
-use stage_core::{Item, StageError};
 
-use super::message::{Failure, GatherSource, GatherSources, ItemOutcome, Message, Outcome};
+use super::job_inputs::Inputs;
+use super::message::{Failure, Message, Outcome};
+use super::open_shard::OpenShard;
 use crate::engine::StopFlag;
-use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, ShardResult, Work};
-use crate::executor::decide::{Decision, JobState, ShardAttempts, ShardFacts};
+use crate::executor::batch::{Attempt, BATCH, Batch, Name, Report, Work};
+use crate::executor::decide::{Decision, JobState};
 use crate::executor::jobs::Jobs;
 use crate::executor::own::{OwnBatch, tell_cancelled};
 use crate::mirror;
-use crate::pipeline::{ExecutorSpec, Reads};
-use crate::record::{ItemRecord, StageRecord, decode, encode};
+use crate::pipeline::ExecutorSpec;
+use crate::record::{StageRecord, decode, encode};
 use crate::store::{ReadError, Store};
 
 /// The interval between looks for a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// A shard that is waited for.
-pub struct OpenShard {
-    ticket: u64,
-    /// The keys and names of its items.
-    items: Vec<(Digest, Arc<str>)>,
-    tried: ShardAttempts,
-    /// The reports of its attempts that are known, by their numbers; none for an attempt that has not
-    /// reported.
-    attempts: Vec<Option<Report>>,
-}
-
-impl OpenShard {
-    pub fn new(ticket: u64, items: Vec<(Digest, Arc<str>)>) -> OpenShard {
-        OpenShard { ticket, items, tried: ShardAttempts::default(), attempts: Vec::new() }
-    }
-
-    fn stored(&self, is_done: bool) -> ShardFacts {
-        let reports = || self.attempts.iter().flatten();
-        let has_moved = |report: &&Report| matches!(report, Report::Later { has_moved: true, .. });
-        ShardFacts {
-            is_done,
-            has_failed: reports().any(|report| matches!(report, Report::Failed { .. })),
-            moved: reports().filter(has_moved).count() as u32,
-        }
-    }
-}
-
-/// The objects that the workers of a batch read.
-#[derive(Default)]
-pub struct Inputs {
-    /// The data sets.
-    pub roots: Vec<Digest>,
-    pub objects: Vec<Digest>,
-    /// Of a training: everything that it reads.
-    pub ports: Option<GatherSources>,
-}
-
-/// The objects of items that a stage reads.
-pub fn objects<'a>(reads: &ItemReads, items: impl Iterator<Item = &'a Item>) -> BTreeSet<Digest> {
-    let mut objects = BTreeSet::new();
-    for item in items {
-        objects.extend(reads.see(item).to_item().fields.blobs().map(|blob| blob.digest));
-    }
-    objects
-}
 
 /// The thread of a batch.
 pub struct BatchThread {
@@ -171,12 +126,7 @@ impl BatchThread {
             mirror::push(&cache, &self.remote, &|_, _| {})?;
             mirror::push_checkpoints(&cache, &self.remote)?;
         }
-        let mut wanted = self.tables(&inputs.roots)?;
-        wanted.extend(inputs.objects);
-        for source in inputs.ports.iter().flat_map(BTreeMap::values).flatten() {
-            wanted.extend(self.read_by(source)?);
-        }
-        let wanted: Vec<Digest> = wanted.into_iter().collect();
+        let wanted: Vec<Digest> = inputs.all(&self.store)?.into_iter().collect();
         let known = self.remote.knows(&wanted)?;
         let lacking = wanted.iter().zip(known).filter(|(_, known)| !known);
         let lacking: BTreeSet<Digest> = lacking.map(|(digest, _)| *digest).collect();
@@ -212,38 +162,6 @@ impl BatchThread {
         cache.record(BATCH, &self.id, encode(&open))?;
         cache.commit()?;
         Ok(())
-    }
-
-    fn tables(&self, roots: &[Digest]) -> Result<BTreeSet<Digest>, ReadError> {
-        let mut tables = BTreeSet::new();
-        for root in roots {
-            tables.insert(*root);
-            tables.extend(self.store.dataset(root)?.buckets.iter().map(|bucket| bucket.chunk));
-        }
-        Ok(tables)
-    }
-
-    fn read_by(&self, source: &GatherSource) -> Result<BTreeSet<Digest>, ReadError> {
-        let mut wanted = BTreeSet::new();
-        match source {
-            GatherSource::Artifact { fields, .. } => {
-                wanted.extend(fields.blobs().map(|blob| blob.digest));
-            }
-            GatherSource::Dataset { root, reads, .. } => {
-                for bucket in self.store.dataset(root)?.buckets {
-                    let items = self.store.chunk(&bucket.chunk)?.items;
-                    match reads {
-                        Reads::All => wanted.extend(
-                            items.iter().flat_map(|item| item.fields.blobs()).map(|b| b.digest),
-                        ),
-                        Reads::Fields { names, id } => {
-                            wanted.extend(objects(&ItemReads::new(names, *id), items.iter()));
-                        }
-                    }
-                }
-            }
-        }
-        Ok(wanted)
     }
 
     /// Waits for all shards; false if it was stopped before.
@@ -394,7 +312,7 @@ impl BatchThread {
                 let record = decode::<StageRecord>(bytes).ok_or_else(unreadable);
                 Outcome::Gather(record.map_err(Failure::Stage))
             }
-            Work::Items(_) => Outcome::Items(outcomes(&sent, decode(bytes))),
+            Work::Items(_) => Outcome::Items(sent.outcomes(decode(bytes))),
         };
         self.done(sent.ticket, outcome);
     }
@@ -402,7 +320,7 @@ impl BatchThread {
     fn fail(&mut self, shard: u32, error: StageError) {
         let Some(sent) = self.open.remove(&shard) else { return };
         let failure = Failure::Open(error);
-        self.done(sent.ticket, failed(&sent, failure));
+        self.done(sent.ticket, sent.failed(failure));
     }
 
     fn done(&self, ticket: u64, outcome: Outcome) {
@@ -436,42 +354,8 @@ impl BatchThread {
             }
         }
         for sent in std::mem::take(&mut self.open).into_values() {
-            self.done(sent.ticket, failed(&sent, Failure::Stage(StageError::Stopped)));
+            self.done(sent.ticket, sent.failed(Failure::Stage(StageError::Stopped)));
         }
         is_cancelled
     }
-}
-
-fn failed(sent: &OpenShard, failure: Failure) -> Outcome {
-    if sent.items.is_empty() {
-        Outcome::Gather(Err(failure))
-    } else {
-        Outcome::Items(vec![ItemOutcome::Failed(failure); sent.items.len()])
-    }
-}
-
-/// The outcomes of items in the order in which they were sent.
-fn outcomes(sent: &OpenShard, result: Option<ShardResult>) -> Vec<ItemOutcome> {
-    let (mut records, mut failures) = (HashMap::new(), HashMap::new());
-    if let Some(result) = result {
-        records.extend(result.items);
-        failures.extend(result.failed);
-    }
-    let outcome = |(key, name): &(Digest, Arc<str>)| match records.remove(key) {
-        Some(record) => {
-            let bytes = match &record {
-                ItemRecord::Done { fields, .. } => fields.blobs().map(|blob| blob.size).sum(),
-                ItemRecord::Rejected(_) => 0,
-            };
-            ItemOutcome::of(record, bytes)
-        }
-        None => ItemOutcome::Failed(Failure::Stage(match failures.remove(name) {
-            Some(reject) => StageError::failed(reject.reason),
-            None => {
-                let message = "its job returned no result for this item".to_owned();
-                StageError::Transient { message }
-            }
-        })),
-    };
-    sent.items.iter().map(outcome).collect()
 }

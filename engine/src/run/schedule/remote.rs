@@ -20,8 +20,10 @@ use crate::pipeline::{ExecutorSpec, StageId};
 use crate::plan::Planned;
 use crate::record::PortValue;
 use crate::run::arrived::{artifacts, gather_sources};
-use crate::run::batch_thread::{BatchThread, Inputs, OpenShard, objects};
+use crate::run::batch_thread::BatchThread;
 use crate::run::board::State;
+use crate::run::job_inputs::{Inputs, objects};
+use crate::run::open_shard::OpenShard;
 use crate::run::queue::QueuedItem;
 use crate::run::remote_jobs::shards_of_earlier;
 
