@@ -140,3 +140,22 @@ fn refused(voice: &str, sentence: &str, why: String) -> CliError {
 fn refusal(voice: &str, sentence: &str, why: &str) -> String {
     format!("`{voice}` cannot speak {sentence:?}: {why}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_format_of_its_extension() {
+        let sound = Sound { rate: 16_000, samples: vec![0; 160] };
+        for (file, begins) in [
+            (None, &b"RIFF"[..]),
+            (Some("a.wav"), b"RIFF"),
+            (Some("a.FLAC"), b"fLaC"),
+            (Some("a"), b"RIFF"),
+        ] {
+            let bytes = encoded(sound.clone(), file.map(Utf8Path::new)).unwrap_or_default();
+            assert!(bytes.starts_with(begins), "{file:?}");
+        }
+    }
+}

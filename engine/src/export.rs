@@ -24,7 +24,6 @@ use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Blob;
 use stage_core::event::Event;
-use stage_core::key::{HashSink, Sink as KeySink};
 
 use crate::error::EngineError;
 use crate::leftovers;
@@ -37,7 +36,7 @@ use crate::world;
 
 pub use edits::MAX_NAMED_FILES;
 use edits::{Judge, kept_message, stays_message};
-use old::{Old, intact, kept_key};
+use old::{Old, intact, kept_key, section_key};
 use paths::Ground;
 pub use paths::{fixed_folder, real};
 use wanted::exportable;
@@ -344,15 +343,4 @@ impl Written {
             sink(Event::Exported { stage, written, unchanged, removed, kept });
         }
     }
-}
-
-/// The key of an export in the ledger and the stat index.
-fn section_key(pipeline: &Pipeline, spec: &StageSpec, export: &Export) -> Digest {
-    let mut sink = HashSink::default();
-    sink.text("export of", &pipeline.name);
-    sink.text("stage", &spec.name);
-    sink.text("field", export.field.as_deref().unwrap_or(""));
-    sink.text("template", &format!("{:?}", export.template));
-    sink.text("link", &format!("{:?}", export.link));
-    sink.finish()
 }

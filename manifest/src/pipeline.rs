@@ -275,7 +275,7 @@ pub struct StageSpec {
     pub name: String,
     pub kind: &'static Kind,
     pub work: StageWork,
-    /// Every parameter of the kind, defaults filled in.
+    /// The parameters of the kind, defaults filled in; absent ones are left out.
     pub parameters: Parameters,
     pub inputs: BTreeMap<&'static str, Input>,
     /// The fields known to be on each output, data set or artifact.

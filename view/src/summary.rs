@@ -300,6 +300,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn every_stage_with_quarantined_items_has_one_by_name() {
+        let mut summary = Summary::default();
+        (0..7).for_each(|number| summary.observe(&rejected(number)));
+        for item in ["002", "004"] {
+            summary.observe(&Event::ItemQuarantined {
+                stage: "spoken".into(),
+                item: item.into(),
+                code: "silent".into(),
+                reason: "the model ended before it spoke".into(),
+            });
+        }
+        let stages: Vec<&str> = summary.quarantined.iter().map(|one| &*one.stage).collect();
+        assert_eq!(stages, ["check", "check", "check", "check", "spoken"]);
+        assert_eq!(summary.quarantined[4].item, "002");
+        assert_eq!(summary.more, 4);
+    }
+
+    #[test]
     fn a_run_ends_with_counts_and_the_first_quarantined_items() {
         let mut summary = Summary::default();
         let stages = vec!["clips".into(), "check".into()];

@@ -5,9 +5,8 @@ use cache::{CacheError, Digest};
 use camino::Utf8PathBuf;
 use stage_core::event::Event;
 
-use super::old::kept_key;
+use super::old::{kept_key, section_key};
 use super::paths::{fixed_folder, plain};
-use super::section_key;
 use crate::pipeline::{Export, Pipeline, StageId, TemplatePart};
 use crate::store::Store;
 

@@ -12,10 +12,10 @@ use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 
 use super::edits::{Judge, stays_message};
-use super::old::{Old, kept_key};
+use super::old::{Old, kept_key, section_key};
 use super::paths::Ground;
 use super::write::passes;
-use super::{Written, one_for_all, section_key};
+use super::{Written, one_for_all};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::record::{EXPORT, EXPORTS, ExportRecord, decode, encode};

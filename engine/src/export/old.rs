@@ -9,6 +9,7 @@ use cache::stat::{self, Section, StatEntry, StatIndex};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::key::{HashSink, Sink as KeySink};
 
+use crate::pipeline::{Export, Pipeline, StageSpec};
 use crate::record::ExportRecord;
 
 const STAT_THREADS: usize = 2;
@@ -92,5 +93,16 @@ pub fn intact(
 pub fn kept_key(key: &Digest) -> Digest {
     let mut sink = HashSink::default();
     sink.digest("kept files of", key);
+    sink.finish()
+}
+
+/// The key of an export in the ledger and the stat index.
+pub fn section_key(pipeline: &Pipeline, spec: &StageSpec, export: &Export) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("export of", &pipeline.name);
+    sink.text("stage", &spec.name);
+    sink.text("field", export.field.as_deref().unwrap_or(""));
+    sink.text("template", &format!("{:?}", export.template));
+    sink.text("link", &format!("{:?}", export.link));
     sink.finish()
 }

@@ -131,7 +131,7 @@ fn shortened(doc: &str) -> String {
     let is_clause = |at: &usize| {
         (MIN_CLAUSE_BYTES..=MAX_DOC_BYTES).contains(at) && sentence[*at + 1..].starts_with(' ')
     };
-    let last = |mark| sentence.match_indices(mark).map(|(at, _)| at).filter(is_clause).last();
+    let last = |mark| sentence.match_indices(mark).map(|(at, _)| at).rfind(is_clause);
     if let Some(at) = last(';').or_else(|| last(':')) {
         return sentence[..at].to_owned();
     }

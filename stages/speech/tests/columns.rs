@@ -103,6 +103,7 @@ fn names_beside_few_short_texts_are_taken_in_the_documented_order_with_a_note() 
     // Many rows have evidence, or train a voice on a wrong guess.
     is_unclear(&(0..20).map(|at| format!("c{at}|yes{at}|s{at:04}\n")).collect::<String>());
     is_unclear("a|Anna tuli|Anna\n");
+    is_unclear("a|anna|moi\nb|anna|hei\nc|anna|joo\n");
     is_unclear("a|Olli Mäki Oja|hei sinä siellä nyt\n");
     is_unclear("a|Hei vaan|0.5\nb|Hei taas|1.5\n");
     assert_eq!(parsed("a|Yksi kaksi|anna\n").unwrap()[0].1.as_deref(), Some("anna"));

@@ -115,3 +115,26 @@ fn items_with_notes_are_listed_and_the_log_has_every_note() {
     assert!(log.contains("U+2026 replaced: 1") && !log.contains("more"), "{log}");
     assert_eq!(said(&project, &["items", "sentences", "--noted"]).0, Some(2));
 }
+
+#[test]
+fn items_that_a_filter_did_not_keep_are_listed() {
+    let project = Project::new(MANIFEST);
+    project.edit("pipeline.toml", |text| {
+        let (kept, _) = text.split_once("[stage.audit]").unwrap();
+        let long = "\n[stage.long]\nuse = \"dataset.filter\"\ninput = \"sentences\"\n\
+            where = [{ field = \"text\", min_length = 9 }]\n";
+        format!("{kept}{long}")
+    });
+    assert_eq!(said(&project, &["run", "."]).0, Some(0));
+    let list =
+        |stage: &str, flag: &str| said(&project, &["items", stage, flag, "--format", "jsonl"]);
+    let kept = list("long", "--quarantined").1;
+    assert_eq!(kept, "", "what a filter leaves out is not quarantined");
+    let (_, all, _) = said(&project, &["items", "sentences", "--format", "jsonl"]);
+    let (_, long, _) = said(&project, &["items", "long", "--format", "jsonl"]);
+    let (_, left_out, _) = list("long", "--left-out");
+    let rest: Vec<&str> = all.lines().filter(|row| !long.contains(row)).collect();
+    assert!(!rest.is_empty() && !long.is_empty(), "{all}");
+    assert_eq!(left_out.lines().collect::<Vec<_>>(), rest);
+    assert_eq!(list("sentences", "--left-out").0, Some(2));
+}

@@ -100,7 +100,8 @@ impl Evidence {
     /// True if nothing speaks against it in a table of a few rows.
     fn may_name_speakers_of_few(&self, text: &Evidence) -> bool {
         let is_shorter = self.words * text.filled <= text.words * self.filled;
-        let may_be_text = text.fractions == 0 && !text.repeats_more_than(self);
+        // Nobody records the same words only.
+        let may_be_text = text.fractions == 0 && (text.distinct > 1 || text.filled == 1);
         self.filled <= FEW_ROWS && is_shorter && self.may_be_speaker() && may_be_text
     }
 
