@@ -90,6 +90,7 @@ fn a_job_that_is_killed_is_started_again() {
     let ran = place.run();
     assert_eq!((ran.executed()["words"], ran.executed()["voice"]), (6, 6));
     assert!(is_reproducible(&ran));
+    place.repair();
     place.assert_as_alone();
 }
 

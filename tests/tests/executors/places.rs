@@ -100,6 +100,11 @@ impl Place {
         alone
     }
 
+    /// A job that is killed between a pack and its label leaves the pack without one in the remote.
+    pub fn repair(&self) {
+        self.project.output(&["remote", "verify", "--repair"]);
+    }
+
     /// The results of a run on machines are those of one machine.
     pub fn assert_as_alone(&self) {
         assert_eq!(self.project.files("out"), self.alone().files("out"));

@@ -75,6 +75,7 @@ fn a_killed_job_is_submitted_again_and_a_killed_run_picks_up_its_jobs() {
     let (slurm, place) = (FakeSlurm::new(), Place::with(EXECUTOR, &slow()));
     let mut running = start(&place, &slurm);
     read_to_begin(&mut running);
+    wait_until(|| !slurm.processes().is_empty());
     send(slurm.processes()[0], Signal::SIGKILL);
     running.send(Signal::SIGKILL);
     drop(running);
@@ -86,6 +87,7 @@ fn a_killed_job_is_submitted_again_and_a_killed_run_picks_up_its_jobs() {
         assert!(!line.contains("--array=0,1,2"), "{line}");
     }
     assert!(is_reproducible(&ran));
+    place.repair();
     place.assert_as_alone();
 }
 
