@@ -64,13 +64,13 @@ fn add_commands(lines: &mut String, command: &Command) {
         let name = name.strip_prefix("throstle ").unwrap_or(name);
         let arguments: String = inner.get_arguments().filter_map(usage).collect();
         let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
-        // What follows are details.
+        // The next sentences are details.
         let about = about.split_once([':', ';']).map_or(about.as_str(), |(about, _)| about);
         let _ = writeln!(lines, "{name}{arguments}: {about}");
     }
 }
 
-/// How an argument is written; nothing for common ones.
+/// The form of an argument in the help, such as `FILE`; None for common ones.
 fn usage(argument: &Arg) -> Option<String> {
     if COMMON.contains(&argument.get_id().as_str()) {
         return None;

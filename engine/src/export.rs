@@ -35,8 +35,8 @@ use crate::store::Store;
 use crate::world;
 
 pub use edits::MAX_NAMED_FILES;
-use edits::{Judge, kept_message, stays_message};
-use old::{Old, intact, kept_key, section_key};
+use edits::{EditDetector, kept_message, stays_message};
+use old::{LastExport, intact, kept_key, section_key};
 use paths::Ground;
 pub use paths::{fixed_folder, real};
 use wanted::exportable;
@@ -184,7 +184,7 @@ impl One<'_> {
         let mut done = Written::default();
         let Some(wanted) = self.wanted(&mut now, &mut done)? else { return Ok(done) };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
-        let mut old = Old::of(&index, &section, same_boot);
+        let mut old = LastExport::of(&index, &section, same_boot);
         before.iter().for_each(|before| old.record_kept(before));
         if let Some(before) = before.as_ref().filter(|before| !before.is_of_the_same(&now)) {
             self.add_recorded(before, &mut old);
@@ -196,13 +196,13 @@ impl One<'_> {
         let ground = Ground::of(self.store)?;
         let places = places(&ground, wanted.keys().chain(old.digests.keys()))?;
         leftovers::remove(&*ground.inside, places.values().flatten());
-        let judge = Judge::new(self.store, self.pipeline, before.as_ref(), &now.boot)?;
+        let detector = EditDetector::new(self.store, self.pipeline, before.as_ref(), &now.boot)?;
         let writer = Writer {
             store: self.store,
             link: self.export.link,
             targets: Targets { fs: &*ground.inside, places: &places },
             old: &old,
-            judge: &judge,
+            detector: &detector,
             overwrite: self.overwrite,
         };
         self.announce(section, &wanted, &old)?;
@@ -210,7 +210,7 @@ impl One<'_> {
         if !done.lost.is_empty() {
             return Ok(done);
         }
-        gone::remove(&judge, |path| wanted.contains_key(path), &old, &mut done)?;
+        gone::remove(&detector, |path| wanted.contains_key(path), &old, &mut done)?;
         self.remember(section, now, entries, &mut done)?;
         Ok(done)
     }
@@ -225,7 +225,7 @@ impl One<'_> {
     }
 
     /// Adds the files of the last export according to the ledger: the stat index may be lost.
-    fn add_recorded(&self, before: &ExportRecord, old: &mut Old) {
+    fn add_recorded(&self, before: &ExportRecord, old: &mut LastExport) {
         // An unreadable record names no files, and those files are left alone.
         let targets = self.targets(before, &mut Written::default()).unwrap_or_default();
         for (path, blob) in targets {
@@ -239,7 +239,7 @@ impl One<'_> {
         &self,
         section: Digest,
         wanted: &BTreeMap<Utf8PathBuf, Blob>,
-        old: &Old,
+        old: &LastExport,
     ) -> Result<(), CacheError> {
         let cache = self.store.cache();
         if cache.is_read_only() || cache.pending_bytes() == 0 {

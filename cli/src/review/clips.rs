@@ -122,7 +122,7 @@ pub fn corrections<'p>(project: &'p Project, spec: &StageSpec) -> Result<&'p Sta
     }
 }
 
-/// The stage to add: behind that which cuts recordings, or else behind the source of the clips.
+/// The stage to add: after the one that cuts recordings, or else after the source of the clips.
 fn advice(pipeline: &Pipeline, spec: &StageSpec) -> String {
     let above = |spec: &StageSpec| match spec.inputs.get(ITEMS)?.references.first()? {
         Reference::Stage { stage, .. } => Some(pipeline.stage(*stage)),

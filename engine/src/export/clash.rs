@@ -10,7 +10,7 @@ use super::paths::{fixed_folder, plain};
 use crate::pipeline::{Export, Pipeline, StageId, TemplatePart};
 use crate::store::Store;
 
-struct Place<'p> {
+struct ExportRoot<'p> {
     stage: &'p str,
     section: Digest,
     /// All files of the export are in this folder, or it is the only one.
@@ -24,18 +24,18 @@ pub fn find(
     stages: &[StageId],
 ) -> Result<Option<Event>, CacheError> {
     let specs = stages.iter().map(|id| pipeline.stage(*id));
-    let places: Vec<Place<'_>> = specs
+    let roots: Vec<ExportRoot<'_>> = specs
         .flat_map(|spec| spec.exports.iter().map(move |export| (spec, export)))
-        .map(|(spec, export)| Place {
+        .map(|(spec, export)| ExportRoot {
             stage: &spec.name,
             section: section_key(pipeline, spec, export),
             root: root(export),
         })
         .collect();
-    let pairs: Vec<(&Place<'_>, &Place<'_>)> = places
+    let pairs: Vec<(&ExportRoot<'_>, &ExportRoot<'_>)> = roots
         .iter()
         .enumerate()
-        .flat_map(|(at, one)| places[at + 1..].iter().map(move |other| (one, other)))
+        .flat_map(|(at, one)| roots[at + 1..].iter().map(move |other| (one, other)))
         .filter(|(one, other)| {
             one.root.starts_with(&other.root) || other.root.starts_with(&one.root)
         })
@@ -59,8 +59,8 @@ pub fn find(
 }
 
 /// Its files, and those that were kept.
-fn sections<'i>(index: &'i StatIndex, place: &Place<'_>) -> impl Iterator<Item = &'i Section> {
-    let keys = [place.section, kept_key(&place.section)];
+fn sections<'i>(index: &'i StatIndex, root: &ExportRoot<'_>) -> impl Iterator<Item = &'i Section> {
+    let keys = [root.section, kept_key(&root.section)];
     keys.into_iter().filter_map(|key| index.section(&key))
 }
 

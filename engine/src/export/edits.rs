@@ -2,7 +2,7 @@
 //!
 //! A file is ours if an export has given this path this content, known by its digest. Exported files
 //! are not synced, so a power cut may leave them without their end, with zeros in places, or as an
-//! earlier export. So if the machine was started anew since the last export, a file whose status was
+//! earlier export. So if the machine has restarted since the last export, a file whose status was
 //! not changed after it is ours too; and after a run that was cut off, a torn copy of an export from
 //! before the start of the machine. The time of the status (`ctime`) counts, since programs that copy
 //! files set the time of the content.
@@ -22,7 +22,7 @@ pub const MAX_NAMED_FILES: usize = 3;
 
 /// The traces that a power cut may have left since the last export.
 #[derive(Clone, Copy)]
-enum Cut {
+enum PowerCut {
     Impossible,
     Possible {
         /// The last run of the pipeline did not reach its end.
@@ -34,30 +34,30 @@ enum Cut {
     },
 }
 
-pub struct Judge<'a> {
+pub struct EditDetector<'a> {
     store: &'a Store,
-    cut: Cut,
+    cut: PowerCut,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> EditDetector<'a> {
     /// For the files of an export with this record, on a machine with this boot id.
     pub fn new(
         store: &'a Store,
         pipeline: &Pipeline,
         before: Option<&ExportRecord>,
         boot: &str,
-    ) -> Result<Judge<'a>, CacheError> {
+    ) -> Result<EditDetector<'a>, CacheError> {
         let is_same = |before: &ExportRecord| !boot.is_empty() && before.boot == boot;
         let cut = if before.is_some_and(is_same) {
-            Cut::Impossible
+            PowerCut::Impossible
         } else {
-            Cut::Possible {
+            PowerCut::Possible {
                 in_a_run: history::was_cut_off(store.cache(), &pipeline.name)?,
                 exported: before.and_then(|before| Some(before.after.as_ref()?.ended_ns)),
                 booted: store.cache().fs().booted_ns(),
             }
         };
-        Ok(Judge { store, cut })
+        Ok(EditDetector { store, cut })
     }
 
     pub fn store(&self) -> &'a Store {
@@ -67,7 +67,7 @@ impl<'a> Judge<'a> {
     /// Tests if an export has left this file, and nobody has changed it. `known` are contents that
     /// it had or gets. A path without any may be that of a stage or pipeline with another name, so
     /// every output counts there.
-    pub fn is_ours(
+    pub fn is_unedited(
         &self,
         file: Target<'_>,
         found: &StatEntry,
@@ -78,9 +78,9 @@ impl<'a> Judge<'a> {
             return Ok(true);
         }
         match self.cut {
-            Cut::Impossible => Ok(false),
-            Cut::Possible { exported: Some(end), .. } if found.ctime_ns <= end => Ok(true),
-            Cut::Possible { in_a_run, booted, .. } => {
+            PowerCut::Impossible => Ok(false),
+            PowerCut::Possible { exported: Some(end), .. } if found.ctime_ns <= end => Ok(true),
+            PowerCut::Possible { in_a_run, booted, .. } => {
                 let is_before = booted.is_none_or(|booted| found.ctime_ns < booted);
                 Ok(in_a_run && is_before && self.is_torn_copy(file, known)?)
             }

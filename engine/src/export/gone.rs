@@ -11,8 +11,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 
-use super::edits::{Judge, stays_message};
-use super::old::{Old, kept_key, section_key};
+use super::edits::{EditDetector, stays_message};
+use super::old::{LastExport, kept_key, section_key};
 use super::paths::Ground;
 use super::write::passes;
 use super::{Written, one_for_all};
@@ -98,15 +98,15 @@ fn take_back_one(
     let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
     let boot = cache.fs().boot().unwrap_or_default();
     let is_same_boot = before.as_ref().is_none_or(|before| before.boot == boot);
-    let mut old = Old::of(index, gone, is_same_boot);
+    let mut old = LastExport::of(index, gone, is_same_boot);
     before.iter().for_each(|before| old.record_kept(before));
     let keys = wanted.keys().flat_map(|key| [*key, kept_key(key)]);
     let others: Vec<&Section> = keys.filter_map(|key| index.section(&key)).collect();
     let is_wanted =
         |path: &Utf8Path| others.iter().any(|other| other.find(path.as_str()).is_some());
     let mut done = Written::default();
-    let judge = Judge::new(store, pipeline, before.as_ref(), &boot)?;
-    remove(&judge, is_wanted, &old, &mut done)?;
+    let detector = EditDetector::new(store, pipeline, before.as_ref(), &boot)?;
+    remove(&detector, is_wanted, &old, &mut done)?;
     Ok(done)
 }
 
@@ -148,12 +148,12 @@ fn exports_key(pipeline: &Pipeline) -> Digest {
 /// Removes files of an earlier export that no export wants any more, and the folders that become
 /// empty. Those that somebody has changed stay.
 pub fn remove(
-    judge: &Judge<'_>,
+    detector: &EditDetector<'_>,
     is_wanted: impl Fn(&Utf8Path) -> bool,
-    old: &Old,
+    old: &LastExport,
     done: &mut Written,
 ) -> Result<(), CacheError> {
-    let store = judge.store();
+    let store = detector.store();
     let is_there = |path: &&String| store.cache().fs().exists(&store.base().join(path));
     let kept = old.kept.keys().filter(|path| !is_wanted(Utf8Path::new(path)));
     done.stays.extend(kept.filter(|path| is_there(path).unwrap_or(false)).map(Utf8PathBuf::from));
@@ -176,7 +176,7 @@ pub fn remove(
                 let file = folder.join(name);
                 let target = Target { fs: inside, path: &file };
                 let known: Vec<Digest> = old.contents(path).collect();
-                match is_ours(judge, target, &known) {
+                match is_unedited(detector, target, &known) {
                     Ok(true) => inside.remove_file(&file).map(|()| folder),
                     Ok(false) => {
                         done.stays.push(path.clone());
@@ -215,11 +215,11 @@ pub fn remove(
 
 /// Tests if a file is the exported one, complete or torn by a power cut, and was not changed by
 /// somebody.
-fn is_ours(judge: &Judge<'_>, file: Target<'_>, known: &[Digest]) -> FsResult<bool> {
+fn is_unedited(detector: &EditDetector<'_>, file: Target<'_>, known: &[Digest]) -> FsResult<bool> {
     let found = stat::hash_file(file.fs, file.path);
-    let is_ours = found.and_then(|(_, found)| judge.is_ours(file, &found, known, false));
-    match is_ours {
-        Ok(is_ours) => Ok(is_ours),
+    let is_unedited = found.and_then(|(_, found)| detector.is_unedited(file, &found, known, false));
+    match is_unedited {
+        Ok(is_unedited) => Ok(is_unedited),
         Err(CacheError::Fs(error)) if error.kind() == ErrorKind::IsADirectory => Ok(false),
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),
         // A folder, or a file that another process is writing.

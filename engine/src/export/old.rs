@@ -16,7 +16,7 @@ const STAT_THREADS: usize = 2;
 
 /// The files of the last export.
 #[derive(Default)]
-pub struct Old {
+pub struct LastExport {
     /// The exported contents.
     pub digests: HashMap<Utf8PathBuf, Digest>,
     /// The same according to the ledger, which may be older.
@@ -25,19 +25,19 @@ pub struct Old {
     pub entries: HashMap<String, StatEntry>,
     /// The state of files that were kept, since somebody has changed them.
     pub kept: HashMap<String, StatEntry>,
-    /// The machine was not started anew since.
+    /// The machine has not restarted since.
     pub is_of_this_boot: bool,
 }
 
-impl Old {
+impl LastExport {
     /// The files of an export by its key.
-    pub fn of(index: &StatIndex, key: &Digest, is_of_this_boot: bool) -> Old {
+    pub fn of(index: &StatIndex, key: &Digest, is_of_this_boot: bool) -> LastExport {
         let all = |key: &Digest| index.section(key).into_iter().flat_map(Section::iter);
         let named = |entry: StatEntry| (entry.path.clone(), entry);
         let entries: HashMap<String, StatEntry> = all(key).map(named).collect();
         let digests = entries.iter().map(|(path, entry)| (path.into(), entry.digest)).collect();
         let kept = all(&kept_key(key)).map(named).collect();
-        Old { digests, recorded: HashMap::new(), entries, kept, is_of_this_boot }
+        LastExport { digests, recorded: HashMap::new(), entries, kept, is_of_this_boot }
     }
 
     /// Adds the files that were kept, according to the ledger.

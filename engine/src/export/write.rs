@@ -11,8 +11,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Blob;
 
 use super::Written;
-use super::edits::Judge;
-use super::old::Old;
+use super::edits::EditDetector;
+use super::old::LastExport;
 use super::paths::{Ground, Place};
 use crate::error::EngineError;
 use crate::store::{ReadError, Store};
@@ -28,7 +28,7 @@ pub struct Entries {
     pub kept: Vec<StatEntry>,
 }
 
-enum Fate {
+enum WriteOutcome {
     Written,
     Unchanged,
     /// Somebody has changed it.
@@ -47,8 +47,8 @@ pub struct Writer<'a> {
     pub store: &'a Store,
     pub link: Link,
     pub targets: Targets<'a>,
-    pub old: &'a Old,
-    pub judge: &'a Judge<'a>,
+    pub old: &'a LastExport,
+    pub detector: &'a EditDetector<'a>,
     /// Also replaces files that somebody has changed.
     pub overwrite: bool,
 }
@@ -67,21 +67,21 @@ impl Writer<'_> {
         let share = |range: Range<usize>| wanted[range].iter().map(write).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         // If a thread panics, this thread writes its files.
-        let results: Vec<Result<(StatEntry, Fate), Problem>> =
+        let results: Vec<Result<(StatEntry, WriteOutcome), Problem>> =
             in_shares(wanted.len(), SHARE, threads, share)
                 .unwrap_or_else(|| wanted.iter().map(write).collect());
         let mut entries = Entries::default();
         for ((path, blob), result) in wanted.iter().zip(results) {
             match result {
-                Ok((entry, Fate::Written)) => {
+                Ok((entry, WriteOutcome::Written)) => {
                     done.written += 1;
                     entries.exported.push(entry);
                 }
-                Ok((entry, Fate::Unchanged)) => {
+                Ok((entry, WriteOutcome::Unchanged)) => {
                     done.unchanged += 1;
                     entries.exported.push(entry);
                 }
-                Ok((entry, Fate::Kept)) => {
+                Ok((entry, WriteOutcome::Kept)) => {
                     done.kept.push(Utf8PathBuf::clone(path));
                     entries.kept.push(entry);
                 }
@@ -104,12 +104,12 @@ impl Writer<'_> {
         path: &Utf8Path,
         target: Target<'_>,
         blob: &Blob,
-    ) -> Result<(StatEntry, Fate), Problem> {
+    ) -> Result<(StatEntry, WriteOutcome), Problem> {
         let failed = |error| problem(path, error);
         let named = |entry: StatEntry| StatEntry { path: path.to_string(), ..entry };
         let known = self.old.unchanged(path, target);
         if let Some(entry) = known.filter(|entry| entry.digest == blob.digest) {
-            return Ok((entry.clone(), Fate::Unchanged));
+            return Ok((entry.clone(), WriteOutcome::Unchanged));
         }
         let found = match known {
             Some(entry) => Ok(entry.clone()),
@@ -119,12 +119,12 @@ impl Writer<'_> {
             Ok(entry) if entry.digest == blob.digest => {
                 let cache = self.store.cache();
                 if cache.is_linked_at(self.link, &blob.digest, target).map_err(failed)? {
-                    return Ok((named(entry), Fate::Unchanged));
+                    return Ok((named(entry), WriteOutcome::Unchanged));
                 }
             }
             Ok(entry) => {
                 if !self.may_replace(path, target, &entry, blob).map_err(failed)? {
-                    return Ok((named(entry), Fate::Kept));
+                    return Ok((named(entry), WriteOutcome::Kept));
                 }
             }
             Err(CacheError::Fs(error)) if is_special(target) => {
@@ -134,12 +134,18 @@ impl Writer<'_> {
             Err(error) if error.machine_fault().is_some() => return Err(failed(error)),
             // Somebody is writing it at this moment.
             Err(CacheError::Changed { .. }) if !self.overwrite => {
-                return Ok((StatEntry::unusable(path.to_string(), blob.digest), Fate::Kept));
+                return Ok((
+                    StatEntry::unusable(path.to_string(), blob.digest),
+                    WriteOutcome::Kept,
+                ));
             }
             Err(error) if is_denied(&error) && !self.overwrite => return Err(failed(error)),
             // No export makes one.
             Err(_) if is_link(target) && !self.overwrite => {
-                return Ok((StatEntry::unusable(path.to_string(), blob.digest), Fate::Kept));
+                return Ok((
+                    StatEntry::unusable(path.to_string(), blob.digest),
+                    WriteOutcome::Kept,
+                ));
             }
             // It is missing, or a folder that cannot be replaced.
             Err(_) => {}
@@ -147,8 +153,9 @@ impl Writer<'_> {
         self.replace(target, blob).map_err(failed)?;
         let entry = hash_settled(target.fs, target.path).map_err(failed)?;
         // Somebody may have changed it at once.
-        let fate = if entry.digest == blob.digest { Fate::Written } else { Fate::Kept };
-        Ok((named(entry), fate))
+        let outcome =
+            if entry.digest == blob.digest { WriteOutcome::Written } else { WriteOutcome::Kept };
+        Ok((named(entry), outcome))
     }
 
     fn may_replace(
@@ -168,7 +175,7 @@ impl Writer<'_> {
         let mut known: Vec<Digest> = self.old.contents(path).collect();
         let is_first = known.is_empty();
         known.push(blob.digest);
-        self.judge.is_ours(target, found, &known, is_first)
+        self.detector.is_unedited(target, found, &known, is_first)
     }
 
     fn replace(&self, target: Target<'_>, blob: &Blob) -> Result<(), CacheError> {

@@ -22,7 +22,7 @@ use miette::Diagnostic;
 use crate::catalogue;
 use crate::support::{CORPUS, load_from, rendered};
 
-/// Set this variable to write the pages anew: `UPDATE_CASES=1 cargo test -p manifest`.
+/// Set this variable to write the pages again: `UPDATE_CASES=1 cargo test -p manifest`.
 const UPDATE: &str = "UPDATE_CASES";
 
 /// Compares a page with the messages of today.
@@ -42,7 +42,7 @@ pub fn check(name: &str) {
     let differing: Vec<&str> = differing.map(|case| case.text.as_str()).collect();
     assert!(
         differing.is_empty(),
-        "{name}.md is out of date ({UPDATE}=1 writes it anew); now:\n{}",
+        "{name}.md is out of date ({UPDATE}=1 writes it again); now:\n{}",
         differing.join("\n")
     );
 }
