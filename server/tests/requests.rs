@@ -12,6 +12,7 @@ use server::{Limits, Listener, Method, Peer, Refusal, Request, Response, Rules, 
 /// Repeats bodies, streams on `/stream`, and waits on `/wait` until the client is gone.
 struct Echo {
     answered: AtomicUsize,
+    waits: mpsc::SyncSender<()>,
     gone: mpsc::SyncSender<()>,
 }
 
@@ -34,6 +35,7 @@ impl Service for Echo {
                 body.finish()
             }
             (Method::Get, "/wait") => {
+                let _ = self.waits.send(());
                 while !peer.is_gone() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -53,18 +55,21 @@ impl Service for Echo {
 struct Running {
     address: SocketAddr,
     echo: Arc<Echo>,
+    waits: mpsc::Receiver<()>,
     gone: mpsc::Receiver<()>,
 }
 
 fn running(limits: Limits) -> Running {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), limits).unwrap();
     let address = listener.address();
-    let (sender, gone) = mpsc::sync_channel(8);
-    let echo = Arc::new(Echo { answered: AtomicUsize::new(0), gone: sender });
+    let (waits_sender, waits) = mpsc::sync_channel(8);
+    let (gone_sender, gone) = mpsc::sync_channel(8);
+    let echo =
+        Arc::new(Echo { answered: AtomicUsize::new(0), waits: waits_sender, gone: gone_sender });
     let service: Arc<dyn Service> = echo.clone();
     let rules = Rules::new(address, None).unwrap();
     std::thread::spawn(move || listener.serve(&rules, &service));
-    Running { address, echo, gone }
+    Running { address, echo, waits, gone }
 }
 
 impl Running {
@@ -88,6 +93,15 @@ impl Running {
 
     fn get(&self, path: &str) -> String {
         self.ask(format!("GET {path} HTTP/1.1\r\n{}\r\n", self.host()).as_bytes())
+    }
+
+    /// A connection whose request the service is answering, until the connection is dropped.
+    fn held(&self) -> TcpStream {
+        let mut stream = self.connect();
+        let request = format!("GET /wait HTTP/1.1\r\n{}\r\n", self.host());
+        stream.write_all(request.as_bytes()).unwrap();
+        self.waits.recv_timeout(Duration::from_secs(30)).unwrap();
+        stream
     }
 
     fn post(&self, headers: &str, body: &str) -> String {
@@ -190,11 +204,7 @@ fn slow_clients_are_cut_off_and_do_not_hold_up_others() {
 #[test]
 fn requests_beyond_the_limit_are_told_so() {
     let running = running(Limits { connections: 2, ..Limits::default() });
-    let wait = format!("GET /wait HTTP/1.1\r\n{}\r\n", running.host());
-    let mut held: Vec<TcpStream> = (0..2).map(|_| running.connect()).collect();
-    for stream in &mut held {
-        stream.write_all(wait.as_bytes()).unwrap();
-    }
+    let held: Vec<TcpStream> = (0..2).map(|_| running.held()).collect();
     let refused = running.get("/stream");
     assert_eq!(status(&refused), 503);
     assert!(refused.contains("Retry-After: 1"), "{refused}");
@@ -254,8 +264,7 @@ fn slow_bodies_do_not_refuse_others_and_are_cut_off() {
 #[test]
 fn an_answer_keeps_its_place_among_slow_peers() {
     let running = running(Limits { connections: 2, arriving: 2, ..Limits::default() });
-    let wait = format!("GET /wait HTTP/1.1\r\n{}\r\n", running.host());
-    let waiting = half(&running, &wait);
+    let waiting = running.held();
     let _slow: Vec<TcpStream> = (0..40).map(|_| half(&running, "GET")).collect();
     assert_eq!(status(&running.get("/stream")), 200);
     assert!(running.gone.try_recv().is_err(), "its connection is still open");
