@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cache::fs::MemoryFs;
 use cache::{Access, Cache, Table};
 use stage_core::device::DeviceId;
-use stage_core::wire::{Reply, Request, send};
+use stage_worker::wire::{Reply, Request, send};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 

@@ -99,7 +99,7 @@ mod tests {
     fn the_page_for_agents_is_what_the_program_writes_and_is_short() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/llms.txt");
         let kept = std::fs::read_to_string(path).unwrap_or_default();
-        let page = reference(&stage_families::catalogue(), Arguments::command());
+        let page = reference(&stage_speech::catalogue(), Arguments::command());
         assert!(kept == page, "docs/llms.txt is old: run `cargo run -p cli --example bless-cli`");
         assert!(page.len() < 60_000, "{} bytes", page.len());
         assert!([KINDS, COMMANDS, SHAPES, EXAMPLES].iter().all(|own| !page.contains(*own)));

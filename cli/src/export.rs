@@ -4,11 +4,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::stat::StatIndex;
+use engine::event::{Event, Verdict};
 use engine::export::Exporting;
 use engine::pipeline::StageId;
 use engine::store::Store;
 use engine::units;
-use stage_core::event::{Event, Verdict};
 use view::escape::clean;
 use view::lines::message;
 

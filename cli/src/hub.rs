@@ -14,7 +14,7 @@ use engine::engine::StopFlag;
 use engine::pipeline::{Asset, HubModel, Pipeline, StageId};
 use engine::units;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use stage_core::programs;
+use stage_programs as programs;
 
 use super::error::CliError;
 use super::project::{Program, Project};

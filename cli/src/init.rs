@@ -119,8 +119,7 @@ mod tests {
                     Some(_) => FileKind::File,
                     None => FileKind::Folder,
                 };
-                let loaded =
-                    load(&text, name.into(), &stage_families::catalogue(), &options, &files);
+                let loaded = load(&text, name.into(), &stage_speech::catalogue(), &options, &files);
                 let is_right = loaded.as_ref().is_ok_and(|loaded| loaded.warnings.is_empty());
                 assert!(is_right, "{template:?} {name}: {loaded:?}");
             }
@@ -131,7 +130,7 @@ mod tests {
         let template = template.map(|name| templates().find(|own| own.name == name).unwrap());
         let mut told = Vec::new();
         let arguments = Init { dir: dir.to_owned(), template, agent };
-        super::init(&stage_families::catalogue(), &arguments, &mut told)?;
+        super::init(&stage_speech::catalogue(), &arguments, &mut told)?;
         Ok(String::from_utf8(told).unwrap())
     }
 

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use cache::Cache;
 use engine::engine::StopFlag;
+use engine::event::Event;
 use engine::units;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use stage_core::event::Event;
-use stage_core::programs;
+use stage_programs as programs;
 use view::{Reporter, Reporters};
 
 use super::error::PAUSED;

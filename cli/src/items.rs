@@ -11,6 +11,7 @@ use std::sync::Arc;
 use cache::Cache;
 use cache::stat::StatIndex;
 use camino::Utf8Path;
+use engine::event::Verdict;
 use engine::excess;
 use engine::history;
 use engine::judged;
@@ -20,7 +21,6 @@ use engine::plan::{PartialBucket, PartialDataset, PartialItem, Planned, StagePla
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
 use engine::units;
-use stage_core::event::Verdict;
 use stage_core::{Fields, Item, Reject, Value};
 use view::escape::{clean, clean_lines};
 use view::items::{Format, ID, Listing, render};

@@ -71,7 +71,7 @@ use clap::{CommandFactory, Parser};
 use engine::manifest::FILE_NAME as MANIFEST;
 use engine::manifest::nearest;
 use stage_core::Stage;
-use stage_core::programs::watcher;
+use stage_programs::watcher;
 use view::escape::clean_lines;
 
 use arguments::{Arguments, Command};

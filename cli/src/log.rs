@@ -4,10 +4,10 @@ use std::io::Write;
 
 use cache::{Access, Cache};
 use engine::estimate::RunOutcome;
+use engine::event::{Event, Status};
 use engine::history::{self, OpenRun};
 use engine::record::RunRecord;
 use engine::{runlog, units};
-use stage_core::event::{Event, Status};
 use view::Reporter;
 use view::escape::clean;
 use view::estimate::band;
@@ -99,7 +99,7 @@ fn list(
             table.row(open_row(before, paint));
         }
         let expected = outcome.as_ref().and_then(RunOutcome::expected);
-        let sum = |part: fn(&stage_core::event::StageCounts) -> u64| {
+        let sum = |part: fn(&engine::event::StageCounts) -> u64| {
             units::count(run.stages.values().map(part).sum())
         };
         table.row([
@@ -212,8 +212,8 @@ pub fn thinned(events: &[Event]) -> impl Iterator<Item = &Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stage_core::estimate::Figure;
-    use stage_core::event::StageCounts;
+    use engine::estimate::Figure;
+    use engine::event::StageCounts;
 
     #[test]
     fn of_many_steps_some_are_shown_and_of_other_events_all() {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use cache::fs::{Fs, MemoryFs, RealFs};
 use cache::{Access, Cache};
 use engine::engine::Engine;
+use engine::estimate::ExpectedCourse;
+use engine::estimate::{Basis, StageEstimate};
 use engine::estimate::{Estimate, RunOutcome, Total, estimate, estimate_here};
+use engine::event::{Event, PlannedStage};
 use engine::gpu_hours::Budget;
 use engine::history;
 use engine::machine::Machine;
@@ -19,9 +22,7 @@ use engine::trials::sweep_states;
 use engine::units;
 use serde_json::{Value, json};
 use stage_core::cost::Cost;
-use stage_core::course::{ExpectedCourse, Idle};
-use stage_core::estimate::{Basis, StageEstimate};
-use stage_core::event::{Event, PlannedStage};
+use stage_core::course::Idle;
 use view::escape::clean;
 use view::estimate::{EstimateText, accuracy, assumed_counts, courses};
 use view::lines::message;
@@ -403,7 +404,7 @@ fn open_run(run: &history::OpenRun) -> String {
 }
 
 fn last_run(run: Option<&RunRecord>) -> String {
-    use stage_core::event::Status;
+    use engine::event::Status;
     let Some(run) = run else { return "never run".into() };
     let how = match run.status {
         Status::Done => "finished",
@@ -418,8 +419,8 @@ fn last_run(run: Option<&RunRecord>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use stage_core::estimate::Figure;
-    use stage_core::event::Verdict;
+    use engine::estimate::Figure;
+    use engine::event::Verdict;
 
     /// The time in the plan of a stage with an estimate of 20 s and this duration of its last run.
     fn told(last: f64, basis: Basis) -> f64 {

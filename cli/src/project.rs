@@ -208,7 +208,7 @@ impl Program {
 
 /// The kinds of all families, and those of stages that the program brings along.
 pub fn catalogue(stages: &[Arc<dyn Stage>]) -> Catalogue {
-    let mut catalogue = stage_families::catalogue();
+    let mut catalogue = stage_speech::catalogue();
     stages.iter().for_each(|stage| catalogue.add(stage.kind()));
     catalogue
 }

@@ -14,7 +14,7 @@ use engine::engine::StopFlag;
 use engine::pipeline::StageSpec;
 use engine::units;
 use stage_core::ParameterValue;
-use stage_core::catalogue::rate::{PAIRS, VOTES};
+use stage_speech::rate::kinds::{PAIRS, VOTES};
 use stage_speech::rate::votes::is_name;
 use view::escape::clean;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cache::stat::StatIndex;
 use cache::{Cache, Digest};
 use engine::engine::{Engine, EngineError};
+use engine::event::{Event, Verdict};
 use engine::history;
 use engine::mirror;
 use engine::misplaced::misplaced;
@@ -16,7 +17,6 @@ use engine::store::Store;
 use engine::units;
 use remote::{Remote, Trouble, Verified};
 use serde_json::json;
-use stage_core::event::{Event, Verdict};
 use view::escape::clean;
 use view::table::Table;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cache::fs::RealFs;
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::event::Event;
+use engine::event::Event;
 use stage_core::{Fields, StageError};
 
 use super::arguments;

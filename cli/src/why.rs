@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cache::stat::StatIndex;
 use cache::{Cache, Digest};
+use engine::event::Verdict;
 use engine::history;
 use engine::pipeline::{ITEMS, Reads, StageSpec, StageWork};
 use engine::plan::reasons::beside_items;
@@ -14,7 +15,6 @@ use engine::reason::Reason;
 use engine::record::{LastRecord, Previous};
 use engine::store::Store;
 use engine::units;
-use stage_core::event::Verdict;
 use stage_core::key::{TextSink, write_value};
 use stage_core::{Item, with_parents};
 use view::escape::clean;

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::event::Event;
 use cache::{Cache, CacheError};
-use stage_core::event::Event;
 
 use crate::gpu_hours::{Usage, UsageRecord, WEEK, seconds, why_stopped};
 use crate::pipeline::Pipeline;

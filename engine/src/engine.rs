@@ -82,7 +82,7 @@ impl Engine {
             let message = format!("this program has no implementation of `{}`", kind.name);
             StageError::with_help(message, "use a program that was linked with that stage")
         })?;
-        stage_core::worker::shielded(|| stage.open(setup, context))
+        stage_worker::shielded(|| stage.open(setup, context))
     }
 }
 

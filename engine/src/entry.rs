@@ -1,7 +1,7 @@
 //! The entry points: planning, running and probing with an engine.
 
+use crate::event::Status;
 use cache::{Cache, CacheError};
-use stage_core::event::Status;
 
 use crate::engine::Engine;
 use crate::error::EngineError;

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cache::{Cache, CacheError};
 use serde::Serialize;
-use stage_core::estimate::StageEstimate;
 
+pub use crate::figure::{Basis, ExpectedCourse, Figure, StageEstimate};
 use crate::gpu_hours::Budget;
 use crate::machine::{Device, Machine};
 use crate::pipeline::{Pipeline, Place, Price, StageId, StageSpec};
@@ -195,7 +195,7 @@ impl Estimator<'_> {
     }
 
     fn normalise(&self, stages: &mut Stages, devices: &[Device], own: Option<&Price>) {
-        use stage_core::estimate::Basis;
+        use crate::estimate::Basis;
         let speed = own.map_or(1.0, |price| price.speed);
         for (stage, device) in stages.iter_mut().zip(devices) {
             if let (Some(stage), Device::Gpu(_)) = (stage, device)

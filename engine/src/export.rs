@@ -19,11 +19,11 @@ mod write;
 
 use std::collections::BTreeMap;
 
+use crate::event::Event;
 use cache::stat::{StatEntry, StatIndex};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Blob;
-use stage_core::event::Event;
 
 use crate::error::EngineError;
 use crate::leftovers;

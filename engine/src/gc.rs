@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use crate::event::Status;
 use cache::{Cache, CacheError, Digest, IdleInputs, SweepPlan, Table};
 use stage_core::course::UNTIL;
-use stage_core::event::Status;
 use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;

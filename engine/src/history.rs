@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::event::{Event, Status};
 use cache::{Cache, CacheError, Digest};
-use stage_core::event::{Event, Status};
 
 use crate::machine;
 use crate::record::{
@@ -178,9 +178,9 @@ pub fn made_of(cache: &Cache, key: &Digest) -> Result<Option<Previous>, CacheErr
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::event::Status;
     use cache::Access;
     use cache::fs::{Fs, MemoryFs};
-    use stage_core::event::Status;
     use std::sync::Arc;
 
     fn record(run: u64) -> RunRecord {

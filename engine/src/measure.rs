@@ -4,9 +4,9 @@
 pub mod line;
 pub mod weight;
 
+use crate::figure::Basis;
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
-use stage_core::estimate::Basis;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Default as Unset, Parameter, Role};
 use stage_families::Family;

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::event::Event;
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
 use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Rules, Salvage, Trouble};
-use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::event::Event;
 use camino::Utf8PathBuf;
-use stage_core::event::Event;
 
 use crate::executor::batch::Share;
 use crate::pipeline::StageId;

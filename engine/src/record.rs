@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::event::{StageCounts, Status};
 use bytes::Bytes;
 use cache::{Digest, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use stage_core::event::{StageCounts, Status};
 use stage_core::key::{HashSink, Sink, StageKey};
 use stage_core::{Fields, Reject, StageError};
 

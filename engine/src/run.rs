@@ -56,8 +56,8 @@ mod worker;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use crate::event::{Event, Status};
 use cache::{Cache, CacheError};
-use stage_core::event::{Event, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::history;

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::event::{Event, Status};
 use cache::Cache;
 use cache::fs::{Fs, FsError, FsFile, Open};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::event::{Event, Status};
 
 /// The time that written events may wait in memory, so that small ones share a write.
 const DELAY: Duration = Duration::from_millis(500);

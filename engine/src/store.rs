@@ -5,6 +5,7 @@ mod sources;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use crate::event::Event;
 use crate::record::{ITEM, ItemRecord, PortValue, STAGE, StageRecord, decode};
 use crate::unchanged::Unchanged;
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use remote::{Remote, Trouble};
-use stage_core::event::Event;
 use stage_core::{
     Blob, Chunk, Dataset, Item, NewValue, StageError, Value, bucket_of, with_parents,
 };

@@ -14,7 +14,7 @@ pub fn pipeline(text: &str) -> Pipeline {
 pub fn pipeline_with(text: &str, kinds: &[&'static Kind]) -> Pipeline {
     let options = LoadOptions::default();
     let file = Utf8Path::new("pipeline.toml");
-    let mut catalogue = stage_families::catalogue();
+    let mut catalogue = stage_speech::catalogue();
     kinds.iter().copied().for_each(|kind| catalogue.add(kind));
     let loaded = load(text, file, &catalogue, &options, &|_| FileKind::File);
     loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline

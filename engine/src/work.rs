@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use crate::event::{Event, Status};
 use cache::{Cache, Digest};
 use camino::Utf8Path;
 use remote::{Fresh, Push, Remote};
 use stage_core::Reject;
-use stage_core::event::{Event, Status};
 
 use crate::engine::{Engine, EngineError, Mode, RunOptions, Sink, StopFlag};
 use crate::executor::batch::{

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::event::Event;
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, Metadata, Open};
 use cache::stat::{self, Differing, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Blob, Fields, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World,

@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
         None => FileKind::Folder,
     };
     let file = Utf8Path::new("pipeline.toml");
-    if let Err(problems) = load(text, file, &stage_families::catalogue(), &options, &files) {
+    if let Err(problems) = load(text, file, &stage_speech::catalogue(), &options, &files) {
         assert!(!problems.to_string().is_empty());
     }
 });

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stage_core::wire::{Reply, Request, receive, send};
+use stage_worker::wire::{Reply, Request, receive, send};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = bytes;

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn every_port_and_parameter_of_every_kind_is_on_the_page() {
-        let catalogue = stage_families::catalogue();
+        let catalogue = stage_speech::catalogue();
         let page = brief(&catalogue);
         for kind in catalogue.iter() {
             let chapter = chapter_of(&page, kind);

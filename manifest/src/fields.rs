@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::catalogue::command::is_folder;
-use stage_core::catalogue::python::{NUMBER, TEXT};
+use stage_core::output_types::is_folder;
+use stage_core::output_types::{NUMBER, TEXT};
 use stage_core::{
     Derived, FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue,
     Parameters, PortType, artifact,

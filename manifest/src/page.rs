@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use stage_core::ExpressionForm;
 use stage_core::device::DeviceName;
-use stage_core::expression::Form;
 use stage_core::{
     Catalogue, Default, Derived, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter,
     ParameterType, PortType, Role, Unit, Work,
@@ -281,8 +281,8 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
         ParameterType::Record(fields) => {
             format!("table with {}", list(fields.iter().map(|field| field.name)))
         }
-        ParameterType::Expression(Form::Requirement) => "requirement".to_owned(),
-        ParameterType::Expression(Form::Measure) => "measure".to_owned(),
+        ParameterType::Expression(ExpressionForm::Requirement) => "requirement".to_owned(),
+        ParameterType::Expression(ExpressionForm::Measure) => "measure".to_owned(),
     }
 }
 

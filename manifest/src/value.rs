@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::device::{DeviceName, UnknownDevice};
-use stage_core::expression;
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
 use super::mistake::{
@@ -143,7 +142,7 @@ impl<'a> Checks<'a> {
                 self.record(key, fields, table, node.span, problems)
             }
             (ParameterType::Expression(form), Value::Text(text)) => {
-                match expression::check(*form, text) {
+                match stage_expression::check(*form, text) {
                     Ok(()) => Some(ParameterValue::Text(text.clone())),
                     Err(fault) => {
                         problems.add(faulty(fault, text, node));
@@ -338,7 +337,7 @@ fn is_text(wanted: &ParameterType) -> bool {
 }
 
 /// A mistake in an expression, marked where it is unless the text is written with escapes.
-fn faulty(fault: expression::Fault, text: &str, node: &Node) -> Problem {
+fn faulty(fault: stage_expression::Fault, text: &str, node: &Node) -> Problem {
     let Span { source, start, end } = node.span;
     // Quotes on both sides: one each, or three.
     let quotes = match (end - start).checked_sub(text.len()) {

@@ -8,11 +8,11 @@ use cache::fs::{Fs, MemoryFs, Open, RealFs};
 use cache::{Access, Cache, CacheError, VerifyOptions, VerifyReport};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::{Engine, EngineError, RunOptions, WorkerCommand};
+use engine::event::{Event, StageCounts, Status};
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::Pipeline;
 use engine::plan::Plan;
 use stage_core::Stage;
-use stage_core::event::{Event, StageCounts, Status};
 
 pub const MANIFEST: &str = r#"
 [pipeline]
@@ -271,7 +271,7 @@ impl Lab {
     }
 
     pub fn engine(&self) -> Engine {
-        let mut catalogue = stage_families::catalogue();
+        let mut catalogue = stage_speech::catalogue();
         self.stages.iter().for_each(|stage| catalogue.add(stage.kind()));
         Engine {
             catalogue,

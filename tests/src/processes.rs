@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use camino::Utf8Path;
-use stage_core::event::Event;
+use engine::event::Event;
 
 /// The end of a child process.
 pub enum Ended {

@@ -3,14 +3,14 @@
 
 use bytes::Bytes;
 use cache::Digest;
-use stage_core::catalogue::ON_CHANGE;
-use stage_core::catalogue::train::{SEED, UNTIL};
+use stage_core::ON_CHANGE;
 use stage_core::course;
 use stage_core::{
     Blob, Context, Default, FieldSet, FieldType, Fields, GatherInput, GatherJob, GatherOutput,
     InputPort, Job, Kind, NewValue, Output, OutputPort, Parameter, ParameterType, Place,
     PortOutput, Reject, Role, Setup, Stage, StageError, Work,
 };
+use stage_families::kinds::parameters::{SEED, UNTIL};
 
 const KIND: &str = "tensor";
 /// A text with this in it is quarantined.

@@ -1,9 +1,9 @@
 //! A pipeline with a training stage, and facts about its runs.
 
 use cache::fs::MemoryFs;
+use engine::event::Event;
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
 use stage_core::Fields;
-use stage_core::event::Event;
 
 use crate::worlds::filled;
 use crate::{Lab, Ran};

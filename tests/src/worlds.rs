@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cache::fs::{FaultFs, Fs, MemoryFs};
 use engine::engine::RunOptions;
-use stage_core::event::Status;
+use engine::event::Status;
 
 use crate::{Lab, MANIFEST};
 

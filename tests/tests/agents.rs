@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use engine::estimate::{Figure, StageEstimate};
+use engine::event::{Event, PlannedStage, StageCounts, Status, Verdict};
 use serde_json::Value;
 use stage_core::course::Course;
 use stage_core::device::{DeviceId, DeviceName};
-use stage_core::estimate::{Figure, StageEstimate};
-use stage_core::event::{Event, PlannedStage, StageCounts, Status, Verdict};
 use throstle_tests::guide::{document, root};
 use throstle_tests::{Project, copy_folder};
 

@@ -30,7 +30,7 @@ fn load_text(text: &str) -> Result<Loaded, Problems> {
 
 /// The built-in kinds, and two custom ones.
 fn catalogue() -> Catalogue {
-    let mut catalogue = stage_families::catalogue();
+    let mut catalogue = stage_speech::catalogue();
     catalogue.add(&MAKE);
     catalogue.add(&HEAR);
     catalogue
@@ -180,7 +180,7 @@ fn the_documents_show_the_kinds() {
 
 #[test]
 fn every_kind_of_artifact_in_the_catalogue_is_described_and_can_be_had() {
-    let catalogue = stage_families::catalogue();
+    let catalogue = stage_speech::catalogue();
     let words: Vec<&str> = stage_families::artifacts().map(|(word, _)| word).collect();
     let given: Vec<&str> = catalogue
         .iter()

@@ -109,45 +109,36 @@ fn nothing_depends_on_the_worker() {
 #[test]
 fn dependencies_point_one_way() {
     let packages = Packages::read();
-    let expected: [(&str, &[&str]); 12] = [
+    /// The crates of stages that need no computation of a model.
+    const STAGES: [&str; 6] = [
+        "throstle-cache",
+        "throstle-stage-core",
+        "stage-programs",
+        "stage-expression",
+        "stage-formats",
+        "stage-families",
+    ];
+    let expected: [(&str, &[&[&str]]); 15] = [
         ("throstle-cache", &[]),
         ("server", &[]),
-        ("remote", &["throstle-cache"]),
-        ("throstle-stage-core", &["throstle-cache"]),
-        ("stage-formats", &["throstle-cache", "throstle-stage-core"]),
-        ("stage-families", &["throstle-cache", "throstle-stage-core", "stage-formats"]),
-        (
-            "stage-speech",
-            &["throstle-cache", "throstle-stage-core", "stage-formats", "stage-families"],
-        ),
-        (
-            "stage-torch",
-            &["throstle-cache", "throstle-stage-core", "stage-formats", "stage-families"],
-        ),
-        ("manifest", &["throstle-cache", "throstle-stage-core", "stage-families", "remote"]),
-        (
-            "engine",
-            &["throstle-cache", "throstle-stage-core", "stage-families", "remote", "manifest"],
-        ),
-        ("view", &["throstle-cache", "throstle-stage-core", "stage-speech", "engine"]),
-        (
-            "cli",
-            &[
-                "throstle-cache",
-                "throstle-stage-core",
-                "stage-formats",
-                "stage-families",
-                "stage-speech",
-                "remote",
-                "engine",
-                "view",
-                "server",
-            ],
-        ),
+        ("remote", &[&["throstle-cache"]]),
+        ("throstle-stage-core", &[&["throstle-cache"]]),
+        ("stage-programs", &[&["throstle-cache"]]),
+        ("stage-expression", &[&["throstle-cache", "throstle-stage-core"]]),
+        ("stage-worker", &[&["throstle-cache", "throstle-stage-core"]]),
+        ("stage-formats", &[&["throstle-cache", "throstle-stage-core"]]),
+        ("stage-families", &[&["throstle-cache", "throstle-stage-core", "stage-formats"]]),
+        ("stage-speech", &[&STAGES]),
+        ("stage-torch", &[&STAGES, &["stage-worker"]]),
+        ("manifest", &[&STAGES, &["remote"]]),
+        ("engine", &[&STAGES, &["stage-worker", "remote", "manifest"]]),
+        ("view", &[&STAGES, &["stage-speech", "engine"]]),
+        ("cli", &[&STAGES, &["stage-speech", "remote", "engine", "view", "server"]]),
     ];
     for (member, allowed) in expected {
         let linked = packages.members_in(member);
-        let others: Vec<_> = linked.iter().filter(|name| !allowed.contains(name)).collect();
+        let others: Vec<_> =
+            linked.iter().filter(|name| !allowed.concat().contains(name)).collect();
         assert!(others.is_empty(), "`{member}` depends on {others:?}");
     }
     assert!(
@@ -158,9 +149,10 @@ fn dependencies_point_one_way() {
 
 /// The modules of the engine: each may name only those on lines above its own. The first ones are
 /// those of the crate `manifest`.
-const FLOORS: [&[&str]; 17] = [
+const FLOORS: [&[&str]; 18] = [
     &["manifest", "pipeline", "sweep"],
-    &["units"],
+    &["units", "figure"],
+    &["event"],
     &["leftovers", "reason", "runlog", "settled", "unchanged"],
     &["record"],
     &["executor"],
@@ -218,9 +210,12 @@ fn a_module_is_named_wherever_a_path_begins_with_the_crate() {
 }
 
 /// The folders of the packages with code.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 16] = [
     "cache",
     "stages/core",
+    "stages/expression",
+    "stages/programs",
+    "stages/worker",
     "stages/formats",
     "stages/families",
     "stages/speech",

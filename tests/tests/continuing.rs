@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::engine::{RunOptions, StopFlag};
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use throstle_tests::training::{MANIFEST, STEPS, lab, steps, weights};
 use throstle_tests::{Lab, Ran};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::engine::{RunOptions, StopFlag};
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use stage_core::{
     Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, Output, OutputPort, Reject,
     Setup, Stage, StageError,

@@ -8,15 +8,15 @@ use cache::{Archiving, CacheError};
 use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::{EngineError, RunOptions, WorkerCommand};
+use engine::estimate::{Basis, StageEstimate};
 use engine::estimate::{Estimate, RunOutcome, estimate, step_by_formula};
+use engine::event::{Event, Status};
 use engine::gc::Limits;
 use engine::machine::Machine;
 use engine::measure::{self, Measure};
 use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
 use engine::spending::{Spent, spent};
 use stage_core::cost::{Cost, Training};
-use stage_core::estimate::{Basis, StageEstimate};
-use stage_core::event::{Event, Status};
 use stage_core::{
     Context, Default, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, Output, OutputPort,
     Parameter, ParameterType, Place, Reject, Setup, Stage, StageError, Work,

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use cache::Digest;
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use throstle_tests::{Lab, Project, SPLIT_MANIFEST, command};
 
 fn lab() -> Lab {

@@ -8,7 +8,7 @@ use cache::CacheError;
 use cache::fs::fault::{EACCES, EINTR, EIO, EMFILE, ENOSPC};
 use cache::fs::{Call, Fault, MemoryFs};
 use engine::engine::EngineError;
-use stage_core::event::Status;
+use engine::event::Status;
 use throstle_tests::worlds::{eager, edited, faulty, fresh};
 use throstle_tests::{Lab, Ran};
 

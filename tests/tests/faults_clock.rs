@@ -10,7 +10,7 @@ use cache::fs::{
 };
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::RunOptions;
-use stage_core::event::Status;
+use engine::event::Status;
 use throstle_tests::worlds::{TEXTS, finished, fresh};
 use throstle_tests::{Lab, Ran};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cache::fs::MemoryFs;
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::event::Status;
+use engine::event::Status;
 use throstle_tests::worlds::{TEXTS, finished};
 use throstle_tests::{Lab, MANIFEST, Ran};
 

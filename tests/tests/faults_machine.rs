@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cache::fs::fault::{EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS};
 use cache::fs::{Fault, FaultFs, Fs, MemoryFs, RealFs};
 use engine::engine::EngineError;
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use throstle_tests::worlds::{TEXTS, eager, edited, faulty, fresh};
 use throstle_tests::{
     Lab, MANIFEST, Project, Ran, RanProgram, command, small_disk, tone, write_clips,

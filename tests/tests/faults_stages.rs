@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::engine::{RunOptions, StopFlag};
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use stage_core::{
     Context, InputPort, Item, ItemJob, Job, Kind, NewValue, Output, OutputPort, Reject, Setup,
     Stage, StageError,

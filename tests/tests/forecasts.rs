@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cache::fs::MemoryFs;
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};
+use engine::estimate::{Basis, Figure, StageEstimate};
 use engine::estimate::{Estimate, Fit, OnGpu, estimate};
 use engine::machine::Machine;
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::{Pipeline, StageWork};
-use stage_core::estimate::{Basis, Figure, StageEstimate};
 use throstle_tests::Lab;
 
 const FISH: &str = include_str!("../../pipelines/finnish-fish/pipeline.toml");
@@ -34,7 +34,7 @@ fn pipeline(recipe: &str, set: &[&str]) -> Pipeline {
     let set = set.iter().map(|argument| (*argument).to_owned()).collect();
     let options = LoadOptions { set, ..LoadOptions::default() };
     let file = Utf8Path::new("/voice/pipeline.toml");
-    let loaded = load(recipe, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
+    let loaded = load(recipe, file, &stage_speech::catalogue(), &options, &|_| FileKind::File);
     let absent: BTreeSet<Utf8PathBuf> = ABSENT.iter().map(Utf8PathBuf::from).collect();
     Pipeline { absent, ..loaded.unwrap_or_else(|problems| panic!("{problems}")).pipeline }
 }

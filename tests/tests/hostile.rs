@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use stage_core::{
     Blob, Context, Fields, Item, Job, Kind, OutputPort, Setup, SourceJob, SourceOutput, Stage,
     StageError, Value, Work, World,

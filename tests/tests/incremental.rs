@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use engine::engine::RunOptions;
+use engine::event::Status;
 use engine::history;
-use stage_core::event::Status;
 use throstle_tests::{Lab, MANIFEST};
 
 fn lab() -> Lab {

@@ -2,7 +2,7 @@
 //! nothing else.
 #![allow(clippy::unwrap_used)]
 
-use stage_core::event::Status;
+use engine::event::Status;
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::worlds::TEXTS;
 use throstle_tests::{Lab, MANIFEST, SPLIT_MANIFEST};

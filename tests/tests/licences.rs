@@ -19,7 +19,7 @@ fn licensed() -> Lab {
 }
 
 fn exported(ran: &Ran) -> usize {
-    use stage_core::event::Event;
+    use engine::event::Event;
     ran.events.iter().filter(|event| matches!(event, Event::Exported { .. })).count()
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cache::fs::{Fs, MemoryFs};
 use cache::{Access, Cache, VerifyOptions, VerifyReport};
-use stage_core::event::Status;
+use engine::event::Status;
 use throstle_tests::worlds::{
     eager, edited, edited_with, finished, finishes_like, fresh, fresh_with,
 };

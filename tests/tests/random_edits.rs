@@ -9,10 +9,10 @@ use cache::Digest;
 use cache::fs::fault::ENOSPC;
 use cache::fs::{Fault, Fs, MemoryFs};
 use engine::engine::EngineError;
+use engine::event::Status;
 use engine::plan::Planned;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use stage_core::event::Status;
 use throstle_tests::{Lab, worlds};
 
 const REPLAY: Option<u64> = None;

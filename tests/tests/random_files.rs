@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use camino::Utf8Path;
+use engine::event::Status;
 use engine::plan::Planned;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use stage_core::event::Status;
 use throstle_tests::{Lab, wav};
 
 const REPLAY: Option<u64> = None;

@@ -3,7 +3,7 @@
 
 use std::process::Child;
 
-use stage_core::event::{Event, Status};
+use engine::event::{Event, Status};
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::{Lab, MANIFEST};
 

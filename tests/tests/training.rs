@@ -11,8 +11,8 @@ use cache::fs::{Fault, MemoryFs};
 use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
+use engine::event::{Event, Status};
 use engine::gc::{self, Limits};
-use stage_core::event::{Event, Status};
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameter,
     ParameterType, PortOutput, Setup, Stage, StageError,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::engine::{RunOptions, WorkerCommand};
-use stage_core::event::{Event, StageCounts, Status};
+use engine::event::{Event, StageCounts, Status};
 use stage_core::{
     Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, Output, OutputPort, Reject,
     Setup, Stage, StageError,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
+use engine::event::{Event, Status};
 use nix::sys::signal::Signal;
-use stage_core::event::{Event, Status};
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Setup, Stage, StageError,
 };

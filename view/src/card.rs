@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_measure_judges_the_model_and_is_made_by_the_stage_itself() {
-        let catalogue = stage_families::catalogue();
+        let catalogue = stage_speech::catalogue();
         let none = Parameters::default();
         let is = |kind: &str, name: &str| {
             is_measure(catalogue.get(kind).unwrap(), &none, &format!("mean of `{name}`"))

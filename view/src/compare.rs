@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cache::CacheError;
 use cache::Digest;
+use engine::event::Event;
 use engine::history;
 use engine::pipeline::Reads;
 use engine::plan::{DatasetDiff, Keyed, compare_datasets, compare_keys};
@@ -12,7 +13,6 @@ use engine::record::{LastRecord, PortValue, Previous, RunRecord, StageRecord};
 use engine::runlog;
 use engine::store::{ReadError, Store};
 use serde::Serialize;
-use stage_core::event::Event;
 
 use crate::report::figures::figures;
 

@@ -1,7 +1,8 @@
 //! The course of a training as text: its steps, its clips, and the events between steps.
 
+use engine::estimate::ExpectedCourse;
 use engine::units;
-use stage_core::course::{ClipCounts, Course, ExpectedCourse, Timetable};
+use stage_core::course::{ClipCounts, Course, Timetable};
 
 /// `81 steps of 8 rows, 27 per pass: 3 passes over 3,920 clips, 80 held out, 0 left out; warm-up 5
 /// steps, validation every 5, checkpoint every 9`.
@@ -74,7 +75,7 @@ fn decimal(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stage_core::estimate::Figure;
+    use engine::estimate::Figure;
 
     fn begun() -> Course {
         let timetable = Timetable {

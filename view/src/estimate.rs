@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use engine::estimate::{Basis, Figure, StageEstimate};
 use engine::estimate::{Estimate, Fit, Fitted, OnGpu, RunOutcome, Total};
 use engine::pipeline::Pipeline;
 use engine::units;
-use stage_core::estimate::{Basis, Figure, StageEstimate};
 
 use super::escape::clean;
 use super::paint::Paint;
@@ -389,7 +389,7 @@ mod tests {
 
     fn pipeline(text: &str) -> Pipeline {
         let (file, options) = (Utf8Path::new("pipeline.toml"), LoadOptions::default());
-        let loaded = load(text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
+        let loaded = load(text, file, &stage_speech::catalogue(), &options, &|_| FileKind::File);
         loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline
     }
 

@@ -6,8 +6,8 @@ mod svg;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use engine::event::{PlannedStage, Verdict};
 use engine::pipeline::{Pipeline, Reference, StageSpec};
-use stage_core::event::{PlannedStage, Verdict};
 
 use crate::escape::clean;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use stage_core::event::Event;
+use engine::event::Event;
 
 use super::Reporter;
 

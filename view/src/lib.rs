@@ -29,8 +29,8 @@ pub mod voices;
 
 use std::io;
 
+use engine::event::Event;
 use engine::runlog::RunLog;
-use stage_core::event::Event;
 
 /// Receives the events of a run in order.
 pub trait Reporter: Send {

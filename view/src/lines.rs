@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use engine::event::{Event, StageCounts};
 use engine::units;
-use stage_core::event::{Event, StageCounts};
 
 use super::Reporter;
 use super::course::course;
@@ -303,7 +303,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::summary::tests::counts;
-    use stage_core::event::Status;
+    use engine::event::Status;
 
     fn lines(events: &[Event]) -> String {
         let mut written = Vec::new();

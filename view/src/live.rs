@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use stage_core::event::Event;
+use engine::event::Event;
 
 use super::Reporter;
 use super::lines::{finished, message};

@@ -1,7 +1,7 @@
 //! Colour if it is wanted, and lines that fit the terminal; everything stays readable without
 //! colour.
 
-use stage_core::event::Verdict;
+use engine::event::Verdict;
 
 use super::escape::wrap;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use engine::event::{PlannedStage, Verdict};
 use engine::units;
-use stage_core::event::{PlannedStage, Verdict};
 
 use super::escape::{clean, width};
 use super::paint::Paint;

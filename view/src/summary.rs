@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use engine::estimate::{Figure, StageEstimate};
+use engine::event::{Event, StageCounts, Status};
 use engine::units;
-use stage_core::estimate::{Figure, StageEstimate};
-use stage_core::event::{Event, StageCounts, Status};
 
 use super::escape::clean;
 use super::estimate::{Shown, band, likely};

@@ -16,7 +16,6 @@ use cache::Digest;
 use camino::Utf8Path;
 use engine::store::Store;
 use serde_json::{Map, Value as Json, json};
-use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Blob, Item, Value};
 use stage_speech::audio::sniff;
 
@@ -53,7 +52,7 @@ impl Set<'_> {
 }
 
 fn is_sound(blob: &Blob) -> bool {
-    &*blob.kind == RECORDING || blob.kind.starts_with("audio/")
+    &*blob.kind == Blob::RECORDING || blob.kind.starts_with("audio/")
 }
 
 /// The texts and numbers of an item.

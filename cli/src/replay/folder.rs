@@ -8,7 +8,7 @@ use engine::pipeline::StageSpec;
 use engine::record::PortValue;
 use engine::run::replay::{GatherSource, GatherSources};
 use engine::store::Store;
-use stage_core::catalogue::corpus::RECORDING;
+use stage_core::Blob;
 use stage_core::{Fields, Item, Value};
 use stage_speech::audio::sniff;
 use view::items::{Format, Listing, render};
@@ -153,7 +153,7 @@ impl Folder {
                 let bytes = store.read(&blob.digest).map_err(unreadable)?;
                 let named = blob.kind.rsplit('/').next().unwrap_or_default();
                 let kind = match &*blob.kind {
-                    RECORDING => sniff::extension(&bytes).unwrap_or(named),
+                    Blob::RECORDING => sniff::extension(&bytes).unwrap_or(named),
                     _ => named,
                 };
                 self.write(&format!("{folder}/{}.{}", safe(name), safe(kind)), &bytes)?;

@@ -8,7 +8,6 @@ use engine::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec};
 use engine::plan::Plan;
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
-use stage_core::catalogue::corpus::CORRECTIONS;
 use stage_core::{Blob, Item, Reject, Value};
 use stage_speech::corpus::corrections::name;
 
@@ -101,7 +100,7 @@ fn measures(item: &Item) -> impl Iterator<Item = (&'static str, f64)> {
 /// The stage that applies corrections: the nearest one before the stage, or else the only one.
 pub fn corrections<'p>(project: &'p Project, spec: &StageSpec) -> Result<&'p StageSpec, CliError> {
     let stages = &project.pipeline.stages;
-    let is_one = |stage: &StageSpec| stage.kind.name == CORRECTIONS.name;
+    let is_one = |stage: &StageSpec| stage.kind.applies_corrections;
     let (mut rest, mut seen) = (vec![spec.id], BTreeSet::new());
     while !rest.is_empty() {
         let found = rest.iter().map(|id| project.pipeline.stage(*id)).find(|stage| is_one(stage));

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::figure::ExpectedCourse;
+use crate::figure::Figure;
 use cache::Digest;
-use stage_core::course::{self, ClipCounts, Course, ExpectedCourse, Timetable};
-use stage_core::estimate::Figure;
+use stage_core::course::{self, ClipCounts, Course, Timetable};
 use stage_core::{Item, Parameters, StageError};
 use stage_families::clips::{expected_held_out, held_out};
 use stage_families::training::{Rows, Setting, TokenRows, Trainable};

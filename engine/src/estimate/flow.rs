@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cache::stat::StatIndex;
 use cache::{Cache, Digest};
 use camino::Utf8Path;
-use stage_core::catalogue::corpus::RECORDING;
+use stage_core::Blob;
 use stage_core::key::StageKey;
 use stage_core::{Bucket, Fields, Item, ParameterValue, PortType};
 
@@ -465,7 +465,7 @@ fn seconds_of(fields: &Fields, packing: &Packing) -> f64 {
     }
     if let Some(audio) = fields.blob("audio") {
         let part = match &*audio.kind {
-            RECORDING => packing.part(),
+            Blob::RECORDING => packing.part(),
             kind => part_of(kind.rsplit('/').next().unwrap_or_default()).unwrap_or(LOSSY),
         };
         return audio.size as f64 / (WAV_BYTES_PER_SECOND * part);
@@ -545,7 +545,7 @@ mod tests {
              [stage.segments]\nuse = \"audio.segment\"\ninput = \"pauses\"\n";
         let options = manifest::LoadOptions::default();
         let there = |_: &Utf8Path| manifest::FileKind::File;
-        let catalogue = stage_families::catalogue();
+        let catalogue = stage_speech::catalogue();
         let loaded =
             manifest::load(text, Utf8Path::new("pipeline.toml"), &catalogue, &options, &there);
         let pipeline = loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline;
@@ -592,7 +592,7 @@ mod tests {
     fn the_length_is_what_was_measured_or_follows_from_the_size() {
         let wav = blob("audio/wav", 441_000);
         assert_eq!(seconds(&[("audio", wav.clone())]), 5.0);
-        assert_eq!(seconds(&[("audio", blob(RECORDING, 441_000))]), 5.0);
+        assert_eq!(seconds(&[("audio", blob(Blob::RECORDING, 441_000))]), 5.0);
         assert_eq!(seconds(&[("audio", wav), ("seconds", Value::Number(4.0))]), 4.0);
         assert_eq!(seconds(&[("tokens", blob("tokens/npy", 860))]), 2.0);
         assert_eq!(seconds(&[("text", Value::text("x".repeat(28)))]), 2.0);

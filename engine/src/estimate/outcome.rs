@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::figure::Figure;
 use cache::{Cache, CacheError};
 use serde::{Deserialize, Serialize};
-use stage_core::estimate::Figure;
 
 use crate::record::{COST, decode, encode, run_key};
 

@@ -1,9 +1,9 @@
 //! The time of a training beside its steps: its start, with the preflight of a new one, validations
 //! and checkpoints.
 
+use crate::figure::Figure;
 use stage_core::cost::WEIGHT_BYTES_PER_SECOND;
 use stage_core::course::Course;
-use stage_core::estimate::Figure;
 
 use super::Estimator;
 use crate::measure::Measure;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::figure::Figure;
 use serde::Serialize;
-use stage_core::estimate::Figure;
 
 use super::Estimate;
 use super::total::money;
@@ -94,7 +94,7 @@ impl Room {
 }
 
 impl Fitted {
-    fn leave_out(&mut self, name: &str, stage: &stage_core::estimate::StageEstimate) {
+    fn leave_out(&mut self, name: &str, stage: &crate::estimate::StageEstimate) {
         let seconds = stage.seconds.unwrap_or_default();
         self.left_out.push(name.to_owned());
         self.left_out_seconds = self.left_out_seconds + seconds;
@@ -127,9 +127,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::estimate::Total;
+    use crate::figure::{Basis, StageEstimate};
     use crate::machine::Device;
     use crate::testing::pipeline;
-    use stage_core::estimate::{Basis, StageEstimate};
 
     const MANIFEST: &str = r#"
         [pipeline]

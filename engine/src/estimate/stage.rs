@@ -1,9 +1,9 @@
 //! The estimate of one stage: from measures, else from the cost model of its kind.
 
+use crate::event::Verdict;
+use crate::figure::{Basis, Figure, StageEstimate};
 use cache::{CacheError, LOOSE_SIZE};
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
-use stage_core::estimate::{Basis, Figure, StageEstimate};
-use stage_core::event::Verdict;
 use stage_families::model::Model;
 use stage_families::working::Working;
 

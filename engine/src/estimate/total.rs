@@ -1,7 +1,7 @@
 //! The estimate of a whole pipeline: its time, and its cost on each GPU.
 
+use crate::figure::{Basis, Figure, StageEstimate};
 use serde::Serialize;
-use stage_core::estimate::{Basis, Figure, StageEstimate};
 
 use crate::machine::Device;
 use crate::pipeline::{ITEMS, Pipeline, Price, StageId, StageWork};

@@ -1,10 +1,11 @@
 //! The estimate of a training stage: steps from the clips, time and memory from the sizes of the
 //! model until a run has measured them, and the batch that fits.
 
+use crate::figure::ExpectedCourse;
+use crate::figure::{Basis, Figure, StageEstimate};
 use stage_core::cost::{self, Cost};
-use stage_core::course::{self, ExpectedCourse};
+use stage_core::course;
 use stage_core::device::DeviceName;
-use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
 use stage_families::find;
 use stage_families::training::{Effort, Memory, Rows, Setting, Trainable};

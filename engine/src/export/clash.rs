@@ -1,9 +1,9 @@
 //! Finds files that two exports write: each run would replace them twice.
 
+use crate::event::Event;
 use cache::stat::{Section, StatIndex};
 use cache::{CacheError, Digest};
 use camino::Utf8PathBuf;
-use stage_core::event::Event;
 
 use super::old::{kept_key, section_key};
 use super::paths::{fixed_folder, plain};

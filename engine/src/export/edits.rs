@@ -10,7 +10,6 @@
 use cache::stat::StatEntry;
 use cache::{CacheError, Digest, Target};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::corpus::CORRECTIONS;
 
 use crate::history;
 use crate::pipeline::{Pipeline, StageSpec};
@@ -164,7 +163,7 @@ fn names(files: &[Utf8PathBuf], most: usize) -> String {
 fn corrections<'p>(pipeline: &'p Pipeline, spec: &StageSpec) -> Option<(&'p str, &'p Utf8Path)> {
     let above = pipeline.with_upstream(&[spec.id]);
     let mut stages = above.iter().map(|id| pipeline.stage(*id));
-    let stage = stages.rfind(|stage| stage.kind.name == CORRECTIONS.name)?;
+    let stage = stages.rfind(|stage| stage.kind.applies_corrections)?;
     let (_, table) = stage.paths().next()?;
     Some((stage.written(), Utf8Path::new(table)))
 }

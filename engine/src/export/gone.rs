@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
+use crate::event::Event;
 use cache::fs::{Fs, FsResult};
 use cache::stat::{self, Section, StatIndex};
 use cache::{Cache, CacheError, Digest, Target};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 
 use super::edits::{EditDetector, stays_message};

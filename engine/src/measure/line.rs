@@ -1,7 +1,7 @@
 //! Least squares over any number of observations, stored as six sums.
 
+use crate::figure::Figure;
 use serde::{Deserialize, Serialize};
-use stage_core::estimate::Figure;
 
 /// Above this number of observations, all old ones count half, so that new ones count more.
 const MOST: f64 = 4096.0;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Digest;
 use remote::{Contents, Outcome, Remote, Trouble, Verified};
-use stage_core::catalogue::corpus::RECORDING;
+use stage_core::Blob;
 use stage_core::{Chunk, Dataset, Fields};
 
 use crate::record::{PortValue, STAGE, StageRecord, decode};
@@ -77,7 +77,7 @@ type BlobsByField = HashMap<Arc<str>, HashSet<Digest>>;
 /// Adds all blobs but recordings, which are read where they are.
 fn add(fields: &Fields, blobs: &mut BlobsByField) {
     for (name, value) in fields.iter() {
-        if let Some(blob) = value.as_blob().filter(|blob| &*blob.kind != RECORDING) {
+        if let Some(blob) = value.as_blob().filter(|blob| &*blob.kind != Blob::RECORDING) {
             blobs.entry(name.clone()).or_default().insert(blob.digest);
         }
     }

@@ -1,7 +1,7 @@
 //! The parent of a training: the model that the stage gave before, and its own checkpoints.
 
 use cache::Digest;
-use stage_core::catalogue::ON_CHANGE;
+use stage_core::ON_CHANGE;
 use stage_core::key::{InputKey, StageKey, differences};
 use stage_core::{Fields, ParameterValue};
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::event::{Event, Verdict};
 use bytes::Bytes;
 use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
-use stage_core::event::{Event, Verdict};
 use stage_core::key::StageKey;
 use stage_core::{Blob, Fields, Value, World};
 

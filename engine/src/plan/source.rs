@@ -4,9 +4,9 @@ mod passed_on;
 
 use std::cell::RefCell;
 
+use crate::event::{Event, Verdict};
 use cache::Digest;
 use cache::stat::{self, Differing, NewContent, Section, StatEntry, What};
-use stage_core::event::{Event, Verdict};
 use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
 

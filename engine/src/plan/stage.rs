@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stage_core::event::{Event, PlannedStage, Verdict};
+use crate::event::{Event, PlannedStage, Verdict};
 use stage_core::{ParameterType, Reject};
 
 use super::value::{Planned, planned};

@@ -4,12 +4,12 @@
 //! All of it follows from the outcomes in the cache, so that a killed sweep goes on where it was,
 //! and every process that shares the cache decides in the same way.
 
+use crate::event::{Event, Verdict};
 use cache::Digest;
 use stage_core::Fields;
 use stage_core::course::UNTIL;
-use stage_core::event::{Event, Verdict};
-use stage_core::expression::Lacks;
 use stage_core::key::{HashSink, Sink};
+use stage_expression::Lacks;
 
 use super::inputs::Arriving;
 use super::planner::Planner;

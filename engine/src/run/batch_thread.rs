@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::event::Event;
 use cache::fs::MachineFault;
 use cache::{CacheError, Digest};
 use camino::Utf8PathBuf;
 use crossbeam_channel::Sender;
 use remote::{Fresh, Push, Remote, Trouble};
 use stage_core::StageError;
-use stage_core::event::Event;
 
 use super::job_inputs::Inputs;
 use super::message::{Failure, Message, Outcome};

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
+use crate::event::StageCounts;
 use stage_core::Reject;
-use stage_core::event::StageCounts;
 
 use super::cost::Cost;
 use super::intake::takers;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::event::Event;
 use cache::{Cache, CacheError};
-use stage_core::event::Event;
 
 use super::threads::Threads;
 use crate::allowance::{Allowance, Limit};

@@ -7,15 +7,15 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::event::Event;
 use bytes::Bytes;
 use cache::Digest;
 use cache::fs::MachineFault;
 use crossbeam_channel::Sender;
 use stage_core::device::DeviceId;
-use stage_core::event::Event;
-use stage_core::programs::Patience;
-use stage_core::wire::{PROTOCOL, Reply, Request, receive, send};
 use stage_core::{GatherInput, GatherOutput, Item, Output, Reject, Setup, StageError};
+use stage_programs::Patience;
+use stage_worker::wire::{PROTOCOL, Reply, Request, receive, send};
 
 use super::desk::{Desk, NoJob};
 use super::message::{Failure, JobHandle, Message};

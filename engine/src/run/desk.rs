@@ -1,7 +1,7 @@
 //! The side of the engine in a conversation with a worker: it answers the questions of a job.
 
-use stage_core::wire::{Answer, MAX_FRAME, Question, Reply};
 use stage_core::{Context, StageError};
+use stage_worker::wire::{Answer, MAX_FRAME, Question, Reply};
 
 use super::context::EngineContext;
 

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::event::StageCounts;
 use cache::CacheError;
 use stage_core::Item;
-use stage_core::event::StageCounts;
 
 use super::board::Board;
 use super::intake::{Delivery, Route};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::event::Event;
 use cache::{CacheError, Digest};
 use crossbeam_channel::{Receiver, Sender};
 use stage_core::course::Course;
 use stage_core::device::Devices;
-use stage_core::event::Event;
 use stage_core::{Context, Fields, GatherJob, ItemJob, Job, Kind, Reject, Setup, StageError};
 
 use super::intake::{Intake, Route};

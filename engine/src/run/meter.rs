@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::event::Event;
 use cache::{Cache, CacheError};
 use stage_core::device::{DeviceId, Devices};
-use stage_core::event::Event;
 
 use crate::machine::{Device, Machine, resident_bytes};
 use crate::measure::{self, Measure};

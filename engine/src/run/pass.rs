@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use stage_core::event::{Event, StageCounts};
+use crate::event::{Event, StageCounts};
 
 use super::board::Board;
 use super::commit::Committer;

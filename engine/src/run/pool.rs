@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use stage_core::worker::shielded;
 use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
+use stage_worker::shielded;
 
 use super::context::EngineContext;
 use super::gather;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stage_core::programs::Handle;
+use stage_programs::Handle;
 
 /// Lets the schedule watch the process of a task, and give up on it.
 #[derive(Clone, Default)]

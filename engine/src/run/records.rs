@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::event::Status;
 use cache::{Cache, CacheError, Claim};
-use stage_core::event::Status;
 
 use crate::engine::{Engine, RunOptions};
 use crate::history;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::event::{Event, StageCounts};
 use cache::{Cache, Digest};
 use camino::Utf8Path;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
-use stage_core::event::{Event, StageCounts};
 use stage_core::{Item, with_parents};
 
 use super::arrived::{artifacts, gather_sources};

@@ -18,11 +18,11 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
+use crate::event::Event;
 use cache::{CacheError, Digest};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::StageError;
 use stage_core::escape::cleaned;
-use stage_core::event::Event;
 
 use super::board::Board;
 use super::budget::{Budget, Effects};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::event::Verdict;
 use cache::Digest;
-use stage_core::event::Verdict;
 
 use crate::engine::{EngineError, Sink};
 use crate::executor::batch::{Share, Upstream, Work as Given};

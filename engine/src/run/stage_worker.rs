@@ -15,10 +15,10 @@ use cache::{Cache, Digest};
 use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::device::DeviceName;
-use stage_core::wire::{Answer, Question};
 use stage_core::{
     Blob, Fields, Item, Kind, NewValue, Output, Place, Reject, Setup, StageError, Value,
 };
+use stage_worker::wire::{Answer, Question};
 
 use super::arrived::artifacts;
 use super::before::{UpstreamJob, before};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stage_core::event::StageCounts;
+use crate::event::StageCounts;
 
 use super::cost::PassCost;
 use crate::estimate::{Estimate, RunOutcome, StageOutcome};

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use crate::event::Event;
 use cache::fs::MachineFault;
 use crossbeam_channel::Sender;
 use stage_core::StageError;
 use stage_core::device::{DeviceName, Devices};
-use stage_core::event::Event;
-use stage_core::programs::{self, Patience, Pipe, Program};
-use stage_core::wire::{Reply, Request, receive, send};
+use stage_programs::{self as programs, Patience, Pipe, Program};
+use stage_worker::wire::{Reply, Request, receive, send};
 
 use super::message::Message;
 use crate::engine::Engine;

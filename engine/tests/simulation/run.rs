@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cache::{Cache, Digest};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use engine::event::Event as Told;
 use remote::Remote;
-use stage_core::event::Event as Told;
 
 use crate::machine::{open, remote};
 use crate::mutation::Mutation;

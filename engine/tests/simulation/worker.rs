@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::{Cache, Claim, Digest};
+use engine::event::{Event as Told, StageCounts, Status};
 use remote::{Fresh, Placed, Push, Remote};
-use stage_core::event::{Event as Told, StageCounts, Status};
 use stage_core::{Blob, Catalogue, Fields, Reject, Value};
 
 use crate::machine::{open, remote};

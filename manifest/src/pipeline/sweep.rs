@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use stage_core::ParameterValue;
-use stage_core::expression::Whole;
+use stage_expression::Whole;
 
 use super::StageId;
 use crate::sweep::halving::Halving;

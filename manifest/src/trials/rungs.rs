@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stage_core::ExpressionForm;
 use stage_core::course::UNTIL;
-use stage_core::expression::{self, Form, Whole};
 use stage_core::{FieldType, Kind, ParameterType, ParameterValue, PortType, Unit};
+use stage_expression::{self as expression, Whole};
 
 use super::{choice, text};
 use crate::draft::{Axis, AxisValue, Dimension, Draft};
@@ -194,7 +195,7 @@ fn score(
 ) -> Option<Found> {
     let better = choice(written.better.as_ref(), "better", BETTER, checks, problems)?;
     let Some(node) = &written.score else { return Some(None) };
-    let wanted = plain("score", ParameterType::Expression(Form::Measure), Unit::None);
+    let wanted = plain("score", ParameterType::Expression(ExpressionForm::Measure), Unit::None);
     let ParameterValue::Text(measure) = checks.value(&wanted, node, problems)? else { return None };
     let (of, port) = match &written.of {
         None => (at, None),

@@ -99,7 +99,7 @@ stop_after = "11h30m"
 
 #[test]
 fn a_pipeline_from_corpus_to_shards_has_no_mistakes() {
-    match load_from(&stage_families::catalogue(), TOKENS, &[]) {
+    match load_from(&stage_speech::catalogue(), TOKENS, &[]) {
         Ok(loaded) => {
             assert_eq!(loaded.pipeline.stages.len(), 14);
             let warnings: Vec<&str> = loaded.warnings.iter().map(|each| each.message()).collect();
@@ -111,7 +111,7 @@ fn a_pipeline_from_corpus_to_shards_has_no_mistakes() {
 
 #[test]
 fn the_same_pipeline_agrees_with_the_schema() {
-    let schema = manifest::schema(&stage_families::catalogue());
+    let schema = manifest::schema(&stage_speech::catalogue());
     let validator = jsonschema::validator_for(&schema).expect("a valid schema");
     let table: toml::Table = TOKENS.parse().expect("TOML");
     let value = serde_json::to_value(table).expect("a value");

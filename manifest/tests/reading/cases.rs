@@ -147,7 +147,7 @@ impl Step {
         let corpus = if self.has("alone") { "" } else { CORPUS };
         let text = format!("{corpus}{}{}", self.head, self.manifest);
         let catalogue =
-            if self.has("built-in") { stage_families::catalogue() } else { catalogue::catalogue() };
+            if self.has("built-in") { stage_speech::catalogue() } else { catalogue::catalogue() };
         let set: Vec<&str> = self.set.iter().map(String::as_str).collect();
         let texts = [&[text.as_str()], &set[..]].concat();
         match (kind, load_from(&catalogue, &text, &set)) {

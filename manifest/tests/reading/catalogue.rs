@@ -6,7 +6,7 @@ use stage_core::{
 };
 
 pub fn catalogue() -> Catalogue {
-    let mut catalogue = stage_families::catalogue();
+    let mut catalogue = stage_speech::catalogue();
     for kind in [
         &TABLE, &OPEN, &RESAMPLE, &LOUDNESS, &NORMALIZE, &FIT, &ENCODE, &MERGE, &PACK, &SPLIT,
         &COMMAND, &SPEAK,

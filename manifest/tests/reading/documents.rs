@@ -25,19 +25,19 @@ fn objections(schema: &Value, manifest: &str) -> Vec<String> {
 
 #[test]
 fn the_manual_follows_from_the_catalogue() {
-    let same = stored("manifest.md") == reference(&stage_families::catalogue());
+    let same = stored("manifest.md") == reference(&stage_speech::catalogue());
     assert!(same, "docs/manifest.md {BLESS}");
 }
 
 #[test]
 fn the_schema_follows_from_the_catalogue() {
-    let same = stored("schema.json") == schema_text(&stage_families::catalogue());
+    let same = stored("schema.json") == schema_text(&stage_speech::catalogue());
     assert!(same, "docs/schema.json {BLESS}");
 }
 
 #[test]
 fn the_schema_is_a_schema() {
-    let schema = schema(&stage_families::catalogue());
+    let schema = schema(&stage_speech::catalogue());
     assert!(jsonschema::meta::is_valid(&schema));
 }
 
@@ -59,7 +59,7 @@ fn recipes() -> Vec<(Utf8PathBuf, String)> {
 
 #[test]
 fn the_recipes_of_the_project_agree_with_the_schema() {
-    let schema = schema(&stage_families::catalogue());
+    let schema = schema(&stage_speech::catalogue());
     for (path, text) in recipes() {
         assert_eq!(objections(&schema, &text), Vec::<String>::new(), "{path}");
     }
@@ -83,7 +83,7 @@ fn files(path: &Utf8Path) -> FileKind {
 
 fn read(path: &Utf8Path, text: &str) -> Loaded {
     let options = LoadOptions { secrets: &|_| Some("set".to_owned()), ..LoadOptions::default() };
-    match load(text, path, &stage_families::catalogue(), &options, &files) {
+    match load(text, path, &stage_speech::catalogue(), &options, &files) {
         Ok(loaded) => loaded,
         Err(problems) => panic!("{}", rendered(&problems)),
     }
@@ -228,7 +228,7 @@ fn documented(kind: &'static Kind) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn everything_in_the_catalogue_is_documented() {
-    for kind in stage_families::catalogue().iter() {
+    for kind in stage_speech::catalogue().iter() {
         assert!(!kind.summary.is_empty(), "{}", kind.name);
         for (name, doc) in documented(kind) {
             assert!(!doc.is_empty(), "{}: {name}", kind.name);
@@ -239,7 +239,7 @@ fn everything_in_the_catalogue_is_documented() {
 #[test]
 fn no_kind_takes_a_key_that_every_stage_has() {
     let common = ["use", "export", "matrix", "quarantine", "retries", "timeout", "salt", "device"];
-    for kind in stage_families::catalogue().iter() {
+    for kind in stage_speech::catalogue().iter() {
         let ports = kind.inputs.iter().map(|port| port.name);
         let names: Vec<&str> =
             ports.chain(kind.parameters.iter().map(|parameter| parameter.name)).collect();

@@ -39,7 +39,7 @@ rate = "9kHz"
 #[test]
 fn a_stage_runs_where_its_key_says_and_here_by_default() {
     let options = LoadOptions::default();
-    let (file, catalogue) = ("pipeline.toml".into(), stage_families::catalogue());
+    let (file, catalogue) = ("pipeline.toml".into(), stage_speech::catalogue());
     let loaded = load(MANIFEST, file, &catalogue, &options, &|_| FileKind::File).unwrap();
     let pipeline = loaded.pipeline;
     let executor = |name: &str| pipeline.find(name).and_then(|s| s.policy.executor.as_deref());

@@ -14,7 +14,7 @@ fn an_export_into_the_cache_hides_nothing_and_is_hidden_by_nothing() {
     let is_in_cache = |path: &camino::Utf8Path| path.starts_with("/project/kept");
     let options = LoadOptions { is_in_cache: &is_in_cache, ..LoadOptions::default() };
     let file = "/project/pipeline.toml".into();
-    let found = load(&text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
+    let found = load(&text, file, &stage_speech::catalogue(), &options, &|_| FileKind::File);
     let found: Vec<String> =
         found.unwrap_err().iter().map(|problem| problem.message().to_owned()).collect();
     let told = |part: &str| found.iter().filter(|message| message.contains(part)).count();
@@ -37,7 +37,7 @@ fn what_is_set_is_a_text_where_a_text_is_wanted() {
         "words.command=5",
     ];
     let text = format!("{CORPUS}{text}");
-    let loaded = load_from(&stage_families::catalogue(), &text, &set).unwrap();
+    let loaded = load_from(&stage_speech::catalogue(), &text, &set).unwrap();
     let words = loaded.pipeline.find("words").unwrap();
     let environment = words.parameters.get("environment").to_string();
     assert_eq!(environment, "{ DAY = \"2024-01-31\", FLOOR = \"3\" }");
@@ -52,7 +52,7 @@ fn a_cycle_hides_no_artifact_of_a_wrong_kind_within_it() {
                 [stage.numbers]\nuse = \"speaker.stats\"\ninput = \"tokens\"\n\
                 export = \"out/numbers.json\"\n";
     let text = format!("{CORPUS}{text}");
-    let problems = load_from(&stage_families::catalogue(), &text, &[]).unwrap_err();
+    let problems = load_from(&stage_speech::catalogue(), &text, &[]).unwrap_err();
     let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let [cycle, wrong] = &found[..] else { panic!("{found:?}") };
     assert!(cycle.contains("form a cycle"), "{found:?}");

@@ -1,43 +1,8 @@
-//! The catalogue: descriptions of stage kinds, without implementations. Kinds that belong to no
-//! model family are here.
-
-pub mod audio;
-mod change;
-pub mod choice;
-pub mod command;
-pub mod corpus;
-pub mod dataset;
-pub mod python;
-pub mod quality;
-pub mod rate;
-pub mod report;
-pub mod speaker;
-pub mod text;
-pub mod torchscript;
-pub mod train;
-pub mod voice;
+//! The catalogue: descriptions of stage kinds, without implementations.
 
 use std::collections::BTreeMap;
 
-pub use change::ON_CHANGE;
-
 use crate::kind::Kind;
-
-/// The kinds of this crate.
-pub const KINDS: &[&[&Kind]] = &[
-    corpus::KINDS,
-    audio::KINDS,
-    text::KINDS,
-    dataset::KINDS,
-    speaker::KINDS,
-    quality::KINDS,
-    rate::KINDS,
-    voice::KINDS,
-    report::KINDS,
-    command::KINDS,
-    python::KINDS,
-    torchscript::KINDS,
-];
 
 /// All kinds that a manifest may use, by name.
 #[derive(Clone)]

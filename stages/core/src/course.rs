@@ -5,7 +5,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::StageError;
-use crate::estimate::Figure;
 use crate::parameter::{ParameterValue, Parameters};
 
 /// Default values: if they exceed a training, its author made no mistake.
@@ -250,50 +249,6 @@ impl Course {
     }
 }
 
-/// The forecast of a training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ExpectedCourse {
-    /// With bounds, if they follow from the clips.
-    #[serde(rename = "steps")]
-    pub bounds: Figure,
-    pub steps_of_pass: f64,
-    pub passes: f64,
-    pub course: Course,
-    /// The parts that can never take effect.
-    pub idle: Vec<Idle>,
-    /// The counts are known, or come from `[expect]`, so that a part without effect is a mistake.
-    pub is_certain: bool,
-}
-
-impl ExpectedCourse {
-    /// `bounds` are those of the steps, `course` has the most likely number of steps.
-    pub fn new(
-        parameters: &Parameters,
-        course: Course,
-        bounds: Figure,
-        is_certain: bool,
-        has_held_out: bool,
-    ) -> Result<ExpectedCourse, StageError> {
-        let most = Timetable::of(parameters, bounds.high.ceil().max(1.0) as u64)?;
-        let surely: Vec<Idle> = most.idle(has_held_out);
-        let likely = course.timetable.idle(has_held_out);
-        let is_sure = |idle: &Idle| surely.iter().any(|own| own.parameter == idle.parameter);
-        Ok(ExpectedCourse {
-            bounds,
-            steps_of_pass: course.steps_of_pass(),
-            passes: course.passes(),
-            is_certain: is_certain && likely.iter().all(is_sure),
-            idle: likely,
-            course,
-        })
-    }
-
-    /// The parts that are certainly mistakes.
-    pub fn mistakes(&self) -> &[Idle] {
-        if self.is_certain { &self.idle } else { &[] }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -398,23 +353,6 @@ mod tests {
         assert!(by(&rows).is_err());
         let both = [("steps", Integer(7)), ("epochs", Number(3.0))];
         assert!(by(&both).is_err());
-    }
-
-    #[test]
-    fn what_bounds_leave_open_is_no_mistake() {
-        let written = parameters(&[("warm_up", Integer(100))]);
-        let expected = |high: f64, is_certain| {
-            let timetable = Timetable::of(&written, 81).unwrap();
-            let course = Course { timetable, rows_of_step: 8, ..Course::default() };
-            let bounds = Figure { low: 60.0, likely: 81.0, high };
-            ExpectedCourse::new(&written, course, bounds, is_certain, true).unwrap()
-        };
-        assert_eq!(expected(97.0, true).mistakes().len(), 1);
-        assert_eq!(
-            (expected(120.0, true).mistakes(), expected(97.0, false).mistakes()),
-            (&[][..], &[][..])
-        );
-        assert_eq!(expected(120.0, true).idle.len(), 1, "it is told all the same");
     }
 
     #[test]

@@ -15,6 +15,11 @@ pub struct Blob {
     pub kind: Arc<str>,
 }
 
+impl Blob {
+    /// The kind of a recording as it was found: its bytes determine its format.
+    pub const RECORDING: &str = "audio";
+}
+
 /// One field of an item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Value {

@@ -311,6 +311,8 @@ pub struct Kind {
     pub watches_time: bool,
     /// It checks texts or clips for a training: trainings that it does not wait for start after it.
     pub precedes_training: bool,
+    /// It applies a person's corrections: `review` and messages about edited exports name it.
+    pub applies_corrections: bool,
     /// The cost model until there are measures.
     pub cost: Cost,
     pub inputs: &'static [InputPort],
@@ -338,6 +340,7 @@ impl Kind {
         expands: None,
         watches_time: false,
         precedes_training: false,
+        applies_corrections: false,
         cost: Cost::Unknown,
         inputs: &[],
         outputs: &[],

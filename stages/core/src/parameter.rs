@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceName;
 use crate::error::StageError;
-use crate::expression::Form;
 
 /// The role of a parameter in the key of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +29,15 @@ pub enum Unit {
     Seconds,
     Percent,
     Count,
+}
+
+/// The meaning of a parameter with an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpressionForm {
+    /// True or false for a candidate, beside the base.
+    Requirement,
+    /// A number for a candidate.
+    Measure,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +82,8 @@ pub enum ParameterType {
     Map(&'static ParameterType),
     /// A table with these keys.
     Record(&'static [Parameter]),
-    /// A text of [`crate::expression`].
-    Expression(Form),
+    /// An expression over measured sentences, such as `mean(cer) <= base + 0.01`.
+    Expression(ExpressionForm),
 }
 
 /// The value of a parameter that is not written.
@@ -335,3 +343,16 @@ impl Parameters {
 fn mismatch(name: &str, expected: &str, found: &ParameterValue) -> StageError {
     StageError::failed(format!("parameter `{name}` should be {expected} but is {found}"))
 }
+
+/// The parameter of every training kind for a finished model with changed inputs. It enters no key
+/// itself; the parent that it leads to does.
+pub const ON_CHANGE: Parameter = Parameter {
+    name: "on_change",
+    parameter_type: ParameterType::Choice(&["retrain", "continue"]),
+    default: Default::Text("retrain"),
+    role: Role::Execution,
+    doc: "The reaction to changed inputs or parameters of a finished stage: `retrain` starts from \
+        scratch, `continue` continues from the last model, and the key of that model becomes part \
+        of the new key.",
+    ..Parameter::BASE
+};

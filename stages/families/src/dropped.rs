@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::catalogue::train::choice;
+use crate::kinds::parameters::choice;
 use stage_core::{Parameter, Reject};
 
 /// Characters with the number of times that they were left out.

@@ -25,7 +25,7 @@ pub mod vq;
 
 use std::sync::Arc;
 
-use stage_core::Stage;
+use stage_core::{Catalogue, Kind, Stage};
 
 /// The implementations of all families of this crate.
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -46,4 +46,24 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         python::stages(),
     ];
     families.into_iter().flatten().collect()
+}
+
+/// The kinds of this crate.
+pub const KINDS: &[&[&Kind]] = &[
+    corpus::kinds::KINDS,
+    audio::kinds::KINDS,
+    text::kinds::KINDS,
+    dataset::kinds::KINDS,
+    speaker::kinds::KINDS,
+    quality::kinds::KINDS,
+    rate::kinds::KINDS,
+    voice::kinds::KINDS,
+    report::kinds::KINDS,
+    command::kinds::KINDS,
+    python::kinds::KINDS,
+];
+
+/// All built-in kinds: those of this crate, and those for models.
+pub fn catalogue() -> Catalogue {
+    Catalogue::of(KINDS.iter().copied().flatten().copied().chain(stage_families::kinds()))
 }

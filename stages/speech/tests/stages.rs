@@ -34,10 +34,21 @@ fn clip(id: &str, speaker: &str, seconds: f64) -> Item {
 fn every_kind_of_the_catalogue_that_runs_here_is_implemented() {
     let implemented: Vec<&str> =
         stage_speech::stages().iter().map(|stage| stage.kind().name).collect();
-    for kind in stage_families::catalogue().iter() {
+    for kind in stage_speech::catalogue().iter() {
         if kind.place == Place::Here {
             assert!(implemented.contains(&kind.name), "`{}` is not implemented", kind.name);
         }
+    }
+}
+
+#[test]
+fn a_kind_that_works_with_a_family_names_one_that_there_is_and_whose_size_is_known() {
+    for kind in stage_speech::catalogue().iter() {
+        let Some(name) = kind.cost.family() else { continue };
+        let assumed = stage_families::find(name)
+            .and_then(stage_families::Family::assumed)
+            .map(|assumed| assumed.model);
+        assert!(assumed.is_some_and(|model| model.parameters() > 0), "{}", kind.name);
     }
 }
 

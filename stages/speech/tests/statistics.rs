@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
-use stage_core::expression::{Whole, measure};
 use stage_core::{Item, Value as Field};
+use stage_expression::{Whole, measure};
 use stage_speech::statistics::aggregate::Measured;
 use stage_speech::statistics::bootstrap::{Draws, Interval};
 use stage_speech::statistics::bradley_terry::Votes;

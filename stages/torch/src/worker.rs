@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 
 use stage_core::device::{DeviceId, DeviceName, UnknownDevice};
-use stage_core::worker::{Host, serve};
+use stage_worker::{Host, serve};
 
 use crate::device::{Machine, place, report};
 use crate::error::{TorchError, print_only_defects};

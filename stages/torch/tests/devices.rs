@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use stage_core::device::Devices;
-use stage_core::wire::{Reply, Request, receive, send};
+use stage_worker::wire::{Reply, Request, receive, send};
 
 /// A runtime with these definitions.
 fn fake(folder: &Path, definitions: &[&str]) -> PathBuf {

@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::device::DeviceId;
-use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{
     Blob, Fields, GatherInput, Item, NewValue, Output, ParameterValue, Parameters, PortInput,
     PortOutput, Reject, Setup, StageError, Value,
@@ -15,6 +14,7 @@ use stage_core::{
 use stage_families::artifact;
 use stage_formats::safetensors::SafetensorsFile;
 use stage_torch::{npy, wave};
+use stage_worker::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
 
 /// A minimal engine, as a worker sees it.
 struct Engine {

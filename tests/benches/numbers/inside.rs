@@ -12,7 +12,7 @@ use engine::pipeline::Pipeline;
 use stage_core::Stage;
 
 pub fn engine(stages: Vec<Arc<dyn Stage>>) -> Engine {
-    let mut catalogue = stage_families::catalogue();
+    let mut catalogue = stage_speech::catalogue();
     stages.iter().for_each(|stage| catalogue.add(stage.kind()));
     Engine {
         catalogue,

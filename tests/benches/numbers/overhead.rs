@@ -1,7 +1,7 @@
 //! The cost of the engine per item without work.
 
 use engine::engine::RunOptions;
-use stage_core::event::Status;
+use engine::event::Status;
 
 use crate::arguments::Arguments;
 use crate::clock::timed;

@@ -18,11 +18,11 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stage_core::device::{Devices, Gpu};
-use stage_core::worker::{Host, serve};
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, Kind, NewValue, Output,
     Reject, Setup, Stage, StageError,
 };
+use stage_worker::{Host, serve};
 
 use stage_families::dual_ar::kinds as dual_ar;
 use stage_families::vits::kinds as vits;

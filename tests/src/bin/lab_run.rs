@@ -9,9 +9,9 @@
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::RunOptions;
+use engine::event::Event;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, raise};
-use stage_core::event::Event;
 use throstle_tests::{Lab, worlds};
 
 fn main() {

@@ -8,9 +8,9 @@ mod world;
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
+use engine::event::Event;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use stage_core::event::Event;
 use stage_core::{
     Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
     OutputPort, Reject, Setup, Stage, StageError,

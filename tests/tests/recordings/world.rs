@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cache::fs::{Fs, MemoryFs};
+use engine::event::Status;
 use engine::plan::Planned;
 use engine::store::Store;
-use stage_core::event::Status;
 use stage_core::{Fields, Item, Stage};
 use stage_speech::audio::{Clip, wav};
 use throstle_tests::{Lab, Ran};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use cache::Cache;
 use engine::engine::{Engine, RunOptions};
+use engine::event::{Event, Status};
 use engine::mirror;
 use remote::{Remote, Settings};
-use stage_core::event::{Event, Status};
 use throstle_tests::Lab;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, weights};
 

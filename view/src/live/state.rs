@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use stage_core::event::Event;
+use engine::event::Event;
 
 use super::super::pace::{Pace, Rate};
 use super::curve::Curve;

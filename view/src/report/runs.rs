@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use cache::Digest;
+use engine::event::Status;
 use engine::history;
 use engine::record::{PortValue, RunRecord};
 use engine::store::{ReadError, Store};
-use stage_core::event::Status;
 
 use super::compared::{Compared, Row};
 use super::figures::figures;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cache::CacheError;
 use cache::fs::FsError;
+use engine::event::{Event, StageCounts};
 use engine::excess::{self, Excess};
 use engine::history;
 use engine::pipeline::{Pipeline, Reference, StageId, StageSpec};
 use engine::record::{LastRecord, PortValue, RunRecord, StageRecord};
 use engine::runlog;
 use engine::store::{ReadError, Store};
-use stage_core::event::{Event, StageCounts};
 use stage_core::{FieldType, Item, PortType, Reject, Work};
 
 use crate::graph::End;

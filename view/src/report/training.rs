@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use engine::event::Event;
 use engine::history;
 use engine::record::{RunRecord, StageRecord};
 use engine::store::{ReadError, Store};
 use serde_json::Value;
-use stage_core::event::Event;
 use stage_core::{PortType, Work};
 
 use super::chart::{Curve, LINES};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::event::Event;
 use cache::{Claim, Digest};
 use stage_core::StageError;
 use stage_core::cost::Cost;
-use stage_core::event::Event;
 
 use super::{Schedule, TICK};
 use crate::allowance::Limit;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stage_core::event::Event;
+use crate::event::Event;
 use stage_core::{Reject, StageError};
 
 use super::Schedule;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::event::Event;
 use stage_core::StageError;
-use stage_core::event::Event;
 
 use super::Schedule;
 use crate::engine::EngineError;

@@ -1,6 +1,6 @@
 //! The cost of stages: reports, and records in the ledger.
 
-use stage_core::event::Event;
+use crate::event::Event;
 
 use super::Schedule;
 use crate::engine::EngineError;

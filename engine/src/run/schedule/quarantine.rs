@@ -1,6 +1,6 @@
 //! Quarantines items, unless the user's program is to blame.
 
-use stage_core::event::Event;
+use crate::event::Event;
 use stage_core::{Reject, StageError, Verdicts};
 
 use super::Schedule;

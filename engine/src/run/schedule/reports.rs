@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::event::Event;
 use stage_core::Reject;
-use stage_core::event::Event;
 
 use super::Schedule;
 use crate::engine::EngineError;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::event::Event;
 use cache::{CacheError, Digest};
-use stage_core::event::Event;
 use stage_core::{Batching, Reject, StageError};
 
 use super::Schedule;

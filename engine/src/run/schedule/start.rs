@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::event::Event;
 use cache::Digest;
-use stage_core::event::Event;
 use stage_core::{Batching, Fields, StageError};
 
 use super::Schedule;

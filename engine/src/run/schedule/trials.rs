@@ -1,8 +1,8 @@
 //! Trials of sweeps that fail, or do not take part any more.
 
+use crate::event::Event;
 use cache::Table;
 use stage_core::StageError;
-use stage_core::event::Event;
 
 use super::Schedule;
 use crate::engine::EngineError;

@@ -1,14 +1,14 @@
 //! The kinds of the family `fish`: the text model of Fish Speech from weights to sentences.
 
 use crate::artifact;
+use crate::kinds::parameters::{
+    COUNT, SEED, TRAINING, absent, at_least_one, checkpoints, choice, count, join, not_zero,
+    number, training_mistakes,
+};
 use crate::kinds::training::{
     BATCH, CHARACTERS_PER_SECOND, LOG, MODEL_FIELDS, PRECISION, adapters, lora, validation,
 };
 use stage_core::artifact::{ITEM, WEIGHTS};
-use stage_core::catalogue::train::{
-    COUNT, SEED, TRAINING, absent, at_least_one, checkpoints, choice, count, join, not_zero,
-    number, training_mistakes,
-};
 use stage_core::cost::{Cost, Rates, Training, Weights};
 use stage_core::{
     Batching, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,

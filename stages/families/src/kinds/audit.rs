@@ -1,7 +1,6 @@
 //! The kind `text.audit`: texts as the tokenizer of a model reads them.
 
 use stage_core::artifact::REPORT;
-use stage_core::catalogue::text::TEXTS;
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Work,
@@ -10,6 +9,13 @@ use stage_core::{
 use crate::artifact;
 
 pub const KINDS: &[&Kind] = &[&AUDIT];
+
+/// Clips with texts.
+pub const TEXTS: InputPort = InputPort {
+    reads: FieldSet::These(&[("text", FieldType::Text)]),
+    doc: "Clips with their texts.",
+    ..InputPort::DATASET
+};
 
 pub static AUDIT: Kind = Kind {
     name: "text.audit",

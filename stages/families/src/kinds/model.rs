@@ -1,8 +1,8 @@
 //! The kinds of the family `model`: import of published weights, and export.
 
 use crate::artifact;
+use crate::kinds::parameters::known;
 use stage_core::artifact::{FILES, WEIGHTS};
-use stage_core::catalogue::train::known;
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter, ParameterType,

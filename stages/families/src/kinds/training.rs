@@ -1,7 +1,7 @@
 //! The ports and parameters that trainings and syntheses of several families have.
 
+use crate::kinds::parameters::{absent, at_least_one, choice, count, number};
 use stage_core::artifact::LOG as LOG_WORD;
-use stage_core::catalogue::train::{absent, at_least_one, choice, count, number};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, OutputPort, Parameter, ParameterType, Role,
 };

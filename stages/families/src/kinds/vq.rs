@@ -1,7 +1,7 @@
 //! The kinds of the family `vq`: audio to tokens and back.
 
 use crate::artifact;
-use stage_core::catalogue::train::{SEED, at_least_one, count};
+use crate::kinds::parameters::{SEED, at_least_one, count};
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,

@@ -3,9 +3,9 @@
 use super::tune::FINETUNE;
 use crate::artifact;
 use crate::dropped::ON_UNKNOWN;
+use crate::kinds::parameters::{SEED, absent, choice, duration, number};
 use crate::kinds::training::{CHARACTERS_PER_SECOND, figure};
 use stage_core::artifact::WEIGHTS;
-use stage_core::catalogue::train::{SEED, absent, choice, duration, number};
 use stage_core::cost::{Cost, Rates, Weights};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,

@@ -1,12 +1,12 @@
 //! The kind `vits.finetune`: VITS trained on clips.
 
 use crate::artifact;
-use crate::kinds::training::patterns;
-use stage_core::artifact::LOG;
-use stage_core::catalogue::train::{
+use crate::kinds::parameters::{
     absent, at_least_one, checkpoints, choice, count, duration, number, shared, training_mistakes,
     with_count, with_number,
 };
+use crate::kinds::training::patterns;
+use stage_core::artifact::LOG;
 use stage_core::cost::{Cost, Training};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,

@@ -1,7 +1,7 @@
 //! The kind of the family `asr`: a speech recogniser.
 
 use crate::artifact;
-use stage_core::catalogue::quality::LONGEST;
+use crate::kinds::parameters::LONGEST;
 use stage_core::cost::{Cost, Rates};
 use stage_core::{Batching, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, Place};
 

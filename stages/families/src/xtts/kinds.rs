@@ -1,6 +1,6 @@
 //! The kinds of the family `xtts` without training: new models, and longer vocabularies.
 
-use stage_core::catalogue::train::{SEED, at_least_one, choice, count};
+use crate::kinds::parameters::{SEED, at_least_one, choice, count};
 use stage_core::cost::{Cost, Weights};
 use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, Place, Work,

@@ -1,6 +1,6 @@
 //! Mistakes in the parameters of the stages of XTTS that `check` finds.
 
-use stage_core::catalogue::train::{given, known, not_zero, training_mistakes};
+use crate::kinds::parameters::{given, known, not_zero, training_mistakes};
 use stage_core::{Mistake, ParameterValue, Parameters};
 use stage_formats::pattern::is_match;
 

@@ -1,7 +1,7 @@
 //! The synthesis kinds of the family `xtts`: voices from references, and sentences.
 
+use crate::kinds::parameters::{SEED, absent, choice, count, known, number};
 use stage_core::artifact as words;
-use stage_core::catalogue::train::{SEED, absent, choice, count, known, number};
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter,

@@ -1,6 +1,6 @@
 //! The training kinds of the family `xtts`: the whole GPT, adapters, and their merge.
 
-use stage_core::catalogue::train::{
+use crate::kinds::parameters::{
     absent, at_least_one, checkpoints, choice, count, duration, from, join, number, shared,
     with_count, with_number,
 };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::text::kinds;
 use cache::Digest;
 use serde::Serialize;
-use stage_core::catalogue::text as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Blob, Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, Output,

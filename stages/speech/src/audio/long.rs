@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::audio::kinds;
 use cache::Digest;
-use stage_core::catalogue::audio as kinds;
 use stage_core::{
     Context, EachItem, FileParts, Item, Job, NewItem, NewValue, Output, Parameters, Reject, Setup,
     Stage, StageError,

@@ -7,6 +7,7 @@ pub mod clip;
 pub mod cuts;
 pub mod decode;
 pub mod fault;
+pub mod kinds;
 pub mod loudness;
 pub mod measure;
 pub mod mix;

@@ -13,7 +13,7 @@ use super::resample::resample;
 use super::source::Source;
 use super::trim;
 use super::wav;
-use stage_core::catalogue::audio as kinds;
+use crate::audio::kinds;
 use stage_core::{
     Blob, Context, EachItem, Item, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject,
     Setup, Stage, StageError,

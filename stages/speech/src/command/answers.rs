@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use camino::Utf8Path;
 use serde_json::{Map, Value as Json};
-use stage_core::catalogue::python::{NUMBER, TEXT};
+use stage_core::output_types::{NUMBER, TEXT};
 use stage_core::{NewValue, Reject};
 
 use super::run::{CommandError, output};

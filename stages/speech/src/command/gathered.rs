@@ -8,7 +8,6 @@ use bytes::Bytes;
 use cache::fs::FsError;
 use cache::{CacheError, Digest, InputFolder, WantedInput, WrittenInput};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Blob, Context, Item, StageError};
 
 use super::inputs::{self, extension, safe_name};
@@ -75,7 +74,7 @@ fn wanted<'a>(items: &'a [Item], fields: &[String]) -> (Vec<WantedInput>, Vec<&'
             *copies += 1;
             let name = safe_name(field);
             let label = if *copies == 1 { name } else { format!("{name}-{copies}") };
-            let extension = (&*blob.kind != RECORDING).then(|| extension(&blob.kind, &[]));
+            let extension = (&*blob.kind != Blob::RECORDING).then(|| extension(&blob.kind, &[]));
             wanted.push((WantedInput { digest: blob.digest, label, extension }, &**blob));
         }
     }

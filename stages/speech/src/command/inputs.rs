@@ -14,7 +14,6 @@ use camino::{Utf8Path, Utf8PathBuf};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Blob, Context, Item, StageError};
 
 use super::private::{INPUTS, create, write};
@@ -39,7 +38,7 @@ pub fn lay_out(file: &Utf8Path, kind: &str, bytes: &Bytes) -> Result<Utf8PathBuf
 /// determine its format.
 pub fn extension(kind: &str, bytes: &[u8]) -> String {
     match kind {
-        RECORDING => sniff::extension(bytes).unwrap_or(RECORDING).to_owned(),
+        Blob::RECORDING => sniff::extension(bytes).unwrap_or(Blob::RECORDING).to_owned(),
         kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
     }
 }

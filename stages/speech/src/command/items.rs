@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::command::kinds::{Form, REJECT};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Number, Value as Json, json};
-use stage_core::catalogue::command::{Form, REJECT};
-use stage_core::catalogue::python::{NUMBER, TEXT};
+use stage_core::output_types::{NUMBER, TEXT};
 
 use super::folder::files;
 use super::private::OUTPUTS;

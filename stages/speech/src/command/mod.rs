@@ -10,6 +10,8 @@ mod folder;
 pub(crate) mod gathered;
 pub(crate) mod inputs;
 mod items;
+pub mod kinds;
+pub mod line;
 mod once;
 pub(crate) mod private;
 pub(crate) mod room;

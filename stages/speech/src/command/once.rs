@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::kinds::Form;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Value as Json};
-use stage_core::catalogue::command::{Form, is_folder};
-use stage_core::catalogue::python::TEXT;
+use stage_core::output_types::TEXT;
+use stage_core::output_types::is_folder;
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue,
     ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, StageError, Value,

@@ -13,11 +13,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::command::line::Shell;
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use nix::sys::signal::Signal;
-use stage_core::line::Shell;
-use stage_core::programs::{self, Program};
+use stage_programs::{self as programs, Program};
 
 use super::direct;
 use super::tail::{self, Tail};

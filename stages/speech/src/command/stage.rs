@@ -7,9 +7,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::command::kinds;
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::command as kinds;
+use stage_core::output_types::is_folder;
 use stage_core::{
     Context, EachItem, Fields, Item, Job, NewValue, Output, ParameterValue, Parameters, Reject,
     Setup, Stage, StageError, Value,
@@ -286,7 +287,7 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
         let ParameterValue::Text(file) = value else {
             return Err(StageError::failed(format!("the output `{name}` has no file name")));
         };
-        if kinds::is_folder(file) {
+        if is_folder(file) {
             continue;
         }
         let file = path::relative(file).map_err(|problem| {

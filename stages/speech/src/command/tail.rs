@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use stage_core::programs::wait_to_read;
+use stage_programs::wait_to_read;
 
 /// The bytes that are kept of a stream.
 pub const KEPT_BYTES: usize = 4096;

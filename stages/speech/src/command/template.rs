@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::line::{Misplaced, Piece, Shell, Writing, pieces};
+use crate::command::line::{Misplaced, Piece, Shell, Writing, pieces};
 
 /// The reason why a command line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cache::Digest;
 use camino::Utf8Path;
-use stage_core::catalogue::corpus as kinds;
 use stage_core::{Blob, Fields, Item, Reject, StageError, Value as FieldValue};
 
 use super::{CorpusError, RowRecord, RowReject, Value, path};
@@ -54,7 +53,7 @@ impl Words {
     /// The bytes of a recording. They alone determine its format: a wrong name must not change the
     /// result.
     pub(super) fn recording(&mut self, digest: Digest, size: u64) -> Blob {
-        Blob { digest, size, kind: self.get(kinds::RECORDING) }
+        Blob { digest, size, kind: self.get(Blob::RECORDING) }
     }
 }
 

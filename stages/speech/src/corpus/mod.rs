@@ -13,6 +13,7 @@ pub mod folder;
 mod found_tokens;
 mod items;
 pub mod jsonl;
+pub mod kinds;
 mod lhotse;
 mod listed;
 mod misplaced;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::corpus as kinds;
 use stage_core::{
     Blob, Context, Fields, Item, Job, Reject, Setup, SourceJob, SourceOutput, StageError, Value,
     World,
@@ -86,7 +85,7 @@ impl SourceJob for Recordings {
             let audio = fact.map(|fact| Blob {
                 digest: fact.digest,
                 size: fact.size,
-                kind: kinds::RECORDING.into(),
+                kind: Blob::RECORDING.into(),
             });
             let text = match text {
                 Some(path) => self.text(&path, world)?.map(Some),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::corpus::kinds;
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::corpus as kinds;
 use stage_core::{
     Blob, Context, Item, Job, Parameters, Reject, Setup, SourceJob, SourceOutput, Stage,
     StageError, World,
@@ -254,7 +254,7 @@ impl SourceJob for ParquetFiles {
             };
             let options = parquet::Options { name, ..self.options.clone() };
             let found_here = parquet::read(pages, &options, |row, audio| -> Result<(), Stopped> {
-                let blob = world.keep(kinds::RECORDING, audio).map_err(Stopped::Store)?;
+                let blob = world.keep(Blob::RECORDING, audio).map_err(Stopped::Store)?;
                 kept.insert(row, blob);
                 Ok(())
             })

@@ -3,6 +3,7 @@
 mod corpus;
 pub mod filter;
 mod hash;
+pub mod kinds;
 pub mod merge;
 pub mod pack;
 pub mod split;

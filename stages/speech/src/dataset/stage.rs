@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use stage_core::catalogue::dataset as kinds;
+use crate::dataset::kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, ParameterValue,
     Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError,

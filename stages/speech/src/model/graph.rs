@@ -8,12 +8,12 @@ use std::time::Duration;
 use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use serde_json::{Value, json};
-use stage_core::programs;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup, StageError,
 };
 use stage_families::onnx::{Sample, Target};
 use stage_formats::onnx::Stored;
+use stage_programs as programs;
 
 use super::arrived::arrived;
 use super::card;

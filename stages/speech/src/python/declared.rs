@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::python::kinds::SCRIPT_FILE;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Number, Value as Json, json};
-use stage_core::catalogue::python::SCRIPT_FILE;
 use stage_core::device::DeviceName;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Fields, ParameterValue, Parameters, Setup, StageError};

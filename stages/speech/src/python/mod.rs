@@ -7,6 +7,7 @@
 mod declared;
 mod failures;
 mod inputs;
+pub mod kinds;
 mod messages;
 mod process;
 mod stage;

@@ -16,8 +16,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use stage_core::device::DeviceName;
-use stage_core::programs::{self, Program};
 use stage_core::{Context, StageError};
+use stage_programs::{self as programs, Program};
 
 use super::messages::{LONGEST, Reply, Request};
 use crate::command::private::Private;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::python::kinds;
 use camino::Utf8Path;
-use stage_core::catalogue::python as kinds;
 use stage_core::device::DeviceName;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewItem, Output, PortInput,

@@ -10,6 +10,7 @@ pub mod edits;
 pub mod fit;
 mod frames;
 mod gain;
+pub mod kinds;
 pub mod measure;
 mod pair;
 mod paired;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use stage_core::StageError;
-use stage_core::expression::{self, Whole};
+use stage_expression::{self as expression, Whole};
 
 use crate::numbers::rounded;
 use crate::statistics::aggregate::{Measured, all};

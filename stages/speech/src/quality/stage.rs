@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stage_core::catalogue::{choice, quality as kinds};
+use super::choose::kinds as choice;
+use super::kinds;
 use stage_core::{
     Context, Item, ItemJob, Job, NewValue, Output, Parameters, Reject, Setup, Stage, StageError,
     Value,

@@ -3,6 +3,7 @@
 //!
 //! The program that plays the pairs decides what a rater sees and hears.
 
+pub mod kinds;
 mod loudness;
 mod pairs;
 mod ranks;
@@ -16,7 +17,6 @@ pub mod votes;
 use std::sync::Arc;
 
 use stage_core::Stage;
-use stage_core::catalogue::rate as kinds;
 
 use crate::plain::stage;
 pub(crate) use report::Report as Rated;

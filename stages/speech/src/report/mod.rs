@@ -1,6 +1,7 @@
 //! Reports on the outputs of a pipeline.
 
 mod fates;
+pub mod kinds;
 mod recordings;
 mod stage;
 pub mod summary;

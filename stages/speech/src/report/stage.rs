@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::report::kinds;
 use bytes::Bytes;
-use stage_core::catalogue::report as kinds;
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, PortInput,
     PortOutput, Setup, Stage, StageError, Value,

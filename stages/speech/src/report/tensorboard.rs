@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stage_core::catalogue::report as kinds;
+use crate::report::kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, PortOutput, Setup, Stage,
     StageError,

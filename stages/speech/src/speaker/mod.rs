@@ -2,6 +2,7 @@
 
 mod embedding;
 mod group;
+pub mod kinds;
 mod matching;
 pub mod select;
 mod stage;

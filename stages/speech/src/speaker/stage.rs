@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::speaker::kinds;
 use bytes::Bytes;
-use stage_core::catalogue::speaker as kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput,
     Reject, Setup, Stage, StageError,

@@ -1,6 +1,6 @@
 //! Measures of a candidate: functions of its sentences, of all of them or of drawn ones.
 
-use stage_core::expression::{Aggregate, Whole};
+use stage_expression::{Aggregate, Whole};
 
 use super::table::{Missing, Table};
 use crate::numbers::quantile;
@@ -15,7 +15,7 @@ pub enum Measured {
     /// The value of the base for the other side.
     Base,
     Negative(Box<Measured>),
-    Binary(stage_core::expression::Operator, Box<Measured>, Box<Measured>),
+    Binary(stage_expression::Operator, Box<Measured>, Box<Measured>),
 }
 
 impl Measured {

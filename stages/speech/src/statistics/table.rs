@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stage_core::expression::{Each, Lacks, Test};
 use stage_core::{Fields, Item};
+use stage_expression::{Each, Lacks, Test};
 
 /// The items by candidate and sentence.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ impl Missing {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use stage_core::Value;
-    use stage_core::expression::{Aggregate, Whole, measure};
+    use stage_expression::{Aggregate, Whole, measure};
 
     use super::*;
 
@@ -181,7 +181,7 @@ mod tests {
     fn a_division_by_zero_is_no_number() {
         let items = [item("a@x", Some(0.0), None)];
         let each = Each::Binary(
-            stage_core::expression::Operator::Divide,
+            stage_expression::Operator::Divide,
             Box::new(Each::Number(1.0)),
             Box::new(Each::Field("cer".into())),
         );

@@ -4,6 +4,7 @@
 pub mod audit;
 pub mod case;
 mod characters;
+pub mod kinds;
 pub mod normalize;
 pub mod number;
 pub mod reader;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stage_core::catalogue::text as kinds;
+use crate::text::kinds;
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
     Parameters, PortOutput, Reject, Setup, Stage, StageError,

@@ -2,11 +2,11 @@
 
 mod audition;
 mod choose;
+pub mod kinds;
 
 use std::sync::Arc;
 
 use stage_core::Stage;
-use stage_core::catalogue::voice as kinds;
 
 use crate::plain::stage;
 

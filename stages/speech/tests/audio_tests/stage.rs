@@ -67,7 +67,7 @@ fn tone(rate: u32) -> Wav {
 #[test]
 fn every_kind_of_the_catalogue_has_its_stage() {
     let described: Vec<&str> =
-        stage_core::catalogue::audio::KINDS.iter().map(|kind| kind.name).collect();
+        stage_speech::audio::kinds::KINDS.iter().map(|kind| kind.name).collect();
     let built: Vec<&str> = stages().iter().map(|stage| stage.kind().name).collect();
     assert_eq!(built, described);
 }

@@ -39,7 +39,7 @@ mod xtts_tune_tests;
 mod xtts_voice;
 
 use stage_core::Stage;
-use stage_core::catalogue::torchscript as scripted;
+use stage_families::kinds::torchscript as scripted;
 use stage_families::wav2vec2::kinds as asr;
 
 use self::panic_boundary::PanicBoundary;

@@ -1,11 +1,11 @@
 //! `torchscript.apply`, `speaker.embed` and `quality.rate`: stages that call a module of the user.
 
-use stage_core::catalogue::python::NUMBER;
-use stage_core::catalogue::torchscript::{self as kinds, ARRAY, EMBEDDING_KIND, FBANK};
+use stage_core::output_types::NUMBER;
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject, Setup,
     Stage, StageError,
 };
+use stage_families::kinds::torchscript::{self as kinds, ARRAY, EMBEDDING_KIND, FBANK};
 use stage_formats::npy::{self, FloatArray};
 use tch::{IValue, Tensor};
 

@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use serde_json::Value as Json;
-use stage_core::catalogue::torchscript::{APPLY, EMBED, EMBEDDING_KIND, RATE};
 use stage_core::device::DeviceId;
 use stage_core::{
     Context, Fields, Item, Job, Kind, ParameterValue, Reject, Setup, StageError, Value,
 };
+use stage_families::kinds::torchscript::{APPLY, EMBED, EMBEDDING_KIND, RATE};
 use stage_formats::npy::{self, FloatArray};
 
 use super::trial::{Written, open, parameters, text, whole};

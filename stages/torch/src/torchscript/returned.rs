@@ -1,7 +1,7 @@
 //! The result of a module as values of an item.
 
-use stage_core::catalogue::torchscript::UNUSED;
 use stage_core::{NewValue, Reject, StageError};
+use stage_families::kinds::torchscript::UNUSED;
 use stage_formats::npy::{self, FloatArray, IntArray, Width};
 use tch::{Device, IValue, Kind, TchError, Tensor};
 

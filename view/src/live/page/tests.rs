@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use stage_core::estimate::{Figure, StageEstimate};
-use stage_core::event::Event;
+use engine::estimate::{Figure, StageEstimate};
+use engine::event::Event;
 
 use super::super::super::paint::Paint;
 use super::*;

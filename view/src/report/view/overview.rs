@@ -1,8 +1,8 @@
 //! The head of the page: the run, its status, and the most important figures.
 
+use engine::event::Status;
 use engine::units;
 use maud::{Markup, html};
-use stage_core::event::Status;
 
 use super::{money, number, text};
 use crate::report::clips::Measure;
@@ -37,9 +37,8 @@ type Shown = (&'static str, String, String);
 fn figures(found: &Found) -> Vec<Shown> {
     let mut figures: Vec<Shown> = Vec::new();
     let stages = &found.seen.run.stages;
-    let sum = |part: fn(&stage_core::event::StageCounts) -> u64| -> u64 {
-        stages.values().map(part).sum()
-    };
+    let sum =
+        |part: fn(&engine::event::StageCounts) -> u64| -> u64 { stages.values().map(part).sum() };
     let (executed, reused) = (sum(|counts| counts.executed), sum(|counts| counts.reused));
     figures.push(("Executed", units::count(executed), format!("{} reused", units::count(reused))));
     let clips: usize = found.corpora.iter().map(|corpus| corpus.clips.len()).sum();

@@ -1,8 +1,8 @@
 //! The runs of the pipeline beside each other.
 
+use engine::event::Status;
 use engine::units;
 use maud::html;
-use stage_core::event::Status;
 
 use super::table::{Cell, Table};
 use super::{Section, number, text};

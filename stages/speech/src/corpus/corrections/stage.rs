@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::corpus::kinds;
 use cache::Digest;
-use stage_core::catalogue::corpus as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Blob, Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, Output,

@@ -10,7 +10,6 @@ use std::thread::Builder;
 
 use bytes::Bytes;
 use cache::Digest;
-use stage_core::catalogue::corpus as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Fields, FileParts, Reject, StageError, Value as FieldValue, World};
 
@@ -189,9 +188,9 @@ fn recall(key: &Digest, world: &mut dyn World) -> Result<Option<Clip>, StageErro
 
 fn keep(row: &Row, cut: Cut, world: &mut dyn World) -> Result<Clip, StageError> {
     let audio = match cut.bytes {
-        Some(bytes) => world.keep(kinds::RECORDING, Bytes::from(bytes))?,
+        Some(bytes) => world.keep(Blob::RECORDING, Bytes::from(bytes))?,
         None => {
-            let kind = kinds::RECORDING.into();
+            let kind = Blob::RECORDING.into();
             Blob { digest: row.fact.digest, size: row.fact.size, kind }
         }
     };

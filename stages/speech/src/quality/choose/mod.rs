@@ -5,6 +5,7 @@
 //! the base it is an error, and it excludes a candidate.
 
 mod candidate;
+pub mod kinds;
 mod options;
 mod prefer;
 mod report;

@@ -1,7 +1,7 @@
 //! Preferences: the order of the candidates that meet the requirements.
 
-use stage_core::expression::{self, Whole};
 use stage_core::{ParameterValue, Parameters, StageError};
+use stage_expression::{self as expression, Whole};
 
 use super::candidate::Candidate;
 use super::options::Options;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use stage_core::StageError;
-use stage_core::expression;
 
 use super::candidate::{Candidate, Line};
 use super::options::Options;
@@ -164,7 +163,7 @@ fn warnings(options: &Options, fresh: usize) -> Vec<String> {
     let texts = options.require.iter().map(|rule| &rule.text);
     let texts = texts.chain(options.prefer.iter().map(|one| &one.text));
     let fields: BTreeSet<String> =
-        texts.flat_map(|text| expression::fields(text).into_keys()).collect();
+        texts.flat_map(|text| stage_expression::fields(text).into_keys()).collect();
     let mut warnings = Vec::new();
     let is_deaf = options.heard().is_none();
     if is_deaf && !fields.is_empty() && fields.iter().all(|field| HEARD.contains(&field.as_str())) {

@@ -5,7 +5,7 @@
 //! it easier for one of them to pass by chance.
 
 use stage_core::StageError;
-use stage_core::expression::{self, Comparison, Relation, Requirement};
+use stage_expression::{self as expression, Comparison, Relation, Requirement};
 
 use super::candidate::{Candidate, Line};
 use super::options::Options;

@@ -20,7 +20,7 @@ fn noise(seed: usize) -> impl Iterator<Item = f64> {
 fn options(require: &[&str], prefer: &[(&str, bool)]) -> Options {
     let preference = |(text, is_higher_better): &(&str, bool)| Preference {
         text: (*text).to_owned(),
-        measure: stage_core::expression::measure(text).unwrap(),
+        measure: stage_expression::measure(text).unwrap(),
         is_higher_better: *is_higher_better,
     };
     Options {

@@ -212,7 +212,7 @@ fn thousands_grouped_with_spaces_are_one_number() {
 /// The parameter of the manifest lists the languages that have words.
 #[test]
 fn the_manifest_knows_the_languages() {
-    let known = &stage_core::catalogue::text::NUMBERS[1..];
+    let known = &crate::text::kinds::NUMBERS[1..];
     assert_eq!(Language::all().map(Language::code).collect::<Vec<_>>(), known);
 }
 
