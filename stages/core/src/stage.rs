@@ -108,7 +108,7 @@ pub trait Context {
     fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError>;
 
     /// The artifact of this stage before its inputs changed, if the stage should continue from it:
-    /// see [`crate::catalogue::ON_CHANGE`].
+    /// see [`crate::ON_CHANGE`].
     fn parent(&mut self) -> Result<Option<Fields>, StageError>;
 
     /// Quarantines items that the stage cannot use, by their position in the data set on a port. A

@@ -60,7 +60,7 @@ pub static USUAL_MODEL: &dyn Family = &dual_ar::DualAr;
 pub static USUAL_CODEC: &dyn Family = &dac::Dac;
 
 /// The stage kinds for models: those for several families, and those of each family.
-pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+pub fn every_kind() -> impl Iterator<Item = &'static Kind> {
     let own = FAMILIES.iter().map(|family| family.kinds());
     kinds::KINDS.iter().copied().chain(own).flatten().copied()
 }

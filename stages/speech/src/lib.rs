@@ -65,5 +65,5 @@ pub const KINDS: &[&[&Kind]] = &[
 
 /// All built-in kinds: those of this crate, and those for models.
 pub fn catalogue() -> Catalogue {
-    Catalogue::of(KINDS.iter().copied().flatten().copied().chain(stage_families::kinds()))
+    Catalogue::of(KINDS.iter().copied().flatten().copied().chain(stage_families::every_kind()))
 }
