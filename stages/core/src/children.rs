@@ -15,6 +15,11 @@ const SEPARATOR: char = '/';
 impl Output {
     /// The children of one item, for a kind that [expands](crate::Kind::expands) its items. The id
     /// of each is a name among these children: the id of the parent is put before it.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if a name is empty or has a `/`, or if two children have the same
+    /// name.
     pub fn of_children(children: Vec<NewItem>) -> Result<Output, StageError> {
         let mut values: Vec<(String, NewValue)> = Vec::new();
         for child in children {

@@ -4,6 +4,7 @@
 /// The cost model of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cost {
+    /// Nothing is known: a plan gives no time for the stage until it has run once.
     Unknown,
     /// By its items and their sound.
     Rates(Rates),
@@ -35,9 +36,11 @@ impl Cost {
 pub struct Rates {
     /// Seconds before the first item.
     pub start: f64,
+    /// Seconds per item, whatever its length.
     pub seconds_per_item: f64,
     /// Seconds of work per second of input sound, or of output speech.
     pub seconds_per_second: f64,
+    /// Bytes written per item, whatever its length.
     pub bytes_per_item: f64,
     /// Bytes written for each second of sound.
     pub bytes_per_second: f64,
@@ -69,6 +72,7 @@ impl Rates {
     };
 }
 
+/// Figures for a stage that imports, exports, converts or merges a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     /// Seconds beside those for the bytes.
@@ -84,6 +88,8 @@ pub struct Weights {
 /// in the middle.
 pub const WEIGHT_BYTES_PER_SECOND: f64 = 2e8;
 
+/// Figures for a training. Its time follows from the sizes of the model family, which the estimate
+/// gets from the stage's family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
     /// The family of the model, according to its artifact.

@@ -7,20 +7,29 @@ use serde::{Deserialize, Serialize};
 use crate::error::StageError;
 use crate::parameter::{ParameterValue, Parameters};
 
-/// Default values: if they exceed a training, its author made no mistake.
+/// Steps between validations, unless a manifest says otherwise: if this exceeds a training, its
+/// author made no mistake.
 pub const VALIDATE_EVERY: i64 = 100;
+/// Steps between saved states, unless a manifest says otherwise. As with [`VALIDATE_EVERY`], more
+/// than there are steps is no mistake.
 pub const SAVE_EVERY: i64 = 100;
 
 const STEPS: &str = "steps";
+/// The parameter with the length of a training in passes over the clips: a number above 0, in place
+/// of `steps`.
 pub const EPOCHS: &str = "epochs";
+/// The parameter with the step, or share of the steps, after which a training ends early. A sweep
+/// sets it for the rungs of its trials.
 pub const UNTIL: &str = "until";
 
 /// The events between the steps of a training, all counted in steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timetable {
+    /// The number of optimiser steps, at least 1.
     pub steps: u64,
     /// The steps over which the learning rate rises.
     pub warm_up: u64,
+    /// Steps between validations on the held-out clips, at least 1.
     pub validate_every: u64,
     /// 0: by time alone.
     pub save_every: u64,
@@ -31,12 +40,20 @@ pub struct Timetable {
 /// A written part that can never take effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
+    /// The name of the parameter in the manifest, such as `warm_up`.
     pub parameter: String,
+    /// The problem with both numbers, as one line.
     pub message: String,
+    /// A setting that would take effect.
     pub help: String,
 }
 
 /// The total number of optimiser steps, given the rows of one pass over the clips.
+///
+/// # Errors
+///
+/// [`StageError::Failed`] with the advice of [`length_mistake`] if there is such a mistake, or
+/// without any if a parameter has a value of another type. Errors of `rows_of_pass` are passed on.
 pub fn steps(
     parameters: &Parameters,
     rows_of_pass: impl FnOnce() -> Result<f64, StageError>,
@@ -69,6 +86,10 @@ pub fn length_mistake(parameters: &Parameters) -> Option<(&'static str, &'static
 }
 
 /// Rows, or clips, per step.
+///
+/// # Errors
+///
+/// [`StageError::Failed`] if `batch` or `accumulation` is given and is not an integer.
 pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
     let whole = |name: &str| parameters.integer_or(name, 1).map(|number| number.max(1) as u64);
     Ok(whole("batch")? * whole("accumulation")?)
@@ -76,6 +97,10 @@ pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
 
 impl Timetable {
     /// Converts shares to steps. A parameter that the kind lacks is off.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if one of the parameters is neither an integer nor a share.
     pub fn of(parameters: &Parameters, steps: u64) -> Result<Timetable, StageError> {
         let counted = |name: &str, preset: i64, part: fn(f64) -> f64| {
             Ok::<u64, StageError>(
@@ -156,6 +181,11 @@ impl Timetable {
     }
 
     /// Refuses a timetable with a part that can never take effect.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] with the messages and the advice of all parts that
+    /// [`Timetable::idle`] finds.
     pub fn check(&self, has_held_out: bool) -> Result<(), StageError> {
         let idle = self.idle(has_held_out);
         let joined = |part: fn(&Idle) -> &str| idle.iter().map(part).collect::<Vec<_>>().join("; ");
@@ -189,11 +219,19 @@ fn in_steps(
 }
 
 /// The interval in steps of states that are kept whatever their loss, if there is one.
+///
+/// # Errors
+///
+/// [`StageError::Failed`] if `keep_every` is neither an integer nor a share.
 pub fn keep_every(parameters: &Parameters, steps: u64) -> Result<Option<u64>, StageError> {
     Ok(in_steps(parameters, "keep_every", steps, up)?.filter(|every| *every > 0))
 }
 
 /// The step after which the training ends, if that is before its last one.
+///
+/// # Errors
+///
+/// [`StageError::Failed`] if `until` is neither an integer nor a share.
 pub fn until(parameters: &Parameters, steps: u64) -> Result<Option<u64>, StageError> {
     Ok(in_steps(parameters, UNTIL, steps, up)?.map(|step| step.max(1)).filter(|step| *step < steps))
 }
@@ -221,21 +259,30 @@ fn told(count: u64, what: &str) -> String {
 /// The clips of a training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClipCounts {
+    /// Clips that the optimiser learns from.
     pub used: u64,
+    /// Clips for validations only.
     pub held_out: u64,
+    /// Items that the training cannot use or that occur twice.
     pub left_out: u64,
 }
 
 /// A training just before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
+    /// The steps, and the events between them.
     pub timetable: Timetable,
+    /// Rows of one optimiser step: `batch` times `accumulation`, at least 1.
     pub rows_of_step: u64,
+    /// Rows of one pass over the clips. A fraction if it is estimated by the plan; a trainer counts
+    /// them.
     pub rows_of_pass: f64,
+    /// The division of the items into clips for learning, for validation, and others.
     pub clips: ClipCounts,
 }
 
 impl Course {
+    /// Optimiser steps of one pass over the clips; a fraction if the last one is not full.
     pub fn steps_of_pass(&self) -> f64 {
         self.rows_of_pass / self.rows_of_step.max(1) as f64
     }

@@ -22,10 +22,13 @@ const BLOCK: usize = 64;
 /// Data sets of this size are encoded on two threads.
 const WORTH_A_THREAD: usize = 4_096;
 
+/// The ways in which making or reading a data set fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
+    /// Two items of one data set have this id.
     #[error("two items have the id `{0}`")]
     DuplicateId(Arc<str>),
+    /// The bytes are damaged, or of a format that this version does not know; with the reason.
     #[error("a data set in the store cannot be read: {0}")]
     Unreadable(String),
 }
@@ -41,14 +44,18 @@ pub fn bucket_of(id: &str, bits: u8) -> u32 {
 /// One non-empty bucket of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
+    /// The first [`Dataset::bits`] bits of the hash of its items' ids, from 0.
     pub number: u32,
+    /// The digest of the encoded [`Chunk`] with its items.
     pub chunk: Digest,
+    /// The number of its items, at least 1.
     pub items: u32,
 }
 
 /// The root of a data set: the list of its chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dataset {
+    /// Bits of the id's hash that select the bucket: there are at most `2^bits` buckets.
     pub bits: u8,
     /// Sorted by number; empty buckets are left out.
     pub buckets: Vec<Bucket>,
@@ -57,6 +64,7 @@ pub struct Dataset {
 /// A data set together with its objects.
 #[derive(Debug, Default)]
 pub struct DatasetParts {
+    /// The root, which names the chunks by their digests.
     pub dataset: Dataset,
     /// The encoded chunks, in the order of the buckets.
     pub chunks: Vec<Vec<u8>>,
@@ -64,11 +72,17 @@ pub struct DatasetParts {
 
 impl Dataset {
     /// The number of bits of the id's hash that select the bucket, for this number of items.
-    pub fn bits_for(items: usize) -> u8 {
+    fn bits_for(items: usize) -> u8 {
         let buckets = items.div_ceil(BUCKET_ITEMS).max(1).next_power_of_two();
         buckets.trailing_zeros() as u8
     }
 
+    /// Divides items into buckets and encodes them. The bytes do not depend on the order of the
+    /// items.
+    ///
+    /// # Errors
+    ///
+    /// [`DatasetError::DuplicateId`] if two items have the same id.
     pub fn build(items: Vec<Item>) -> Result<DatasetParts, DatasetError> {
         let bits = Dataset::bits_for(items.len());
         let is_large = items.len() >= WORTH_A_THREAD;
@@ -107,22 +121,32 @@ impl Dataset {
         Ok(parts)
     }
 
+    /// The number of items, by the counts of the buckets.
     pub fn len(&self) -> usize {
         self.buckets.iter().map(|bucket| bucket.items as usize).sum()
     }
 
+    /// True if there is no item.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
+    /// The bytes of the root, as the cache stores them.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
+    /// Reads the bytes that [`Dataset::encode`] returned.
+    ///
+    /// # Errors
+    ///
+    /// [`DatasetError::Unreadable`] if the bytes are cut, damaged or of another format.
     pub fn decode(bytes: &[u8]) -> Result<Dataset, DatasetError> {
         decode(bytes)
     }
 
+    /// The digest of the encoded root, which identifies the data set: equal items give equal
+    /// digests.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.encode())
     }
@@ -141,6 +165,7 @@ fn encode_buckets(buckets: Vec<(u32, Vec<Item>)>) -> Result<Vec<(Bucket, Vec<u8>
 /// The items of one bucket, sorted by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
+    /// Sorted by id, each id once.
     pub items: Vec<Item>,
 }
 
@@ -161,6 +186,11 @@ struct Packing<'a> {
 }
 
 impl Chunk {
+    /// Sorts the items of one bucket.
+    ///
+    /// # Errors
+    ///
+    /// [`DatasetError::DuplicateId`] if two items have the same id.
     pub fn new(mut items: Vec<Item>) -> Result<Chunk, DatasetError> {
         items.sort_by(|a, b| a.id.cmp(&b.id));
         match items.windows(2).find(|pair| pair[0].id == pair[1].id) {
@@ -169,6 +199,7 @@ impl Chunk {
         }
     }
 
+    /// The bytes of the chunk, as the cache stores them under [`Bucket::chunk`].
     pub fn encode(&self) -> Vec<u8> {
         let names = self.names();
         let number = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
@@ -238,6 +269,11 @@ impl Chunk {
         }
     }
 
+    /// Reads the bytes that [`Chunk::encode`] returned.
+    ///
+    /// # Errors
+    ///
+    /// [`DatasetError::Unreadable`] if the bytes are cut, damaged or of another format.
     pub fn decode(bytes: &[u8]) -> Result<Chunk, DatasetError> {
         let packed: Packed = decode(bytes)?;
         let names: Vec<Arc<str>> = packed.names.iter().map(|name| Arc::from(*name)).collect();

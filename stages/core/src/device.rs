@@ -15,11 +15,14 @@ pub struct Devices {
     pub problem: Option<String>,
 }
 
+/// One GPU of a machine, as its driver reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
+    /// The name by its maker, such as `NVIDIA A100-SXM4-80GB`.
     pub model: String,
     /// Major and minor compute capability.
     pub capability: (u32, u32),
+    /// All of its memory in bytes, whoever uses it.
     pub memory_bytes: u64,
     /// As 8-4-4-4-12 hexadecimal digits: the device, whatever its number.
     pub uuid: Option<String>,

@@ -35,6 +35,7 @@ impl Reject {
         ![Reject::DROPPED, Reject::REPEATED].contains(&self.code.as_str())
     }
 
+    /// A verdict with a code, which is a word like `truncated`, and a reason, which people read.
     pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Reject {
         Reject { code: code.into(), reason: reason.into() }
     }
@@ -58,29 +59,52 @@ impl Reject {
 pub enum StageError {
     /// It will fail in the same way until something is changed.
     #[error("{message}")]
-    Failed { message: String, help: Option<String> },
+    Failed {
+        /// One line: the problem, with names in backticks.
+        message: String,
+        /// Advice for a person, shown below the message.
+        help: Option<String>,
+    },
     /// Out of memory. A batch is halved and tried again; a stage on all items fails.
     #[error("out of memory: {message}")]
-    OutOfMemory { message: String },
+    OutOfMemory {
+        /// The allocation that failed, as the library or system reports it.
+        message: String,
+    },
     /// It may succeed when tried again.
     #[error("{message}")]
-    Transient { message: String },
+    Transient {
+        /// One line: the problem.
+        message: String,
+    },
     /// The run was asked to stop.
     #[error("stopped on request")]
     Stopped,
     /// The disk is full: the run stops, and continues from here once there is space.
     #[error("{message}")]
-    NoSpace { message: String },
+    NoSpace {
+        /// One line, with the path that could not be written.
+        message: String,
+    },
     /// No item can be processed, and none of them is to blame: the stage ends immediately.
     #[error("{message}")]
-    Unable { message: String, help: Option<String> },
+    Unable {
+        /// One line: the problem, which has nothing to do with an item.
+        message: String,
+        /// Advice for a person, shown below the message.
+        help: Option<String>,
+    },
     /// A temporary fault of the machine, such as failing to open one more file: it is retried, and
     /// if that does not help the run stops, and continues from here later.
     #[error("{message}")]
-    Machine { message: String },
+    Machine {
+        /// One line, with the call that failed.
+        message: String,
+    },
     /// It took longer than the `timeout` of its stage. It is not tried again by this run.
     #[error("not done after {seconds} s{said}")]
     TimedOut {
+        /// The limit in decimal digits, such as `2.5`.
         seconds: String,
         /// The output of a program as [`SAID`] introduces it, or nothing.
         said: String,
@@ -88,13 +112,17 @@ pub enum StageError {
     /// A program that works on batches ended while it had this one. It is halved and tried again; an
     /// item that ends it alone is retried, and then quarantined for this run.
     #[error("{message}")]
-    Died { message: String },
+    Died {
+        /// One line: how the program ended, or where it violated the protocol.
+        message: String,
+    },
 }
 
 /// The advice where a `timeout` has passed.
 const TIMEOUT: &str = "raise `timeout` if it needs more";
 
 impl StageError {
+    /// An error about work that exceeded this limit in seconds, without the output of a program.
     pub fn timed_out(seconds: f64) -> StageError {
         StageError::TimedOut { seconds: seconds.to_string(), said: String::new() }
     }
@@ -114,6 +142,7 @@ impl StageError {
         StageError::Failed { message: cleaned(message.into()), help: None }
     }
 
+    /// A failure with advice. Both are one line each: external names in them are escaped.
     pub fn with_help(message: impl Into<String>, help: impl Into<String>) -> StageError {
         let (message, help) = (cleaned(message.into()), cleaned(help.into()));
         StageError::Failed { message, help: Some(help) }
@@ -158,6 +187,7 @@ impl StageError {
         matches!(self, StageError::NoSpace { .. } | StageError::Machine { .. })
     }
 
+    /// The advice for a person; None for errors that no setting mends.
     pub fn help(&self) -> Option<&str> {
         match self {
             StageError::Failed { help, .. } | StageError::Unable { help, .. } => help.as_deref(),

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes in the store or in the user's own files, identified by their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
+    /// The BLAKE3 digest of the bytes, which identifies them in the store.
     pub digest: Digest,
+    /// The number of bytes.
     pub size: u64,
     /// A media type such as `audio/wav` or `tokens/npy`, which tells how to read the bytes.
     pub kind: Arc<str>,
@@ -23,16 +25,21 @@ impl Blob {
 /// One field of an item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Value {
+    /// A text in UTF-8, such as a transcript.
     Text(Arc<str>),
+    /// A number, such as a duration in seconds. Compared by its bits: NaN equals itself.
     Number(f64),
+    /// Bytes that are stored elsewhere, such as a recording.
     Blob(Arc<Blob>),
 }
 
 impl Value {
+    /// A text as a value.
     pub fn text(text: impl Into<Arc<str>>) -> Value {
         Value::Text(text.into())
     }
 
+    /// The text; None for a number or a blob.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -40,6 +47,7 @@ impl Value {
         }
     }
 
+    /// The number; None for a text or a blob. Texts of digits are not converted.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Value::Number(number) => Some(*number),
@@ -47,6 +55,7 @@ impl Value {
         }
     }
 
+    /// The blob; None for a text or a number. It has the digest, not the bytes.
     pub fn as_blob(&self) -> Option<&Arc<Blob>> {
         match self {
             Value::Blob(blob) => Some(blob),
@@ -58,7 +67,7 @@ impl Value {
 /// All parts of a value. Keys are made of them and values are compared by them, so that two values
 /// that a stage could tell apart never count as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parts<'a> {
+pub(crate) enum Parts<'a> {
     Text(&'a str),
     /// Compares by bits: NaN equals itself, 0.0 differs from -0.0.
     Number(u64),
@@ -70,7 +79,7 @@ pub enum Parts<'a> {
 }
 
 impl Value {
-    pub fn parts(&self) -> Parts<'_> {
+    pub(crate) fn parts(&self) -> Parts<'_> {
         match self {
             Value::Text(text) => Parts::Text(text),
             Value::Number(number) => Parts::Number(number.to_bits()),
@@ -109,10 +118,12 @@ impl fmt::Display for Value {
 pub struct Fields(Vec<(Arc<str>, Value)>);
 
 impl Fields {
+    /// No values.
     pub fn new() -> Fields {
         Fields::default()
     }
 
+    /// The value of this name, whatever its type.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.position(name).ok().map(|at| &self.0[at].1)
     }
@@ -122,18 +133,23 @@ impl Fields {
         self.position(name).ok().map(|at| (&self.0[at].0, &self.0[at].1))
     }
 
+    /// The text of this name; None if there is no such field or it is no text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_text)
     }
 
+    /// The number of this name; None if there is no such field or it is no number.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.get(name).and_then(Value::as_number)
     }
 
+    /// The blob of this name; None if there is no such field or it is no blob.
+    /// [`Context::read`](crate::Context::read) returns its bytes.
     pub fn blob(&self, name: &str) -> Option<&Arc<Blob>> {
         self.get(name).and_then(Value::as_blob)
     }
 
+    /// Adds a value, or replaces the one of the same name.
     pub fn set(&mut self, name: impl Into<Arc<str>>, value: Value) {
         let name = name.into();
         match self.position(&name) {
@@ -142,18 +158,22 @@ impl Fields {
         }
     }
 
+    /// Removes a value and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         self.position(name).ok().map(|at| self.0.remove(at).1)
     }
 
+    /// All values with their names, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Value)> {
         self.0.iter().map(|(name, value)| (name, value))
     }
 
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -186,11 +206,16 @@ impl<N: Into<Arc<str>>> FromIterator<(N, Value)> for Fields {
 /// One member of a data set: a stable id and its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
+    /// Unique within the data set; empty if the stage does not read ids, see
+    /// [`InputPort::reads_id`](crate::InputPort::reads_id).
     pub id: Arc<str>,
+    /// The fields; in a stage only those that its input port reads.
     pub fields: Fields,
 }
 
 impl Item {
+    /// An item with this id. A stage returns a [`NewItem`](crate::NewItem); items themselves are
+    /// made by sources and tests.
     pub fn new(id: impl Into<Arc<str>>, fields: Fields) -> Item {
         Item { id: id.into(), fields }
     }

@@ -24,10 +24,15 @@ use crate::parameter::{ParameterValue, Parameters};
 pub trait Sink {
     /// A named group of parts follows.
     fn group(&mut self, name: &str, parts: usize);
+    /// A text, such as the name of a kind.
     fn text(&mut self, name: &str, text: &str);
+    /// A whole number; a flag is 0 or 1.
     fn integer(&mut self, name: &str, number: i64);
+    /// A number, which the hasher takes by its bits: 0.0 and -0.0 are two parts.
     fn number(&mut self, name: &str, number: f64);
+    /// A digest that stands for content, such as that of a file or a data set.
     fn digest(&mut self, name: &str, digest: &Digest);
+    /// A field with a blob. `size` is in bytes; `kind` is a media type such as `audio/wav`.
     fn blob(&mut self, name: &str, digest: &Digest, size: u64, kind: &str);
 }
 
@@ -44,6 +49,7 @@ pub struct HashSink {
 const TOGETHER: usize = 64 << 10;
 
 impl HashSink {
+    /// The digest of all parts that were written.
     pub fn finish(self) -> Digest {
         match self.hasher {
             Some(mut hasher) => hasher.update(&self.parts).finish(),
@@ -139,10 +145,13 @@ impl Sink for TextSink {
 pub enum InputKey {
     /// The digest of the data set, or of the part of it that the stage reads.
     Dataset(Digest),
+    /// The fields of an artifact, which are few: the key lists them all.
     Artifact(Fields),
     /// For a port that also reads the name of the upstream stage.
     Named {
+        /// The name of the upstream stage in the manifest.
         stage: String,
+        /// The content that arrives from it.
         input: Box<InputKey>,
     },
 }
@@ -168,15 +177,21 @@ impl InputKey {
 pub enum Part<'a> {
     /// A named group of parts follows.
     Group(&'static str, usize),
+    /// The name of the kind, such as `audio.resample`.
     Kind(&'a str),
+    /// The behaviour version of the kind.
     Version(u32),
+    /// A content parameter and its value.
     Parameter(&'a str, &'a ParameterValue),
+    /// The name of a `File` parameter, and the digest of the file.
     File(&'a str, &'a Digest),
     /// A port, and the number of its inputs, which follow.
     Port(&'a str, usize),
     /// A part of one of them.
     Input(&'a str, usize, InputPart<'a>),
+    /// The text that forces new work; empty if there is none.
     Salt(&'a str),
+    /// The key of the outcome that a training continues from.
     Parent(&'a Digest),
 }
 
@@ -185,9 +200,11 @@ pub enum Part<'a> {
 pub enum InputPart<'a> {
     /// The name of the upstream stage, if it is read.
     Stage(&'a str),
+    /// The digest of a data set, or of the part of it that the stage reads.
     Dataset(&'a Digest),
     /// The number of fields that follow.
     Artifact(usize),
+    /// A field of an artifact, and its value.
     Field(&'a str, &'a Value),
 }
 
@@ -242,13 +259,16 @@ pub fn differences<'a>(old: &'a StageKey, new: &'a StageKey) -> Vec<Difference<'
 /// can explain changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageKey {
+    /// The name of the kind, such as `audio.resample`.
     pub kind: String,
+    /// The behaviour version of the kind: see [`Kind::version`](crate::Kind::version).
     pub version: u32,
     /// Content parameters only, defaults filled in.
     pub parameters: Parameters,
     /// The content of `File` parameters.
     pub files: BTreeMap<String, Digest>,
-    /// The fields that the stage reads and writes, if its parameters select them.
+    /// The content that arrives on each port, in the order of its references. In the key of one
+    /// item, the port with the items is missing.
     pub inputs: BTreeMap<String, Vec<InputKey>>,
     /// Changing it forces the work to run again.
     pub salt: Option<String>,
@@ -277,10 +297,12 @@ impl StageKey {
         self.parent.iter().for_each(|parent| each(Part::Parent(parent)));
     }
 
+    /// Writes all parts of the key into a sink.
     pub fn write(&self, sink: &mut dyn Sink) {
         self.parts(&mut |part| part.write(sink));
     }
 
+    /// The digest under which the cache records the outcome of the stage.
     pub fn digest(&self) -> Digest {
         let mut sink = HashSink::default();
         self.write(&mut sink);
@@ -339,14 +361,17 @@ fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
 pub struct ItemReads {
     /// Sorted by name; optional fields count as missing if absent.
     pub names: Vec<String>,
+    /// True if the stage reads the id, so that it is part of the key.
     pub id: bool,
 }
 
 impl ItemReads {
+    /// Fields by name, which must be sorted, and the id if `id` is true.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>, id: bool) -> ItemReads {
         ItemReads { names: names.into_iter().map(Into::into).collect(), id }
     }
 
+    /// The item reduced to what is read.
     pub fn see<'a>(&'a self, item: &'a Item) -> Seen<'a> {
         Seen { reads: self, item }
     }
@@ -370,6 +395,7 @@ impl<'a> Seen<'a> {
         self.reads.names.iter().map(|name| (name.as_str(), item.fields.pair(name)))
     }
 
+    /// Writes the parts of the item that are read, without the job: see [`Seen::key`].
     pub fn write(&self, sink: &mut dyn Sink) {
         if let Some(id) = self.id() {
             sink.text("id", id);

@@ -16,7 +16,10 @@ pub enum Work {
     /// A long gather: it saves checkpoints and resumes from the last one.
     Train,
     /// `Item` or `Gather`, according to the parameter of this name (`item` or `once`).
-    Chosen { parameter: &'static str },
+    Chosen {
+        /// The choice parameter with the words `item` and `once`.
+        parameter: &'static str,
+    },
 }
 
 /// The place where the implementation runs.
@@ -35,9 +38,15 @@ pub enum Batching {
     Single,
     /// Items of similar length, with at most as many bytes of input blobs as the size parameter of
     /// this name says. For 16-bit audio this bounds the total duration.
-    ByBytes { parameter: &'static str },
+    ByBytes {
+        /// The size parameter with the largest sum of input blobs, in bytes.
+        parameter: &'static str,
+    },
     /// At most as many as the integer parameter of this name says.
-    ByCount { parameter: &'static str },
+    ByCount {
+        /// The integer parameter with the largest number of items.
+        parameter: &'static str,
+    },
 }
 
 /// The origin of the reasons for which a stage quarantines items.
@@ -48,29 +57,44 @@ pub enum Verdicts {
     /// A program of the user failed on the item. If the first items all fail alike, the program or
     /// its environment is broken: the stage fails and quarantines none of them, unless the
     /// parameter of this name has this value.
-    OfProgram { parameter: &'static str, unless: &'static str },
+    OfProgram {
+        /// The parameter with which a person accepts that every item fails.
+        parameter: &'static str,
+        /// The value of `parameter` that accepts it.
+        unless: &'static str,
+    },
 }
 
+/// The shape of the data on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortType {
+    /// A table of items, all with the same kinds of fields.
     Dataset,
+    /// One thing made of files, such as a model or a report.
     Artifact,
 }
 
+/// The type that a field must have, which the manifest checks before anything runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldType {
+    /// A text in UTF-8.
     Text,
+    /// A 64-bit floating-point number.
     Number,
+    /// Bytes in the store, with a media type.
     Blob,
 }
 
 /// The fields of a data set that a stage reads. Only these enter its keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Fields {
+    /// These fields and no others, each with its name and type. The array is in any order.
     These(&'static [(&'static str, FieldType)]),
     /// The same, and the fields named by this list parameter.
     Named {
+        /// The list parameter with the names of more fields, of any type.
         parameter: &'static str,
+        /// Fields that are read whatever the parameter says.
         also: &'static [(&'static str, FieldType)],
     },
     /// The same, and the fields that the parameters need in another way, with their types.
@@ -82,9 +106,11 @@ pub enum Fields {
 /// Fields that follow from the values of parameters, such as those of expressions.
 #[derive(Clone, Copy, Debug)]
 pub struct Derived {
+    /// The names and types of the fields that follow from the parameters.
     pub names: fn(&Parameters) -> Vec<(String, FieldType)>,
     /// The parameter that a missing field is reported at.
     pub parameter: &'static str,
+    /// Fields that are read whatever the parameters say.
     pub also: &'static [(&'static str, FieldType)],
 }
 
@@ -92,13 +118,17 @@ pub struct Derived {
 /// earlier result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentNeeds {
+    /// The artifact may change: the training continues all the same.
     Nothing,
     /// These fields: the weights of the result mean nothing beside others.
     Fields(&'static [&'static str]),
+    /// The whole artifact: a training starts from scratch after any change of it.
     Everything,
 }
 
 impl ParentNeeds {
+    /// True if a training may continue: `before` is the artifact of its earlier result, `now` the
+    /// one that arrives.
     pub fn are_met(&self, before: &item::Fields, now: &item::Fields) -> bool {
         match self {
             ParentNeeds::Nothing => true,
@@ -110,9 +140,14 @@ impl ParentNeeds {
     }
 }
 
+/// A named input of a kind. Definitions start from [`InputPort::DATASET`] or
+/// [`InputPort::ARTIFACT`].
 #[derive(Clone, Copy, Debug)]
 pub struct InputPort {
+    /// The key in the manifest that names the upstream stage, such as `input`. Unique among the
+    /// ports and parameters of a kind.
     pub name: &'static str,
+    /// Data set or artifact.
     pub port_type: PortType,
     /// Required fields with their types.
     pub reads: Fields,
@@ -126,6 +161,7 @@ pub struct InputPort {
     pub reads_name: bool,
     /// Accepts a list of references.
     pub many: bool,
+    /// True if the manifest may leave the port out.
     pub optional: bool,
     /// The accepted kinds of artifacts, by the words of [`crate::artifact`] or custom words; empty:
     /// every kind.
@@ -137,6 +173,7 @@ pub struct InputPort {
     pub replaced_by: Option<&'static str>,
     /// The field in which items carry this artifact; if they do not, the port must be given.
     pub brought_by: Option<&'static str>,
+    /// One sentence of Markdown, for the manual and for messages.
     pub doc: &'static str,
 }
 
@@ -159,13 +196,19 @@ impl InputPort {
         doc: "",
     };
 
+    /// A required artifact on the port `artifact`, of any kind.
     pub const ARTIFACT: InputPort =
         InputPort { name: "artifact", port_type: PortType::Artifact, ..InputPort::DATASET };
 }
 
+/// A named output of a kind. Definitions start from [`OutputPort::DATASET`] or
+/// [`OutputPort::ARTIFACT`].
 #[derive(Clone, Copy, Debug)]
 pub struct OutputPort {
+    /// The name after the dot in a reference such as `split.test`; references to the first port of
+    /// a kind need none.
     pub name: &'static str,
+    /// Data set or artifact.
     pub port_type: PortType,
     /// Added or replaced fields. `export` writes the first blob among them.
     pub writes: &'static [(&'static str, FieldType)],
@@ -181,18 +224,22 @@ pub struct OutputPort {
     pub brings: &'static [&'static str],
     /// The share of the arriving items that leave here; None: all, or unknown.
     pub share: Option<Share>,
+    /// One sentence of Markdown, for the manual and for messages.
     pub doc: &'static str,
 }
 
 /// The part of a data set on an output, by a parameter that is a number from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub enum Share {
+    /// The share in the number parameter of this name.
     Of(&'static str),
     /// The rest without the share of [`Share::Of`].
     Rest(&'static str),
 }
 
 impl Share {
+    /// The share of the arriving items, from 0 to 1, with these parameters; 0 for [`Share::Of`] a
+    /// parameter that is no number.
     pub fn under(self, parameters: &Parameters) -> f64 {
         let share = |name| parameters.number(name).unwrap_or(0.0);
         match self {
@@ -217,6 +264,7 @@ impl OutputPort {
         doc: "",
     };
 
+    /// An artifact on the port `output`, of an unknown kind.
     pub const ARTIFACT: OutputPort = OutputPort {
         name: "output",
         port_type: PortType::Artifact,
@@ -278,11 +326,14 @@ pub struct Cause {
 pub struct Mistake {
     /// The parameter that has it.
     pub parameter: &'static str,
+    /// The problem: a lowercase fragment with names in backticks.
     pub message: String,
+    /// Advice: the text to write instead.
     pub help: Option<String>,
 }
 
 impl Mistake {
+    /// A mistake with advice, to be reported at the place of the parameter in the manifest.
     pub fn new(parameter: &'static str, message: impl Into<String>, help: &str) -> Mistake {
         Mistake { parameter, message: message.into(), help: Some(help.to_owned()) }
     }
@@ -299,9 +350,13 @@ pub struct Kind {
     pub summary: &'static str,
     /// A few short paragraphs of Markdown.
     pub doc: &'static str,
+    /// The type of work, which determines the [`Job`](crate::Job) that the stage must open.
     pub work: Work,
+    /// The program that runs the work. Only throstle's own worker runs stages in [`Place::Worker`].
     pub place: Place,
+    /// The number of items that an item stage gets at once.
     pub batching: Batching,
+    /// The origin of the verdicts of an item stage.
     pub verdicts: Verdicts,
     /// Causes that are not those of single items.
     pub causes: &'static [Cause],
@@ -315,9 +370,11 @@ pub struct Kind {
     pub applies_corrections: bool,
     /// The cost model until there are measures.
     pub cost: Cost,
+    /// The ports on which data arrives; none for a source.
     pub inputs: &'static [InputPort],
     /// A reference without a port means the first one.
     pub outputs: &'static [OutputPort],
+    /// The keys of its table in the manifest beside those that every stage has, such as `use`.
     pub parameters: &'static [Parameter],
     /// Finds mistakes in values that are valid by themselves, so that `check` can report them
     /// before anything runs. The values of the named parameters are unknown, since they are wrong
@@ -348,14 +405,17 @@ impl Kind {
         check: |_, _| Vec::new(),
     };
 
+    /// The input port of this name.
     pub fn input(&self, name: &str) -> Option<&'static InputPort> {
         self.inputs.iter().find(|port| port.name == name)
     }
 
+    /// The output port of this name.
     pub fn output(&self, name: &str) -> Option<&'static OutputPort> {
         self.outputs.iter().find(|port| port.name == name)
     }
 
+    /// The parameter of this name.
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }

@@ -3,6 +3,9 @@
 //! [`Stage`] is the trait, [`Kind`] its description, [`Item`] and [`Dataset`] the data that flows
 //! between stages, [`key`] the identity of work.
 
+#![warn(missing_docs)]
+#![warn(clippy::missing_errors_doc)]
+
 pub mod artifact;
 mod catalogue;
 mod children;

@@ -22,12 +22,20 @@ pub enum Role {
 /// The unit that a plain number is in, for messages and documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
+    /// The number has no unit. With limits of 0 and 1, a manifest may write it in percent: `"5%"`
+    /// is 0.05.
     None,
+    /// `16000` or `"16kHz"`.
     Hertz,
+    /// `-3` or `"-3dB"`.
     Decibel,
+    /// Loudness (EBU R 128): `-23` or `"-23LUFS"`.
     Lufs,
+    /// `1.5` or `"1.5s"`.
     Seconds,
+    /// `5` or `"5%"`: the value is 5, not 0.05.
     Percent,
+    /// A number of things, without a notation of its own.
     Count,
 }
 
@@ -40,23 +48,36 @@ pub enum ExpressionForm {
     Measure,
 }
 
+/// The type of a parameter: the values that a manifest may have, and the [`ParameterValue`] that
+/// each becomes.
 #[derive(Clone, Copy, Debug)]
 pub enum ParameterType {
+    /// Any text.
     Text,
+    /// One of these words, as a text.
     Choice(&'static [&'static str]),
+    /// A whole number within both limits, which are included.
     Integer {
+        /// The smallest valid value.
         min: i64,
+        /// The largest valid value.
         max: i64,
     },
+    /// A finite number within both limits, which are included.
     Number {
+        /// The smallest valid value, in the unit of the parameter.
         min: f64,
+        /// The largest valid value, in the unit of the parameter.
         max: f64,
     },
     /// A count, or a share of the whole: `200` or `"5%"`.
     CountOrShare {
+        /// The smallest valid count; a share has its own limits of 0 and 1.
         min: i64,
+        /// The largest valid count.
         max: i64,
     },
+    /// `true` or `false`.
     Flag,
     /// A text, a number, true or false, or a list or table of these.
     Any,
@@ -77,6 +98,7 @@ pub enum ParameterType {
     SourcePath,
     /// A folder that a source reads, and that may be missing.
     OptionalFolder,
+    /// A list, with each value of this type.
     List(&'static ParameterType),
     /// User-chosen names with values of one type.
     Map(&'static ParameterType),
@@ -89,29 +111,48 @@ pub enum ParameterType {
 /// The value of a parameter that is not written.
 #[derive(Clone, Copy, Debug)]
 pub enum Default {
+    /// The manifest must have the parameter.
     Required,
     /// Absent, which the stage can detect.
     Absent,
+    /// For [`ParameterType::Text`] and [`ParameterType::Choice`].
     Text(&'static str),
+    /// For [`ParameterType::Integer`] and [`ParameterType::CountOrShare`].
     Integer(i64),
+    /// For [`ParameterType::Number`], in the unit of the parameter.
     Number(f64),
+    /// For [`ParameterType::Flag`].
     Flag(bool),
+    /// For [`ParameterType::Duration`], in seconds.
     Seconds(f64),
+    /// For [`ParameterType::Size`], in bytes.
     Bytes(u64),
+    /// For a list of texts.
     Texts(&'static [&'static str]),
+    /// For [`ParameterType::Device`].
     Device(DeviceName),
+    /// For a list of devices.
     Devices(&'static [DeviceName]),
     /// `[pipeline] seed`.
     PipelineSeed,
 }
 
+/// The definition of a parameter, from which the checks of a manifest, its schema and its manual
+/// follow.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
+    /// The key in the manifest, in lower case with `_` between words.
     pub name: &'static str,
+    /// The values that a manifest may have.
     pub parameter_type: ParameterType,
+    /// The value if the manifest has none. Except for [`Default::Absent`], the default of a content
+    /// parameter is part of the key like a written value.
     pub default: Default,
+    /// Part of the key or not. A parameter that can change an output must be [`Role::Content`].
     pub role: Role,
+    /// The unit of an integer or a number; [`Unit::None`] for other types.
     pub unit: Unit,
+    /// One or a few sentences of Markdown, for the manual and for messages.
     pub doc: &'static str,
 }
 
@@ -159,20 +200,33 @@ impl Parameter {
     }
 }
 
+/// The value of a parameter, checked against its type.
 #[derive(Clone, Debug, std::default::Default, Serialize, Deserialize)]
 pub enum ParameterValue {
+    /// Not written, and without a default; also the value of file parameters in a
+    /// [`Setup`](crate::Setup), which has their content.
     #[default]
     Absent,
+    /// A text, a word of a choice, a path as it was written, an expression, or the name of the
+    /// variable with a secret.
     Text(String),
+    /// A whole number, within the limits of its type.
     Integer(i64),
+    /// A number in the unit of its parameter.
     Number(f64),
+    /// The value of a flag.
     Flag(bool),
+    /// A duration, as seconds.
     Seconds(f64),
+    /// A size, as bytes.
     Bytes(u64),
+    /// The values of a list, in the order of the manifest.
     List(Vec<ParameterValue>),
+    /// The values of a map or a record, by name.
     Map(BTreeMap<String, ParameterValue>),
     /// From 0 to 1.
     Share(f64),
+    /// A device, which may not exist on this machine.
     Device(DeviceName),
 }
 
@@ -237,15 +291,21 @@ impl fmt::Display for ParameterValue {
 pub struct Parameters(pub BTreeMap<String, ParameterValue>);
 
 impl Parameters {
+    /// The value of this name; [`ParameterValue::Absent`] if there is none.
     pub fn get(&self, name: &str) -> &ParameterValue {
         self.0.get(name).unwrap_or(&ParameterValue::Absent)
     }
 
+    /// True if the manifest has the parameter or it has a default.
     pub fn is_set(&self, name: &str) -> bool {
         !matches!(self.get(name), ParameterValue::Absent)
     }
 
     /// The value of a parameter that may be absent.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`, which is only called if there is a value.
     pub fn if_set<'a, T>(
         &'a self,
         name: &str,
@@ -254,6 +314,11 @@ impl Parameters {
         self.is_set(name).then(|| read(self, name)).transpose()
     }
 
+    /// The value of a text, a choice, a path or an expression.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is absent or has another type.
     pub fn text(&self, name: &str) -> Result<&str, StageError> {
         match self.get(name) {
             ParameterValue::Text(text) => Ok(text),
@@ -261,6 +326,12 @@ impl Parameters {
         }
     }
 
+    /// The value of an integer.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is absent or has another type, a number without a
+    /// fraction included.
     pub fn integer(&self, name: &str) -> Result<i64, StageError> {
         match self.get(name) {
             ParameterValue::Integer(number) => Ok(*number),
@@ -269,10 +340,19 @@ impl Parameters {
     }
 
     /// The integer, or `preset` if it is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter has another type.
     pub fn integer_or(&self, name: &str, preset: i64) -> Result<i64, StageError> {
         Ok(self.if_set(name, Parameters::integer)?.unwrap_or(preset))
     }
 
+    /// The value of a number, in the unit of the parameter. An integer is converted.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is absent or has another type.
     pub fn number(&self, name: &str) -> Result<f64, StageError> {
         match self.get(name) {
             ParameterValue::Number(number) => Ok(*number),
@@ -281,6 +361,11 @@ impl Parameters {
         }
     }
 
+    /// The value of a flag.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is absent or has another type.
     pub fn flag(&self, name: &str) -> Result<bool, StageError> {
         match self.get(name) {
             ParameterValue::Flag(flag) => Ok(*flag),
@@ -288,6 +373,12 @@ impl Parameters {
         }
     }
 
+    /// The value of a duration, in seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is absent or has another type, a plain number
+    /// included.
     pub fn seconds(&self, name: &str) -> Result<f64, StageError> {
         match self.get(name) {
             ParameterValue::Seconds(seconds) => Ok(*seconds),
@@ -295,6 +386,12 @@ impl Parameters {
         }
     }
 
+    /// The value of a size, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is absent or has another type, a plain integer
+    /// included.
     pub fn bytes(&self, name: &str) -> Result<u64, StageError> {
         match self.get(name) {
             ParameterValue::Bytes(bytes) => Ok(*bytes),
@@ -302,6 +399,11 @@ impl Parameters {
         }
     }
 
+    /// The values of a list; none if the parameter is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter has another type.
     pub fn list(&self, name: &str) -> Result<&[ParameterValue], StageError> {
         match self.get(name) {
             ParameterValue::List(values) => Ok(values),
@@ -310,6 +412,11 @@ impl Parameters {
         }
     }
 
+    /// The texts of a list; none if the parameter is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is no list, or if one of its values is no text.
     pub fn texts(&self, name: &str) -> Result<Vec<&str>, StageError> {
         fn text<'a>(name: &str, value: &'a ParameterValue) -> Result<&'a str, StageError> {
             match value {
@@ -321,6 +428,10 @@ impl Parameters {
     }
 
     /// The devices of a list.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter is no list, or if one of its values is no device.
     pub fn devices(&self, name: &str) -> Result<Vec<DeviceName>, StageError> {
         let device = |value: &ParameterValue| match value {
             ParameterValue::Device(device) => Ok(*device),
@@ -329,6 +440,11 @@ impl Parameters {
         self.list(name)?.iter().map(device).collect()
     }
 
+    /// The values of a map or a record by name, sorted; none if the parameter is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Failed`] if the parameter has another type.
     pub fn map(&self, name: &str) -> Result<BTreeMap<&str, &ParameterValue>, StageError> {
         match self.get(name) {
             ParameterValue::Map(values) => {

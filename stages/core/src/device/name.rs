@@ -20,12 +20,14 @@ const ZEROS: [char; 6] = ['0', '\u{ff10}', '\u{660}', '\u{6f0}', '\u{966}', '\u{
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceId {
+    /// The processor, with all of its cores.
     #[default]
     Cpu,
     /// Numbered from 0, in the order of the CUDA runtime.
     Gpu(GpuNumber),
 }
 
+/// The number of a GPU, from 0 to 127. Only [`DeviceId::gpu`] makes one, so each is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GpuNumber(u8);
 
@@ -36,6 +38,7 @@ impl From<GpuNumber> for usize {
 }
 
 impl DeviceId {
+    /// `cuda:0`.
     pub const FIRST_GPU: DeviceId = DeviceId::Gpu(GpuNumber(0));
 
     /// `None` if the number is above the limit.
@@ -44,6 +47,7 @@ impl DeviceId {
         Some(DeviceId::Gpu(GpuNumber(number)))
     }
 
+    /// True for every device except the processor.
     pub fn is_gpu(self) -> bool {
         self.gpu_number().is_some()
     }
@@ -73,6 +77,7 @@ pub enum DeviceName {
 }
 
 impl DeviceName {
+    /// `cpu`, as a default of parameters.
     pub const CPU: DeviceName = DeviceName::One(DeviceId::Cpu);
 
     /// The device, unless it depends on those of the machine.
@@ -174,6 +179,7 @@ fn gpu(digits: &str) -> Option<DeviceId> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no device `{}`", text.escape_debug())]
 pub struct UnknownDevice {
+    /// The text as it was written.
     pub text: String,
     /// The device that may be meant.
     pub nearest: Option<DeviceName>,
