@@ -1,5 +1,7 @@
 //! The interface of stages, for authors of stages and for the engine.
 //!
+//! A first stage needs few of these items: [`start`] names them, with a complete example.
+//!
 //! [`Stage`] is the trait, [`Kind`] its description, [`Item`] and [`Dataset`] the data that flows
 //! between stages, [`key`] the identity of work.
 
@@ -22,6 +24,7 @@ mod kind;
 pub mod output_types;
 mod parameter;
 mod stage;
+pub mod start;
 
 pub use cache::Digest;
 pub use catalogue::Catalogue;
