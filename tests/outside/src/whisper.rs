@@ -7,7 +7,7 @@
 use std::io::Cursor;
 
 use stage_core::{
-    Context, Default, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
+    Context, Default, EachItem, FieldSet, FieldType, InputPort, Item, Job, Kind, NewValue, Output,
     OutputPort, Parameter, ParameterType, Reject, Setup, Stage, StageError,
 };
 
@@ -56,18 +56,8 @@ struct WhisperWork {
     gain: f64,
 }
 
-impl ItemJob for WhisperWork {
+impl EachItem for WhisperWork {
     /// The outer error ends the stage; the inner one quarantines a single clip and is recorded.
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        items.iter().map(|item| self.one(item, context)).collect()
-    }
-}
-
-impl WhisperWork {
     fn one(
         &self,
         item: &Item,
@@ -82,7 +72,9 @@ impl WhisperWork {
         });
         Ok(made.map(|wav| Output::default().with("audio", NewValue::bytes("audio/wav", wav))))
     }
+}
 
+impl WhisperWork {
     fn quieter(&self, wav: &[u8]) -> Result<Vec<u8>, hound::Error> {
         let mut reader = hound::WavReader::new(wav)?;
         let mut made = Cursor::new(Vec::with_capacity(wav.len()));
