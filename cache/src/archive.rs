@@ -37,17 +37,22 @@ pub struct Archiving<'a> {
 
 /// The part of the cache that goes into an archive.
 pub struct Kept<'a> {
+    /// True for an object that goes into the archive. Parts of long records go in anyway.
     pub object: &'a dyn Fn(&Digest) -> bool,
+    /// True for a record, by its table and key, that goes into the archive.
     pub record: &'a dyn Fn(Table, &Digest) -> bool,
 }
 
 /// The counts of a written archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Archived {
+    /// Volume files written.
     pub volumes: u64,
     /// The size of all volumes.
     pub bytes: u64,
+    /// Objects written.
     pub objects: u64,
+    /// Records written.
     pub records: u64,
     /// Objects and records that the bases contain.
     pub in_bases: u64,
@@ -62,6 +67,7 @@ pub type Prefers = dyn Fn(Table, &[u8], &[u8]) -> bool;
 pub struct Unpacking<'a> {
     /// The base first, then the archives on top of it.
     pub folders: &'a [Utf8PathBuf],
+    /// Decides between a record of an archive and the one that the cache has.
     pub prefers: &'a Prefers,
     /// Selects the tables to read; records of others stay in the archive.
     pub takes: &'a dyn Fn(Table) -> bool,
@@ -76,6 +82,7 @@ pub struct UnpackCounts {
     pub bytes: u64,
     /// Objects and records that were new here.
     pub objects: u64,
+    /// Records that were new here, or that replaced others.
     pub records: u64,
     /// Entries that could not be read; all others were unpacked.
     pub damages: Vec<Damage>,

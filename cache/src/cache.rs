@@ -53,6 +53,7 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
+    /// The folder of the cache, as it was given to [`Cache::open`].
     pub fn dir(&self) -> &Utf8Path {
         &self.0.layout.dir
     }
@@ -70,6 +71,7 @@ impl Cache {
         &self.0.fs
     }
 
+    /// The access with which it was opened.
     pub fn access(&self) -> Access {
         self.0.access
     }
@@ -80,28 +82,51 @@ impl Cache {
     }
 
     /// Makes commits of other processes visible; true if something changed since the last call.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Gone`] if the cache was removed, moved or replaced, and [`CacheError::Fs`] if
+    /// its state cannot be read.
     pub fn refresh(&self) -> Result<bool, CacheError> {
         self.0.ledger().require_in_place()?;
         self.0.ledger().refresh()
     }
 
     /// The number of commits so far, by all processes: records read at the same number are the same.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if the state of the cache cannot be read.
     pub fn generation(&self) -> Result<u64, CacheError> {
         self.0.ledger().generation()
     }
 
     /// Fails if the cache was removed, moved or replaced since it was opened.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Gone`] if it was, and [`CacheError::Fs`] if its state cannot be read.
     pub fn require_in_place(&self) -> Result<(), CacheError> {
         self.0.ledger().require_in_place()
     }
 
     /// Compacts the index if many commits left holes in it: for the end of a run. True if it did.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and [`CacheError::Index`],
+    /// [`CacheError::NoSpace`] or [`CacheError::Fs`] if the index cannot be written anew.
     pub fn tidy(&self) -> Result<bool, CacheError> {
         self.0.ledger().compact()
     }
 
     /// Makes the index and the stat index durable, as far as this process has changed them: for the
     /// end of a run.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if the disk cannot sync one of the files. The packs are durable all the
+    /// same.
     pub fn sync(&self) -> Result<(), CacheError> {
         self.0.stat.sync()?;
         self.0.ledger().sync()
@@ -109,6 +134,10 @@ impl Cache {
 
     /// Tests if the index is valid and has all entries of the packs. After a power cut, opening the
     /// cache for writing brings it up to date.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if the index or a pack cannot be read. A damaged index is no error.
     pub fn is_up_to_date(&self) -> Result<bool, CacheError> {
         self.0.ledger().is_up_to_date()
     }
@@ -119,27 +148,49 @@ impl Cache {
     }
 
     /// A private folder for unfinished files.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and [`CacheError::NoSpace`] or
+    /// [`CacheError::Fs`] if the folder cannot be made.
     pub fn staging(&self) -> Result<StagingDir, CacheError> {
         self.0.require_writable()?;
         StagingDir::create(&self.0)
     }
 
     /// The right to work on a key; None while another process or thread has it.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if the lock fails. A file system without locks is no error: there, only
+    /// threads of this process exclude each other.
     pub fn claim(&self, key: &Digest) -> Result<Option<Claim>, CacheError> {
         Ok(self.0.claims.claim(key)?)
     }
 
     /// The right to a number, such as that of a run, which may be held for a long time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::claim`].
     pub fn claim_number(&self, number: u64) -> Result<Option<Claim>, CacheError> {
         Ok(self.0.claims.claim_number(number)?)
     }
 
     /// True when this process or another has claimed a number.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::claim`].
     pub fn number_is_held(&self, number: u64) -> Result<bool, CacheError> {
         Ok(self.0.claims.number_is_held(number)?)
     }
 
     /// Waits until the claim is released; false after the time limit.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::claim`].
     pub fn wait_for(&self, key: &Digest, timeout: Duration) -> Result<bool, CacheError> {
         Ok(self.0.claims.wait_for(key, timeout)?)
     }

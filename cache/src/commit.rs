@@ -15,13 +15,23 @@ use crate::{CacheError, Digest, hash_open};
 /// The counts of a commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Committed {
+    /// Objects that were new: those that the cache had are not counted.
     pub objects: u64,
+    /// Records written, removals included.
     pub records: u64,
+    /// Bytes of all values and objects of the commit.
     pub bytes: u64,
 }
 
 impl Cache {
     /// Makes everything durable that was put and recorded before.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, [`CacheError::Gone`] if it was
+    /// removed, moved or replaced, [`CacheError::NoSpace`] if the disk is full, and
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if a file cannot be written or synced.
+    /// Everything stays pending, so the call may be repeated.
     pub fn commit(&self) -> Result<Committed, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;

@@ -45,14 +45,17 @@ impl PartialOrd for Digest {
 pub struct DigestError(String);
 
 impl Digest {
+    /// Hashes bytes that are in memory.
     pub fn of(bytes: &[u8]) -> Digest {
         Digest(*blake3::hash(bytes).as_bytes())
     }
 
+    /// A digest that was computed before: the bytes are not checked.
     pub const fn from_bytes(bytes: [u8; 32]) -> Digest {
         Digest(bytes)
     }
 
+    /// The 32 bytes of the hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -155,15 +158,18 @@ impl Visitor<'_> for HexVisitor {
 pub struct Hasher(blake3::Hasher);
 
 impl Hasher {
+    /// A hasher that has no bytes yet.
     pub fn new() -> Hasher {
         Hasher::default()
     }
 
+    /// Adds bytes; the division into pieces does not change the digest.
     pub fn update(&mut self, bytes: &[u8]) -> &mut Hasher {
         self.0.update(bytes);
         self
     }
 
+    /// The digest of all bytes so far. More may be added afterwards.
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }

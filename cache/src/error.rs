@@ -7,79 +7,169 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::Digest;
 use crate::fs::{FsError, MachineFault};
 
+/// The ways in which a cache fails.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
+    /// A call to the file system failed. It concerns the machine if [`FsError::machine_fault`] says
+    /// so.
     #[error(transparent)]
     Fs(FsError),
 
+    /// The disk, a quota or the limit on file sizes leaves no space.
     #[error("{}", no_space(.path, *.needed, .source))]
     NoSpace {
+        /// The file or folder that was written.
         path: Utf8PathBuf,
         /// 0 if unknown.
         needed: u64,
+        /// The call that failed.
         #[source]
         source: FsError,
     },
 
+    /// A change was requested of a cache that is open for reading.
     #[error("the cache `{dir}` is open for reading only: use another cache folder to write")]
-    ReadOnly { dir: Utf8PathBuf },
+    ReadOnly {
+        /// The folder of the cache.
+        dir: Utf8PathBuf,
+    },
 
+    /// The cache was written by a newer program.
     #[error(
         "the cache `{dir}` has format {found}, this program knows {known}: \
          use a newer program or another cache folder"
     )]
-    NewerFormat { dir: Utf8PathBuf, found: u32, known: u32 },
+    NewerFormat {
+        /// The folder of the cache.
+        dir: Utf8PathBuf,
+        /// The format that the folder has.
+        found: u32,
+        /// The newest format that this program can use.
+        known: u32,
+    },
 
+    /// The folder has a file `FORMAT`, but not that of a cache.
     #[error(
         "`{dir}` is not a cache: its file `FORMAT` says `{found}`; use another folder, or remove \
          that file if the folder is a cache"
     )]
-    NotACache { dir: Utf8PathBuf, found: String },
+    NotACache {
+        /// The folder.
+        dir: Utf8PathBuf,
+        /// The first 40 characters of that file, without control characters.
+        found: String,
+    },
 
+    /// The folder seems to be a cache, but its file `FORMAT` cannot be read as one.
     #[error(
         "`{path}` is damaged: it says `{found}`; if `{dir}` is a cache, remove that file, and the \
          next run writes it again"
     )]
-    DamagedMark { dir: Utf8PathBuf, path: Utf8PathBuf, found: String },
+    DamagedMark {
+        /// The folder.
+        dir: Utf8PathBuf,
+        /// The file `FORMAT`.
+        path: Utf8PathBuf,
+        /// The first 40 characters of that file, without control characters.
+        found: String,
+    },
 
+    /// A folder, a link or the like is in the place of a file of the cache, or the other way round.
     #[error(
         "`{path}` is a {found}, where a {wanted} of the cache should be: move it away, then run \
          again"
     )]
-    Misplaced { path: Utf8PathBuf, found: &'static str, wanted: &'static str },
+    Misplaced {
+        /// The path in the cache.
+        path: Utf8PathBuf,
+        /// The kind of entry at that path.
+        found: &'static str,
+        /// The kind of entry that belongs there.
+        wanted: &'static str,
+    },
 
+    /// A cache that does not exist was to be opened for reading.
     #[error("there is no cache in `{dir}`")]
-    NoCache { dir: Utf8PathBuf },
+    NoCache {
+        /// The folder.
+        dir: Utf8PathBuf,
+    },
 
+    /// Another program removed, moved or replaced the folder. Nothing can be committed any more.
     #[error(
         "the cache `{dir}` was removed, moved or replaced while it was in use: uncommitted results are lost; run again"
     )]
-    Gone { dir: Utf8PathBuf },
+    Gone {
+        /// The folder as it was opened.
+        dir: Utf8PathBuf,
+    },
 
+    /// The cache lacks an object. The caller makes it again.
     #[error("object {digest} is not in the cache")]
-    Missing { digest: Digest },
+    Missing {
+        /// The digest of the object.
+        digest: Digest,
+    },
 
+    /// The bytes of an object are not those of its digest. It counts as missing from now on.
     #[error("object {digest} is damaged in {place}: it was quarantined and will be made again")]
-    Damaged { digest: Digest, place: String },
+    Damaged {
+        /// The digest of the object.
+        digest: Digest,
+        /// The file, and for packs the offset, for people.
+        place: String,
+    },
 
+    /// The index cannot be read or written. It can be built again from the packs: see
+    /// [`Cache::rebuild_index`](crate::Cache::rebuild_index).
     #[error("the index `{path}` cannot be used: {reason}")]
-    Index { path: Utf8PathBuf, reason: String },
+    Index {
+        /// The file of the index.
+        path: Utf8PathBuf,
+        /// The message of the database.
+        reason: String,
+    },
 
+    /// One value exceeds the limit of a record as written, although long values are cut into parts.
     #[error("a record of {size} bytes is larger than the limit of {limit}")]
-    RecordTooLarge { size: u64, limit: u64 },
+    RecordTooLarge {
+        /// Bytes of the value as written.
+        size: u64,
+        /// The largest number of bytes.
+        limit: u64,
+    },
 
     /// A folder that does not fit the arguments.
     #[error("`{folder}` cannot be used: {reason}")]
-    Archive { folder: Utf8PathBuf, reason: String },
+    Archive {
+        /// The folder that was named as an archive or as its target.
+        folder: Utf8PathBuf,
+        /// The problem with it, for people.
+        reason: String,
+    },
 
+    /// A file of an archive cannot be read as one.
     #[error("`{path}` of an archive is damaged: {advice}")]
-    DamagedArchive { path: Utf8PathBuf, advice: &'static str },
+    DamagedArchive {
+        /// The file.
+        path: Utf8PathBuf,
+        /// The remedy, such as `pack it again`.
+        advice: &'static str,
+    },
 
+    /// A file of the user was written while it was hashed, so its digest means nothing.
     #[error("`{path}` changed while it was being read")]
-    Changed { path: Utf8PathBuf },
+    Changed {
+        /// The file.
+        path: Utf8PathBuf,
+    },
 
+    /// A folder, a pipe, a device or the like was given in place of a file.
     #[error("`{path}` is not a regular file")]
-    NotAFile { path: Utf8PathBuf },
+    NotAFile {
+        /// The path as it was given.
+        path: Utf8PathBuf,
+    },
 }
 
 /// The bytes needed, the place, and advice.

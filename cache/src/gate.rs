@@ -19,9 +19,12 @@ const TOLD: u64 = 40;
 /// The highest pack number ever used.
 const HIGHEST: u64 = 48;
 
+/// The purpose for which a cache is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
+    /// Reading, and changes. The folder is created if necessary.
     ReadWrite,
+    /// Reading only: no file of the cache is changed, and the folder must exist.
     ReadOnly,
 }
 

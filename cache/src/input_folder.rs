@@ -39,6 +39,7 @@ const MAX_SHARE_OF_FREE_SPACE: u64 = 4;
 /// An input that a program wants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WantedInput {
+    /// The digest of the bytes.
     pub digest: Digest,
     /// Letters, digits, `-` and `_` only. Distinguishes inputs with the same bytes.
     pub label: String,
@@ -120,6 +121,11 @@ pub struct InputFolder {
 impl Cache {
     /// The folder of this name, for the inputs of one program. None if another process uses it, if the
     /// cache is only read, or if the file system may lose writes while the machine runs.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] or [`CacheError::NoSpace`] if the folder cannot be made, or if an earlier
+    /// one cannot be removed.
     pub fn input_folder(&self, name: &Digest) -> Result<Option<InputFolder>, CacheError> {
         let shared = &self.0;
         if shared.access != Access::ReadWrite {
@@ -180,12 +186,17 @@ impl InputFolder {
         Ok(InputFolder { fs, path, record: record.unwrap_or(new), stays: false, _claim: claim })
     }
 
+    /// The folder, which is new for each use.
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }
 
     /// Removes all files but these, if they are as recorded. Returns their paths: None for each one that
     /// is to be written.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be removed or a folder cannot be listed.
     pub fn keep_only(&mut self, wanted: &[WantedInput]) -> FsResult<Vec<Option<Utf8PathBuf>>> {
         self.remove_foreign()?;
         let stems: Vec<String> = wanted.iter().map(WantedInput::stem).collect();
@@ -243,6 +254,10 @@ impl InputFolder {
     }
 
     /// Writes a file that is not there. Several threads may do that at once.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written, such as when the disk is full. It may be written again.
     pub fn write(
         &self,
         wanted: &WantedInput,
@@ -260,6 +275,10 @@ impl InputFolder {
     }
 
     /// Records the files, before a program gets them.
+    ///
+    /// # Errors
+    ///
+    /// If the record cannot be written. Then the next run writes all files again.
     pub fn record(&mut self, written: impl IntoIterator<Item = WrittenInput>) -> FsResult<()> {
         self.record.files.extend(written.into_iter().map(|file| (file.stem, file.state)));
         let newest = self.record.files.values().map(|file| file.ctime_ns.max(file.mtime_ns)).max();
@@ -298,6 +317,7 @@ impl Drop for InputFolder {
 
 /// A file that was written for a program.
 pub struct WrittenInput {
+    /// The file, to be given to the program.
     pub path: Utf8PathBuf,
     stem: String,
     state: InputState,
@@ -320,6 +340,7 @@ fn threads() -> usize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleInputs {
     path: Utf8PathBuf,
+    /// Bytes of all its files.
     pub bytes: u64,
     /// Nanoseconds since 1970.
     pub used_ns: i64,
@@ -327,6 +348,10 @@ pub struct IdleInputs {
 
 impl Cache {
     /// The folders that no process uses, least recently used first.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if a folder cannot be listed, or if the claim on it fails.
     pub fn idle_inputs(&self) -> Result<Vec<IdleInputs>, CacheError> {
         let (fs, above) = (&*self.0.fs, &self.0.layout.inputs);
         let mut idle = Vec::new();
@@ -346,6 +371,10 @@ impl Cache {
     }
 
     /// Removes these folders, except those that a process uses by now. Returns the bytes freed.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if a folder cannot be removed. Those before it are gone.
     pub fn remove_idle_inputs(&self, folders: &[IdleInputs]) -> Result<u64, CacheError> {
         let mut freed = 0;
         for folder in folders {

@@ -4,6 +4,9 @@
 //! The packs are an append-only log and the truth; the index can always be rebuilt from them. The
 //! format on disk is described in `docs/store.md`.
 
+#![warn(missing_docs)]
+#![warn(clippy::missing_errors_doc)]
+
 pub mod fs;
 pub mod memory;
 

@@ -25,6 +25,10 @@ impl Cache {
     }
 
     /// Records that everything lost has been made again or is not wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if the mark cannot be removed. A missing mark is no error.
     pub fn clear_losses(&self) -> Result<(), CacheError> {
         match self.0.fs.remove_file(&self.0.layout.losses) {
             Err(error) if !error.is_not_found() => Err(error.into()),
@@ -32,6 +36,7 @@ impl Cache {
         }
     }
 
+    /// True if every change fails with [`CacheError::ReadOnly`].
     pub fn is_read_only(&self) -> bool {
         self.0.require_writable().is_err()
     }

@@ -28,6 +28,7 @@ pub enum Materialised {
     Reflinked,
     /// Another name of the read-only object.
     Linked,
+    /// A copy with blocks of its own.
     Copied,
     /// It was correct already.
     Unchanged,
@@ -38,11 +39,18 @@ pub enum Materialised {
 pub struct Target<'a> {
     /// Confined to a folder that the file may be in.
     pub fs: &'a dyn Fs,
+    /// The path of the file. Something else there is replaced.
     pub path: &'a Utf8Path,
 }
 
 impl Cache {
     /// Writes the checked object to a path, completely or not at all. Missing folders are made.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Missing`] or [`CacheError::Damaged`] if the cache lacks sound bytes,
+    /// [`CacheError::NoSpace`] if the disk of the path is full, and [`CacheError::Fs`] if the path
+    /// cannot be written. The path is then as it was.
     pub fn materialise(
         &self,
         digest: &Digest,
@@ -63,6 +71,10 @@ impl Cache {
     }
 
     /// The same for a place in a folder that exists. What is there is replaced in any case.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::materialise`]; a missing folder is one of them.
     pub fn materialise_at(
         &self,
         digest: &Digest,
@@ -83,6 +95,10 @@ impl Cache {
     }
 
     /// True if a file with the content of an object is a hard link to it exactly when requested.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index cannot be read.
     pub fn is_linked_as(
         &self,
         link: Link,
@@ -93,6 +109,10 @@ impl Cache {
     }
 
     /// The same for a place.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::is_linked_as`].
     pub fn is_linked_at(
         &self,
         link: Link,

@@ -26,6 +26,10 @@ pub(crate) enum Place {
 
 impl Cache {
     /// Puts bytes; they are readable immediately and durable after the next commit.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::put_with_digest`].
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, CacheError> {
         let digest = Digest::of(bytes);
         self.put_with_digest(digest, Bytes::copy_from_slice(bytes))?;
@@ -33,6 +37,12 @@ impl Cache {
     }
 
     /// Puts bytes with a digest that the caller has computed.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading. For an object of [`LOOSE_SIZE`]
+    /// or more also [`CacheError::NoSpace`], [`CacheError::Fs`] or [`CacheError::Index`], since it
+    /// is looked up and written to a file at once.
     pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         self.0.require_writable()?;
         // Small objects are looked up in the index at the commit, many at once.
@@ -43,6 +53,11 @@ impl Cache {
     }
 
     /// Takes over a finished file; its old name is gone afterwards. Returns digest and size.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::NotAFile`] if the path is no regular file, [`CacheError::Fs`] if it cannot be
+    /// read or moved, and those of [`Cache::put_with_digest`].
     pub fn put_file(&self, staged: &Utf8Path) -> Result<(Digest, u64), CacheError> {
         let shared = &self.0;
         shared.require_writable()?;
@@ -64,11 +79,19 @@ impl Cache {
     }
 
     /// Tests if the index has the object, without reading its bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index cannot be read.
     pub fn contains(&self, digest: &Digest) -> Result<bool, CacheError> {
         Ok(self.0.locate(digest)?.is_some())
     }
 
     /// The separate file of the object, if there is one. It may be missing or damaged.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::contains`].
     pub fn file_of(&self, digest: &Digest) -> Result<Option<Utf8PathBuf>, CacheError> {
         Ok(match self.0.locate(digest)? {
             Some(Place::Pending(Waiting::File { path, .. })) => Some(path),
@@ -79,6 +102,10 @@ impl Cache {
 
     /// The file and the position in it at which the bytes of each object begin. None for those that
     /// the cache lacks or has not written yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::contains`].
     pub fn places(
         &self,
         digests: &[Digest],
@@ -94,11 +121,21 @@ impl Cache {
         Ok(digests.iter().zip(self.0.locate_all(digests)?).map(place).collect())
     }
 
+    /// The same for many objects, in their order. The index is looked into once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::contains`].
     pub fn contains_all(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let places = self.0.locate_all(digests)?;
         Ok(places.iter().map(Option::is_some).collect())
     }
 
+    /// The size in bytes, from the index; None if the cache lacks the object.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::contains`].
     pub fn size(&self, digest: &Digest) -> Result<Option<u64>, CacheError> {
         Ok(self.0.locate(digest)?.map(|place| match place {
             Place::Pending(waiting) => waiting.size(),
@@ -107,12 +144,22 @@ impl Cache {
     }
 
     /// The checked bytes of an object. A damaged object is reported once and missing from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Missing`] or [`CacheError::Damaged`] if the cache lacks sound bytes,
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index or the file cannot be read.
     pub fn read(&self, digest: &Digest) -> Result<Bytes, CacheError> {
         self.0.read_at(digest, self.0.locate(digest)?)
     }
 
     /// Hands over the checked bytes of several objects with their place in the list, one after the
     /// other. The index is looked into once for all of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::contains`], before anything is handed over. `take` gets the error of each
+    /// object.
     pub fn read_each(
         &self,
         digests: &[Digest],

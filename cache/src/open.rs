@@ -15,6 +15,14 @@ use crate::{Access, CacheError, half_written, misplaced, staging};
 
 impl Cache {
     /// Opens the cache in a folder; for writing, creates it if necessary.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::NoCache`] if there is none to read, [`CacheError::NotACache`],
+    /// [`CacheError::DamagedMark`] or [`CacheError::NewerFormat`] if its mark does not fit,
+    /// [`CacheError::Misplaced`] if something else is in the place of one of its files, and
+    /// [`CacheError::Index`], [`CacheError::NoSpace`] or [`CacheError::Fs`] if a file cannot be
+    /// read or made.
     pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
         let outside: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
         let layout = Layout::new(dir);

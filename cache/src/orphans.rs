@@ -22,6 +22,11 @@ pub(crate) struct Orphan {
 
 impl Cache {
     /// Adds these files to a sweep.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index or the folder of objects cannot be
+    /// read.
     pub fn plan_orphans(&self, plan: &mut SweepPlan) -> Result<(), CacheError> {
         let shared = &self.0;
         let (objects, _) = shared.ledger().rows()?;

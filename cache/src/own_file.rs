@@ -9,6 +9,11 @@ use crate::misplaced::{found_at, move_aside};
 impl Cache {
     /// The path of a file for the caller, in a folder of this name in the cache. Something else in the
     /// place of the folder or of the file is moved into the trash. Returns the warnings.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and [`CacheError::Fs`] or
+    /// [`CacheError::NoSpace`] if the folder cannot be made or something cannot be moved away.
     pub fn own_file(
         &self,
         folder: &str,

@@ -13,8 +13,11 @@ use crate::scan::{Found, Scan};
 /// The results of rebuilding the index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RebuildReport {
+    /// Packs that were read.
     pub packs: u64,
+    /// Objects found in them.
     pub objects: u64,
+    /// Records found in them, of which the last one for each key counts.
     pub records: u64,
     /// Positions in packs without a valid entry.
     pub damaged: u64,

@@ -13,6 +13,12 @@ use crate::{CacheError, Digest, Table};
 impl Cache {
     /// Records a value: visible here immediately, durable with the next commit, and never before
     /// objects that were put before it.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and
+    /// [`CacheError::RecordTooLarge`] if even the list of the value's parts is too long. The parts
+    /// of a long value are objects: see [`Cache::put`].
     pub fn record(&self, table: Table, key: &Digest, value: Vec<u8>) -> Result<(), CacheError> {
         self.0.require_writable()?;
         let written = self.shortened(value)?;
@@ -20,6 +26,10 @@ impl Cache {
     }
 
     /// The same for many values of a table.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::record`]. Then none of them is recorded.
     pub fn record_all(
         &self,
         table: Table,
@@ -50,6 +60,12 @@ impl Cache {
         Ok(())
     }
 
+    /// The last value of a record, pending ones included; None if there is none or it cannot be
+    /// read.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index or a pack cannot be read.
     pub fn get(&self, table: Table, key: &Digest) -> Result<Option<Bytes>, CacheError> {
         let waiting = self.0.pending().record(table, key);
         let written = match waiting {
@@ -66,6 +82,12 @@ impl Cache {
         written.map_or(Ok(None), |written| self.whole(written))
     }
 
+    /// The same for many records of a table, in the order of the keys. The index is looked into
+    /// once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::get`].
     pub fn get_many(
         &self,
         table: Table,
@@ -97,6 +119,10 @@ impl Cache {
     }
 
     /// All records of a table, by key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::get`].
     pub fn scan(&self, table: Table) -> Result<Vec<(Digest, Bytes)>, CacheError> {
         // Read first: an entry that a commit moves to the index meanwhile is then seen twice, not
         // missed.
@@ -129,6 +155,10 @@ impl Cache {
     }
 
     /// Removes a record.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading. A missing record is no error.
     pub fn forget(&self, table: Table, key: &Digest) -> Result<(), CacheError> {
         self.0.require_writable()?;
         self.0.pending_mut().active.record(table, *key, None);

@@ -13,6 +13,11 @@ impl Cache {
     /// Removes the files of large objects that a plan drops, and the stat index, and frees the space of
     /// the small objects that it drops inside the packs that it rewrites. They cannot be restored.
     /// Returns the number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and [`CacheError::Fs`] if a file
+    /// cannot be removed.
     pub fn make_room(&self, plan: &SweepPlan) -> Result<u64, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;

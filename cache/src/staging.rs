@@ -44,6 +44,7 @@ impl StagingDir {
         })
     }
 
+    /// The folder, which is removed when this value is dropped.
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }

@@ -8,26 +8,41 @@ use crate::fs::{bytes_under, size_of};
 use crate::rows::{KnownValue, Location};
 use crate::{CacheError, Table};
 
+/// The sizes of the parts of a cache. Uncommitted objects and records are not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Objects in the index.
     pub objects: u64,
+    /// Bytes of all objects.
     pub object_bytes: u64,
     /// Objects in separate files.
     pub loose: u64,
+    /// Bytes of the objects in separate files.
     pub loose_bytes: u64,
+    /// Pack files.
     pub packs: u64,
+    /// Bytes of the pack files.
     pub pack_bytes: u64,
     /// Bytes of packs without references.
     pub dead_bytes: u64,
+    /// Records in the index, by table.
     pub records: BTreeMap<Table, u64>,
+    /// Bytes of the file of the index.
     pub index_bytes: u64,
+    /// Bytes of swept objects and records that can be restored.
     pub trash_bytes: u64,
+    /// Bytes of unfinished files, those of running processes included.
     pub staging_bytes: u64,
     /// Inputs of programs that stay between runs.
     pub input_bytes: u64,
 }
 
 impl Cache {
+    /// Reads the whole index, and lists the folders of the cache.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index or a folder cannot be read.
     pub fn stats(&self) -> Result<Stats, CacheError> {
         let (fs, layout) = (&*self.0.fs, &self.0.layout);
         let mut stats = Stats::default();

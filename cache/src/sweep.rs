@@ -34,6 +34,7 @@ pub struct SweepPlan {
 }
 
 impl SweepPlan {
+    /// True if nothing would be removed.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
             && self.records.is_empty()
@@ -41,6 +42,7 @@ impl SweepPlan {
             && self.orphans.is_empty()
     }
 
+    /// The objects that would be removed.
     pub fn objects(&self) -> impl Iterator<Item = &Digest> {
         self.objects.iter().map(|(digest, _)| digest)
     }
@@ -50,6 +52,7 @@ impl SweepPlan {
         self.orphans.len()
     }
 
+    /// The records that would be removed, by table and key.
     pub fn records(&self) -> impl Iterator<Item = (Table, &Digest)> {
         self.records.iter().map(|(table, key, _)| (*table, key))
     }
@@ -60,10 +63,14 @@ impl SweepPlan {
     }
 }
 
+/// The counts of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepReport {
+    /// Objects removed.
     pub objects: u64,
+    /// Records removed.
     pub records: u64,
+    /// Packs rewritten.
     pub packs: u64,
     /// Packs left alone because a running process writes them.
     pub busy_packs: u64,
@@ -73,6 +80,10 @@ pub struct SweepReport {
 
 impl Cache {
     /// Plans a sweep of everything that is not live.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index or a pack cannot be read.
     pub fn sweep_plan(
         &self,
         live: &dyn Fn(&Digest) -> bool,
@@ -112,6 +123,11 @@ impl Cache {
     }
 
     /// Carries out a plan, concurrently with readers and writers.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and those of [`Cache::commit`]. A
+    /// part of the plan may have been carried out; the rest stays as it was.
     pub fn sweep(&self, mut plan: SweepPlan) -> Result<SweepReport, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;

@@ -28,14 +28,18 @@ pub(crate) struct Swept {
 /// The restored entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
+    /// Packs that were moved back.
     pub packs: u64,
+    /// Objects that are in the index again.
     pub objects: u64,
+    /// Records that are in the index again.
     pub records: u64,
     /// Entries that could not be restored, with reasons.
     pub stays: Vec<String>,
 }
 
 impl RestoreReport {
+    /// True if nothing was restored; some entries may have stayed.
     pub fn is_nothing(&self) -> bool {
         self.packs == 0 && self.objects == 0 && self.records == 0
     }
@@ -72,6 +76,12 @@ pub(crate) fn write_list(fs: &dyn Fs, folder: &Utf8Path, swept: &Swept) -> Resul
 impl Cache {
     /// Deletes entries that have been in the trash for this time, and folders that could not be
     /// removed from `staging/` before.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and [`CacheError::Fs`] if the
+    /// trash cannot be listed. An entry that cannot be removed is no error, but one of
+    /// [`Emptied::stays`].
     pub fn empty_trash(&self, older_than: Duration) -> Result<Emptied, CacheError> {
         self.0.require_writable()?;
         let (fs, layout) = (&*self.0.fs, &self.0.layout);
@@ -98,6 +108,12 @@ impl Cache {
     }
 
     /// Restores swept entries, except those that were made again since.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, [`CacheError::NoSpace`] if the
+    /// disk is full, and [`CacheError::Fs`] if the trash cannot be listed. Other errors are among
+    /// [`RestoreReport::stays`].
     pub fn restore_trash(&self) -> Result<RestoreReport, CacheError> {
         self.0.require_writable()?;
         let (fs, layout) = (&*self.0.fs, &self.0.layout);

@@ -16,6 +16,7 @@ use crate::rows::{Known, KnownValue, Location};
 use crate::scan::{Found, Scan};
 use crate::{Access, CacheError, Digest, Table, hash_open};
 
+/// The extent of a verification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// Quarantine damaged entries and fix the index.
@@ -27,21 +28,28 @@ pub struct VerifyOptions {
 /// One damage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
+    /// The file that is damaged or missing.
     pub path: Utf8PathBuf,
+    /// The offset in a pack, in bytes; None if it concerns the whole file.
     pub offset: Option<u64>,
     /// The object that is lost by it.
     pub object: Option<Digest>,
     /// The record that is lost by it, or would be if the index were.
     pub record: Option<(Table, Digest)>,
+    /// The damage, as a sentence for people.
     pub what: String,
 }
 
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
+    /// Objects in the index.
     pub objects: u64,
+    /// Records in the index.
     pub records: u64,
     /// The number of bytes read.
     pub bytes: u64,
+    /// All damages, in the order in which they were found.
     pub damages: Vec<Damage>,
     /// True if the damages were repaired.
     pub repaired: bool,
@@ -50,6 +58,7 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// True if there is no damage.
     pub fn is_clean(&self) -> bool {
         self.damages.is_empty()
     }
@@ -63,6 +72,12 @@ type Sound = HashMap<u32, HashSet<(u64, Digest)>>;
 impl Cache {
     /// Checks everything that the index refers to. `progress` gets the finished and the total
     /// number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if a repair is requested of a cache that is open for reading, and
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index or a folder cannot be read. Damage
+    /// is no error: [`VerifyReport::damages`] lists it.
     pub fn verify(
         &self,
         options: VerifyOptions,
@@ -108,6 +123,11 @@ impl Cache {
 
     /// Builds the index again if it is invalid; true if it was. A cache that is only read has its
     /// packs read instead, also if the index lacks their ends.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`], [`CacheError::NoSpace`] or [`CacheError::Fs`] if the packs cannot be
+    /// read or the index cannot be written.
     pub fn renew_index(&self) -> Result<bool, CacheError> {
         let ledger = self.0.ledger();
         // A writer has indexed the ends of the packs when it opened the cache.
@@ -124,6 +144,10 @@ impl Cache {
     }
 
     /// Builds the index anew from the packs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::renew_index`].
     pub fn rebuild_index(&self) -> Result<RebuildReport, CacheError> {
         let ledger = self.0.ledger();
         let report = ledger.rebuild()?;

@@ -25,6 +25,13 @@ const SEQUENCE: u64 = 0;
 impl Cache {
     /// Writes the kept part of the cache as an archive. Damaged entries are left out and
     /// quarantined; the rest of the archive is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Archive`] if the folder has an archive or another file with the name of a
+    /// volume, if another process writes an archive there, or if a base has no complete one.
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the cache cannot be read, and
+    /// [`CacheError::NoSpace`] if the disk of the archive is full.
     pub fn archive(&self, kept: &Kept, how: &Archiving) -> Result<Archived, CacheError> {
         let (home, outside) = (&self.0.fs, &self.0.outside);
         let fs = if how.folder.starts_with(self.dir()) {

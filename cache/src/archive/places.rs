@@ -17,9 +17,11 @@ use crate::{CacheError, Digest, Table};
 /// The position of an object's entry in an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectPlace {
+    /// The digest of the object.
     pub digest: Digest,
     /// Counted from 1.
     pub volume: u32,
+    /// The offset of its entry in the volume, in bytes.
     pub offset: u32,
     /// The size of the object.
     pub length: u32,
@@ -28,6 +30,7 @@ pub struct ObjectPlace {
 /// The contents of an archive, by position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchivePlaces {
+    /// The id of the archive, by which others name it as a base.
     pub id: Digest,
     /// The size of each volume.
     pub volumes: Vec<u64>,
@@ -40,14 +43,20 @@ pub struct ArchivePlaces {
 /// A valid entry of a part of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveEntry {
+    /// An object, with checked bytes.
     Object {
+        /// The digest of `bytes`.
         digest: Digest,
+        /// The whole object.
         bytes: Bytes,
     },
     /// The value is as written: see [`Cache::whole_record`].
     Record {
+        /// The table of the record.
         table: Table,
+        /// The key in that table.
         key: Digest,
+        /// The value, or for a long one the list of its parts.
         written: Bytes,
     },
 }
@@ -75,6 +84,12 @@ pub fn archive_volumes(bytes: &[u8]) -> Option<(Digest, Vec<u64>)> {
 }
 
 /// The positions in an archive, from the headers of its entries.
+///
+/// # Errors
+///
+/// [`CacheError::Archive`] if the folder has no complete archive or one of a newer format,
+/// [`CacheError::DamagedArchive`] if its index or the header of an entry is damaged, and
+/// [`CacheError::Fs`] if a volume cannot be read.
 pub fn archive_places(fs: &dyn Fs, folder: &Utf8Path) -> Result<ArchivePlaces, CacheError> {
     let index = Index::read(fs, folder)?;
     let volumes = index.volumes.iter().map(|volume| volume.bytes).collect();
@@ -164,6 +179,10 @@ pub fn record_parts(written: &[u8]) -> Vec<Digest> {
 
 impl Cache {
     /// All committed objects with their sizes.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Index`] or [`CacheError::Fs`] if the index cannot be read.
     pub fn objects(&self) -> Result<Vec<(Digest, u64)>, CacheError> {
         let (mut objects, _) = self.0.ledger().rows()?;
         // In the order in which they were written.
@@ -172,11 +191,21 @@ impl Cache {
     }
 
     /// The value of a record of an archive; none if a part of it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::read`] for a part that is in the cache but cannot be read; a missing part
+    /// is no error.
     pub fn whole_record(&self, written: Bytes) -> Result<Option<Bytes>, CacheError> {
         self.whole(written)
     }
 
     /// Adds records of an archive with the values as written; returns the number of new ones.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and those of [`Cache::commit`].
+    /// Records before the error may have been taken.
     pub fn take_records(
         &self,
         records: impl IntoIterator<Item = (Table, Digest, Bytes)>,

@@ -20,6 +20,12 @@ const LARGE: u64 = 64 << 20;
 impl Cache {
     /// Takes in everything readable of these archives. Fails before any change if one of the
     /// folders has no complete archive.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, [`CacheError::Archive`] or
+    /// [`CacheError::DamagedArchive`] if an index `ARCHIVE` cannot be used, and those of
+    /// [`Cache::commit`]. Damaged entries are no error: [`UnpackCounts::damages`] lists them.
     pub fn take_in(&self, how: &Unpacking) -> Result<UnpackCounts, CacheError> {
         self.0.require_writable()?;
         let fs = &*self.0.outside;

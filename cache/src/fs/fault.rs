@@ -13,25 +13,57 @@ pub use nix::libc::{
     ESTALE,
 };
 
+/// A file system that fails chosen calls, for tests of faults.
 pub type FaultFs = Layer<Faults>;
 
 /// The fault. Operations are counted from 0; `error` is an errno.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Only this operation fails.
-    Nth { operation: u64, error: i32 },
+    Nth {
+        /// The number of the operation, from 0.
+        operation: u64,
+        /// The errno that the caller sees.
+        error: i32,
+    },
     /// This operation and all later ones fail, as if the process had been killed.
-    From { operation: u64, error: i32 },
+    From {
+        /// The number of the first one that fails, from 0.
+        operation: u64,
+        /// The errno that the caller sees.
+        error: i32,
+    },
     /// The n-th operation of one kind fails.
-    NthOf { call: Call, operation: u64, error: i32 },
+    NthOf {
+        /// The kind of operation.
+        call: Call,
+        /// The number of the operation among those of this kind, from 0.
+        operation: u64,
+        /// The errno that the caller sees.
+        error: i32,
+    },
     /// Every operation of one kind fails.
-    Every { call: Call, error: i32 },
+    Every {
+        /// The kind of operation.
+        call: Call,
+        /// The errno that the caller sees.
+        error: i32,
+    },
     /// Every write fails that exceeds this total number of bytes.
-    Space { bytes: u64, error: i32 },
+    Space {
+        /// The bytes that fit.
+        bytes: u64,
+        /// The errno that the caller sees, such as [`ENOSPC`].
+        error: i32,
+    },
     /// A write takes at most this number of bytes.
-    ShortWrites { limit: usize },
+    ShortWrites {
+        /// Bytes of one write, at least 1.
+        limit: usize,
+    },
 }
 
+/// The faults that are set, and the counts since then.
 #[derive(Debug, Default)]
 pub struct Faults {
     faults: Mutex<Vec<Fault>>,
@@ -42,6 +74,7 @@ pub struct Faults {
 }
 
 impl FaultFs {
+    /// Passes everything on to `below` until faults are set.
     pub fn new(below: Arc<dyn Fs>) -> FaultFs {
         Layer::over(below, Faults::default())
     }

@@ -11,6 +11,10 @@ use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, O
 /// Called around each operation.
 pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
     /// An error stops the operation before it reaches the file system below.
+    ///
+    /// # Errors
+    ///
+    /// The error that the caller of the operation is to see.
     fn before(&self, call: Call, path: &Utf8Path) -> io::Result<()>;
 
     /// The number of bytes that one write takes, at most this length.
@@ -34,6 +38,7 @@ pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// A file system that passes each operation to an interceptor and then to the one below.
 #[derive(Debug)]
 pub struct Layer<I> {
     below: Arc<dyn Fs>,
@@ -41,10 +46,12 @@ pub struct Layer<I> {
 }
 
 impl<I: Interceptor> Layer<I> {
+    /// Puts an interceptor over a file system.
     pub fn over(below: Arc<dyn Fs>, interceptor: I) -> Layer<I> {
         Layer { below, interceptor: Arc::new(interceptor) }
     }
 
+    /// The interceptor, to set and read its state.
     pub fn interceptor(&self) -> &I {
         &self.interceptor
     }

@@ -14,6 +14,10 @@ pub struct LockFile<'a> {
 
 impl<'a> LockFile<'a> {
     /// None if another program holds it.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be created or locked. A file system without locks is no error.
     pub fn take(fs: &'a dyn Fs, path: &Utf8Path) -> FsResult<Option<LockFile<'a>>> {
         let file = fs.open(path, Open::Create)?;
         let is_free = match file.try_lock(LockKind::Exclusive) {

@@ -28,6 +28,7 @@ use self::named::Target;
 use self::regular::Links;
 use super::{Call, DirEntry, Fs, FsFile, FsResult, Metadata, Open};
 
+/// The files of the machine.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RealFs;
 
@@ -165,6 +166,10 @@ impl RealFs {
     /// that is killed meanwhile leaves no other file. A pipe, a terminal or a device such as
     /// `/dev/null` stays in its place and is written to, as is an open file that is named by its
     /// number (`/dev/stdout`).
+    ///
+    /// # Errors
+    ///
+    /// If the path cannot be opened or written. A regular file is then as it was.
     pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         match named(Call::Open, path, named::target(path))? {
             Target::File(path) => {
@@ -182,6 +187,11 @@ impl RealFs {
     /// A file's bytes without a copy of them, read on access. The file must not change: objects of
     /// the store are written once and then only replaced as a whole. Bytes that the disk cannot
     /// read end the process.
+    ///
+    /// # Errors
+    ///
+    /// If the path is missing, is no regular file, or may not be read, or if the file system cannot
+    /// map it.
     pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
         let (file, _) = named(Call::Open, path, regular::open(path, Open::Read))?;
         // SAFETY: the bytes change only with the file, and nobody changes it.

@@ -8,12 +8,15 @@ use camino::Utf8Path;
 
 use super::{Call, Fs, FsError, Interceptor, Layer};
 
+/// A file system that repeats interrupted calls.
 pub type RetryFs = Layer<Retry>;
 
+/// Repeats a call that a signal interrupted, and a lock on a file that its server has forgotten.
 #[derive(Debug, Default)]
 pub struct Retry;
 
 impl RetryFs {
+    /// Repeats calls to `below`.
     pub fn new(below: Arc<dyn Fs>) -> RetryFs {
         Layer::over(below, Retry)
     }

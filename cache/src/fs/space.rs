@@ -12,7 +12,9 @@ use camino::Utf8Path;
 pub struct Space {
     /// Identifies the disk.
     pub disk: u64,
+    /// Bytes that this user can still write.
     pub free: u64,
+    /// Bytes of the whole disk.
     pub total: u64,
     /// Free inodes; None when the file system does not count them.
     pub files: Option<u64>,
@@ -27,6 +29,11 @@ const MOST: u64 = 16 << 20;
 const FEW_FILES: u64 = 16;
 
 impl Space {
+    /// The space on the disk of a folder.
+    ///
+    /// # Errors
+    ///
+    /// If the folder is missing, or if its file system does not answer.
     pub fn of(folder: &Utf8Path) -> io::Result<Space> {
         let found = rustix::fs::statvfs(folder.as_str())?;
         Ok(Space {

@@ -24,6 +24,7 @@ const SHARES_OF_A_THREAD: usize = 16;
 /// An entry that differs from its file, or cannot be trusted.
 #[derive(Debug)]
 pub struct Differing {
+    /// The position of the entry in its section, from 0.
     pub index: usize,
     found: Option<Found>,
 }
@@ -41,6 +42,7 @@ impl Differing {
         Differing { index, found: None }
     }
 
+    /// All entries of a section, none of which was looked at.
     pub fn all(section: &Section) -> Vec<Differing> {
         (0..section.len()).map(Differing::unseen).collect()
     }

@@ -46,6 +46,10 @@ pub fn check(base: &Utf8Path, section: &Section, threads: usize) -> Vec<Differin
 }
 
 /// The same through any file system, one file after the other.
+///
+/// # Errors
+///
+/// If the metadata of a path cannot be read for another reason than that it is missing.
 pub fn check_through(
     fs: &dyn Fs,
     base: &Utf8Path,

@@ -8,6 +8,7 @@ use crate::{CacheError, Digest, hash_up_to};
 /// The subject of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum What {
+    /// The bytes of a regular file.
     File,
     /// The names in a folder.
     Dir,
@@ -23,13 +24,19 @@ pub enum What {
 pub struct StatEntry {
     /// Relative to the base folder of the check.
     pub path: String,
+    /// Bytes; 0 for an entry without a stat.
     pub size: u64,
+    /// The last change of the contents, in nanoseconds since 1970.
     pub mtime_ns: i64,
+    /// The last change of contents or metadata, in nanoseconds since 1970.
     pub ctime_ns: i64,
+    /// The number of the file on its disk.
     pub inode: u64,
     /// The time at which reading it began.
     pub hashed_ns: i64,
+    /// The digest of the bytes, of the names in the folder, or of the reason.
     pub digest: Digest,
+    /// The subject: a file, a folder, or their absence.
     pub what: What,
     /// Only the digest and the size of the file were requested.
     pub by_digest: bool,
@@ -38,14 +45,19 @@ pub struct StatEntry {
 /// A file with changed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewContent {
+    /// The digest before the change.
     pub old: Digest,
+    /// The digest now.
     pub new: Digest,
+    /// Bytes now.
     pub size: u64,
 }
 
 const SECOND: i64 = 1_000_000_000;
 
 impl StatEntry {
+    /// An entry from metadata that were read before `digest` was computed; `hashed_ns` is the time
+    /// at which reading began.
     pub fn new(
         path: String,
         metadata: &Metadata,
@@ -114,6 +126,11 @@ pub(super) fn trusted(what: What, mtime_ns: i64, ctime_ns: i64, hashed_ns: i64) 
 }
 
 /// Hashes a file; an error if it changed meanwhile. The entry has the path as given.
+///
+/// # Errors
+///
+/// [`CacheError::NotAFile`] for a folder or the like, [`CacheError::Changed`] if the metadata
+/// changed meanwhile, and [`CacheError::Fs`] if the file cannot be read.
 pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), CacheError> {
     let hashed_ns = fs.now();
     let file = fs.open(path, Open::Read)?;

@@ -18,11 +18,21 @@ pub struct StatIndex {
 impl StatIndex {
     /// Reads the memo; an empty one if it is missing or broken. A process reads an unchanged file
     /// only once.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Fs`] if the file exists and cannot be read.
     pub fn load(cache: &Cache) -> Result<StatIndex, CacheError> {
         Ok(StatIndex { sections: cache.0.stat.load()?, changed: BTreeMap::new() })
     }
 
     /// Writes the memo if it changed. Sections that others saved meanwhile stay.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::ReadOnly`] if the cache is open for reading, and [`CacheError::NoSpace`] or
+    /// [`CacheError::Fs`] if the memo cannot be written. It saves work and decides nothing, so
+    /// callers go on.
     pub fn save(&mut self, cache: &Cache) -> Result<(), CacheError> {
         if self.changed.is_empty() {
             return Ok(());
@@ -47,10 +57,12 @@ impl StatIndex {
         Ok(())
     }
 
+    /// The section under this digest.
     pub fn section(&self, key: &Digest) -> Option<&Section> {
         self.sections.get(key)
     }
 
+    /// All sections, in the order of their digests.
     pub fn sections(&self) -> impl Iterator<Item = (&Digest, &Section)> {
         self.sections.iter()
     }
@@ -61,6 +73,7 @@ impl StatIndex {
         self.changed.insert(key, true);
     }
 
+    /// Removes a section; it may be missing.
     pub fn remove_section(&mut self, key: &Digest) {
         self.sections.remove(key);
         self.changed.insert(*key, false);

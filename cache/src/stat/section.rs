@@ -217,14 +217,17 @@ impl Section {
         Digest::from_bytes(digest)
     }
 
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// The entry at a position, from 0, in the order of [`Section::iter`].
     pub fn get(&self, index: usize) -> Option<StatEntry> {
         let row = self.row(index)?;
         Some(StatEntry {
@@ -257,10 +260,12 @@ impl Section {
         })
     }
 
+    /// All entries, sorted by folder and name.
     pub fn iter(&self) -> impl Iterator<Item = StatEntry> {
         (0..self.count).filter_map(|index| self.get(index))
     }
 
+    /// The entry for a path, by a binary search.
     pub fn find(&self, path: &str) -> Option<StatEntry> {
         self.get(self.position(path)?)
     }

@@ -27,6 +27,7 @@ impl Default for MemoryFs {
 }
 
 impl MemoryFs {
+    /// An empty disk with a root folder.
     pub fn new() -> MemoryFs {
         MemoryFs::holding(Disk::new(), 2, START)
     }
@@ -100,6 +101,7 @@ impl MemoryFs {
         self.state().syncs
     }
 
+    /// Sets the time that [`Fs::now`] returns, in nanoseconds since 1970.
     pub fn set_clock(&self, nanoseconds: i64) {
         self.state().clock = nanoseconds;
     }
@@ -133,6 +135,10 @@ impl MemoryFs {
     }
 
     /// Replaces the bytes of a file directly and durably.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such file.
     pub fn overwrite(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let mut state = self.state();
         let inode = state.find(path).map_err(|source| FsError::new(Call::Write, path, source))?;

@@ -45,6 +45,11 @@ enum Walk {
 }
 
 impl Confined {
+    /// Opens the folder, whose path may have links.
+    ///
+    /// # Errors
+    ///
+    /// If the folder is missing or cannot be opened.
     pub fn to(folder: &Utf8Path) -> FsResult<Confined> {
         let path = if folder.as_str().is_empty() { "." } else { folder.as_str() };
         let handle = named(Call::Open, folder, state::enter(CWD, path, Links::Followed))?;
@@ -53,6 +58,11 @@ impl Confined {
     }
 
     /// A folder below, which is opened without links.
+    ///
+    /// # Errors
+    ///
+    /// If the folder is missing or cannot be opened, or if a link is on the way: see
+    /// [`FsError::is_link_on_path`](crate::fs::FsError::is_link_on_path).
     pub fn enter(&self, folder: &Utf8Path) -> FsResult<Confined> {
         let handle =
             self.at(Call::Open, folder, |above, name| state::enter(above, name, Links::Refused))?;
@@ -65,6 +75,11 @@ impl Confined {
 
     /// Removes an entry with a name that is not UTF-8, by the name that [`Fs::read_dir`] gives it:
     /// a file, or an empty folder.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be listed, or if the entry cannot be removed. A missing entry is no
+    /// error.
     pub fn remove_unnameable(&self, folder: &Utf8Path, shown: &str) -> FsResult<()> {
         self.at(Call::RemoveFile, folder, |above, name| {
             let mut entries = Dir::new(state::open_folder(above, name, Links::Refused)?)?;
