@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::StageError;
 use crate::item::{Fields, Item, Value};
-use crate::stage::{NewItem, NewValue, Output};
+use crate::output::{NewItem, NewValue, Output};
 
 /// Between the id of a parent and the name of a child, and between a child and its fields.
 const SEPARATOR: char = '/';

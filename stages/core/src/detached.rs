@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use cache::Digest;
 
+use crate::context::Context;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields};
-use crate::stage::{Context, Output};
+use crate::output::Output;
 
 /// For work that needs nothing of a run: sources, which only ask the world, and functions that are
 /// tried on one recording. It has no earlier results and stores nothing.
