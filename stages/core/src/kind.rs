@@ -92,7 +92,8 @@ pub enum Fields {
     These(&'static [(&'static str, FieldType)]),
     /// The same, and the fields named by this list parameter.
     Named {
-        /// The list parameter with the names of more fields, of any type.
+        /// The parameter with the names of more fields, of any type: one name, a list, or a table
+        /// with the names as keys.
         parameter: &'static str,
         /// Fields that are read whatever the parameter says.
         also: &'static [(&'static str, FieldType)],

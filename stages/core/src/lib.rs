@@ -50,3 +50,8 @@ pub use parameter::{
 };
 pub use source::{FileFact, FileParts, Listing, SourceJob, SourceOutput, World};
 pub use stage::{EachItem, ItemJob, Job, Setup, Stage};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
