@@ -42,12 +42,15 @@ impl Place {
         let found = RealFs.metadata(path).map_err(|_| {
             CliError::usage(format!("there is no `{}`", clean(path.as_str())), HELP)
         })?;
-        let is_pipeline = !found.is_dir() || RealFs.metadata(&path.join(MANIFEST)).is_ok();
+        let is_pipeline = !(found.is_dir() || published::is_graph(path))
+            || RealFs.metadata(&path.join(MANIFEST)).is_ok();
         let mut place = match (is_pipeline, stage) {
             (true, stage) => of_pipeline(program, path, stage, &options.settings)?,
             (false, None) => {
                 let (project, stage) = published::project(program, path, options)?;
-                let name = path.file_name().unwrap_or("voice").to_owned();
+                let name =
+                    if published::is_graph(path) { path.file_stem() } else { path.file_name() };
+                let name = name.unwrap_or("voice").to_owned();
                 let named = [Some(path), options.reference.as_ref(), options.codec.as_ref()];
                 let published = Some(named.into_iter().flatten().cloned().collect());
                 Place { name, project, stage, published }

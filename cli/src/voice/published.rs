@@ -10,7 +10,8 @@ use engine::event::{Status, Verdict};
 use engine::manifest::FILE_NAME as MANIFEST;
 use engine::pipeline::StageId;
 use stage_families::speech::{Published, ReferenceClip, SPEECH};
-use stage_speech::model::published_family;
+use stage_formats::weights::GRAPH_ENDING;
+use stage_speech::model::published_model;
 use std::sync::Arc;
 use view::Reporter;
 use view::lines::Lines;
@@ -23,17 +24,24 @@ use crate::project::{CACHE, Program, Project};
 
 const TABLE: &str = "reference.jsonl";
 
-/// A pipeline that speaks with the files of a folder, and its stage that does. Its folder is in the
+/// A pipeline that speaks with the files of a folder, or with one graph in it, and its stage that does. Its folder is in the
 /// user's cache, and the model is imported there.
 pub fn project(
     program: &Program,
-    folder: &Utf8Path,
+    path: &Utf8Path,
     options: &VoiceOptions,
 ) -> Result<(Project, String), CliError> {
-    let family = published_family(folder)
-        .map_err(|error| CliError::usage(format!("`{folder}`: {error}"), HELP))?;
+    let absolute_path = absolute(path)?;
+    let (folder, file) = match (is_graph(path), absolute_path.parent()) {
+        (true, Some(parent)) => (parent, absolute_path.file_name()),
+        _ => (&*absolute_path, None),
+    };
+    let model = published_model(folder, file)
+        .map_err(|error| CliError::usage(format!("`{path}`: {error}"), HELP))?;
     let mut published = Published {
-        folder: absolute(folder)?.into_string(),
+        folder: folder.to_string(),
+        file: file.map(str::to_owned),
+        reads_phonemes: model.reads_phonemes,
         codec: options.codec.as_deref().map(absolute).transpose()?.map(Utf8PathBuf::into_string),
         reference: None,
         speaker: options.speaker.clone(),
@@ -45,8 +53,10 @@ pub fn project(
     if let Some(file) = reference {
         published.reference = Some(clip(&inside, &home, &file, options.reference_text.as_deref())?);
     }
-    let manifest =
-        family.speech(&published).map_err(|why| CliError::usage(why, "add `--reference FILE`"))?;
+    let manifest = model
+        .family
+        .speech(&published)
+        .map_err(|why| CliError::usage(why, "add `--reference FILE`"))?;
     inside.write_durably(&home.join(MANIFEST), manifest.as_bytes())?;
     let mut settings = options.settings.clone();
     // All speakers and languages of a folder share its import.
@@ -54,6 +64,11 @@ pub fn project(
     let project = program.load(&home, &settings)?;
     import(program, &project, options)?;
     Ok((project, SPEECH.to_owned()))
+}
+
+/// Tests if a path is one of a graph, which is a voice by itself.
+pub fn is_graph(path: &Utf8Path) -> bool {
+    path.extension() == Some(GRAPH_ENDING)
 }
 
 const HELP: &str = "name a folder of `model.export` or of published weights, or `PIPELINE:STAGE`";
@@ -65,7 +80,10 @@ fn home(
     options: &VoiceOptions,
 ) -> Result<Utf8PathBuf, CliError> {
     let short = |said: String| Digest::of(said.as_bytes()).short();
-    let model = short(format!("{} {:?}", published.folder, published.codec));
+    let model = match &published.file {
+        None => short(format!("{} {:?}", published.folder, published.codec)),
+        Some(file) => short(format!("{}/{file} {:?}", published.folder, published.codec)),
+    };
     let voice = short(format!("{published:?} {reference:?} {:?}", options.reference_text));
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let cache = variable("XDG_CACHE_HOME").map(Utf8PathBuf::from);

@@ -86,9 +86,10 @@ impl Reading {
     /// The characters of a text that the model does not know. A text that it cannot read at all is refused
     /// by the stage, with the reason.
     fn dropped(&self, item: &Item) -> Dropped {
+        let field = self.reader.as_ref().map_or(TEXT, Reader::field);
         let clip = Clip {
             id: &item.id,
-            text: item.fields.text(TEXT).unwrap_or_default(),
+            text: item.fields.text(field).unwrap_or_default(),
             language: item.fields.text(LANGUAGE),
         };
         // The stage asks for romanised texts.

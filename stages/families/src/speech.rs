@@ -5,6 +5,10 @@
 pub struct Published {
     /// The folder with the weights and the files beside them.
     pub folder: String,
+    /// The file of the weights in it, if there are several.
+    pub file: Option<String>,
+    /// The model reads the phonemes of texts.
+    pub reads_phonemes: bool,
     /// The folder or file of the codec, for models that need one beside.
     pub codec: Option<String>,
     pub reference: Option<ReferenceClip>,
@@ -26,10 +30,12 @@ pub const SPEECH: &str = "speech";
 /// The stages `model` and `sentences` of a manifest; the family of the model adds the others.
 pub(crate) fn manifest(files: &Published, family: &str) -> String {
     let folder = quoted(&files.folder);
+    let file = files.file.as_deref().map(|file| format!("file = {}\n", quoted(file)));
+    let file = file.unwrap_or_default();
     format!(
         "[pipeline]\nname = \"voice\"\n\n[assets.files]\npath = {folder}\n\n[stage.model]\n\
-         use = \"model.import\"\nasset = \"assets.files\"\nfamily = \"{family}\"\n\n\
-         [stage.sentences]\nuse = \"corpus.sentences\"\nsentences = [\"-\"]\n"
+         use = \"model.import\"\nasset = \"assets.files\"\nfamily = \"{family}\"\n{file}\n\
+         [stage.sentences]\nuse = \"corpus.sentences\"\nsentences = [\"a\"]\n"
     )
 }
 

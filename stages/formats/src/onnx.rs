@@ -4,6 +4,7 @@
 //! small and equal. Nothing here knows a model.
 
 mod messages;
+mod read;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,6 +14,7 @@ use prost::Message;
 use crate::error::FormatError;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 use messages as proto;
+pub use read::OnnxFile;
 
 /// The operator set: the first with `LayerNormalization`.
 const OPERATORS: i64 = 17;
@@ -176,7 +178,13 @@ impl Graph {
 
     fn initializer(&mut self, data_type: i32, dims: Vec<i64>, raw_data: Bytes) -> Value {
         let name = self.name("w");
-        self.initializers.push(proto::Tensor { dims, data_type, name: name.clone(), raw_data });
+        self.initializers.push(proto::Tensor {
+            dims,
+            data_type,
+            name: name.clone(),
+            raw_data,
+            ..proto::Tensor::default()
+        });
         Value(name)
     }
 

@@ -7,6 +7,7 @@ use cache::fs::Fs;
 use camino::Utf8Path;
 
 use crate::error::FormatError;
+use crate::onnx::OnnxFile;
 use crate::parts::Parts;
 use crate::pth::PthFile;
 use crate::safetensors::SafetensorsFile;
@@ -16,6 +17,9 @@ use crate::tensor::{Tensor, TensorInfo};
 
 /// The extensions of weight files, the cheapest to read first.
 pub const ENDINGS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
+
+/// The extension of graphs, which have weights without the parts that only training needs.
+pub const GRAPH_ENDING: &str = "onnx";
 
 /// The prefix of weights in checkpoints of training runs.
 const STATE: &str = "state_dict.";
@@ -29,6 +33,7 @@ pub enum WeightFile {
     Pth(PthFile),
     Safetensors(SafetensorsFile),
     Shards(Shards),
+    Onnx(OnnxFile),
 }
 
 /// The weights by their plain names.
@@ -62,6 +67,7 @@ impl WeightFile {
             Some(b'{') if !head.starts_with(b"PK") => {
                 SafetensorsFile::read(parts).map(WeightFile::Safetensors)
             }
+            _ if OnnxFile::is_one(&head) => OnnxFile::read(&parts).map(WeightFile::Onnx),
             _ => PthFile::read(parts).map(WeightFile::Pth),
         };
         read.map_err(|error| match (&error, Stranger::as_binary(&head)) {
@@ -78,6 +84,7 @@ impl WeightFile {
             WeightFile::Pth(file) => file.tensors().collect(),
             WeightFile::Safetensors(file) => file.tensors().collect(),
             WeightFile::Shards(shards) => shards.tensors(),
+            WeightFile::Onnx(file) => file.tensors().collect(),
         }
     }
 
@@ -86,6 +93,7 @@ impl WeightFile {
             WeightFile::Pth(file) => file.tensor(name),
             WeightFile::Safetensors(file) => file.tensor(name),
             WeightFile::Shards(shards) => shards.tensor(name),
+            WeightFile::Onnx(file) => file.tensor(name),
         }
     }
 

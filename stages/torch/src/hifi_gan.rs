@@ -19,6 +19,8 @@ pub struct HifiGanConfig<'a> {
     pub upsample_kernels: &'a [i64],
     pub resblock_kernels: &'a [i64],
     pub resblock_dilations: &'a [Vec<i64>],
+    /// Each residual layer is a pair of convolutions, and not a single one.
+    pub has_pairs: bool,
     /// Channels of the speaker vector, 0 without one.
     pub speaker_width: i64,
     /// The module for this vector before the first upsampling.
@@ -29,12 +31,9 @@ pub struct HifiGanConfig<'a> {
     pub leaky_slope: f64,
 }
 
-/// Pairs of convolutions, the first of each dilated; each pair is added to its input.
+/// Residual layers: a dilated convolution, and in most models one without dilation behind it.
 #[derive(Debug)]
-struct ResidualBlock {
-    convs1: Vec<Conv>,
-    convs2: Vec<Conv>,
-}
+struct ResidualBlock(Vec<(Conv, Option<Conv>)>);
 
 /// An upsampling layer and its residual blocks; their outputs are averaged.
 #[derive(Debug)]
@@ -66,23 +65,30 @@ impl ResidualBlock {
         channels: i64,
         kernel: i64,
         dilations: &[i64],
+        has_pairs: bool,
     ) -> Result<ResidualBlock, TorchError> {
-        let (mut convs1, mut convs2) = (Vec::new(), Vec::new());
-        for (at, dilation) in dilations.iter().enumerate() {
-            let shape = Shape::new(channels, channels, kernel);
+        let shape = Shape::new(channels, channels, kernel);
+        let layers = dilations.iter().enumerate().map(|(at, dilation)| {
             let dilated = shape.dilated(*dilation);
-            convs1.push(Conv::load(scope.under(&format!("convs1.{at}")), dilated)?);
-            convs2.push(Conv::load(scope.under(&format!("convs2.{at}")), shape)?);
-        }
-        Ok(ResidualBlock { convs1, convs2 })
+            if !has_pairs {
+                return Ok((Conv::load(scope.under(&format!("convs.{at}")), dilated)?, None));
+            }
+            let first = Conv::load(scope.under(&format!("convs1.{at}")), dilated)?;
+            let second = Conv::load(scope.under(&format!("convs2.{at}")), shape)?;
+            Ok((first, Some(second)))
+        });
+        Ok(ResidualBlock(layers.collect::<Result<_, TorchError>>()?))
     }
 
     /// [B, C, L] to [B, C, L].
     fn forward(&self, x: &Tensor, leaky: &Leaky) -> Tensor {
         let mut x = x.shallow_clone();
-        for (first, second) in self.convs1.iter().zip(&self.convs2) {
+        for (first, second) in &self.0 {
             let inner = first.forward(&leaky.forward(&x));
-            x = second.forward(&leaky.forward(&inner)) + x;
+            x = match second {
+                Some(second) => second.forward(&leaky.forward(&inner)) + x,
+                None => inner + x,
+            };
         }
         x
     }
@@ -105,7 +111,7 @@ impl Stage {
         let count = config.resblock_kernels.len();
         let blocks = kinds.enumerate().map(|(kind, (kernel, dilations))| {
             let scope = scope.under(&format!("resblocks.{}", at * count + kind));
-            ResidualBlock::load(scope, channels[1], *kernel, dilations)
+            ResidualBlock::load(scope, channels[1], *kernel, dilations, config.has_pairs)
         });
         Ok(Stage {
             resblocks: blocks.collect::<Result<_, _>>()?,

@@ -44,13 +44,14 @@ impl Opened {
 
 pub struct Files<'a> {
     asset: &'a Fields,
+    weights: &'a str,
     folder: &'a str,
 }
 
 impl<'a> Files<'a> {
     /// The files beside the weight file at this path.
     pub fn new(asset: &'a Fields, weights: &'a str) -> Files<'a> {
-        Files { asset, folder: weights.rfind('/').map_or("", |at| &weights[..=at]) }
+        Files { asset, weights, folder: weights.rfind('/').map_or("", |at| &weights[..=at]) }
     }
 
     pub fn exactly(&self, path: &str) -> Result<Arc<Blob>, StageError> {
@@ -62,6 +63,18 @@ impl<'a> Files<'a> {
 
     pub fn beside(&self, name: &str) -> Result<Option<Arc<Blob>>, StageError> {
         self.at(&format!("{}{name}", self.folder))
+    }
+
+    /// The bytes of the file with the whole name of the weights and this ending, which the weights
+    /// cannot be used without; `why` names the purpose.
+    pub fn behind(
+        &self,
+        suffix: &str,
+        why: &str,
+        context: &mut dyn Context,
+    ) -> Result<Bytes, StageError> {
+        let name = self.weights.rsplit('/').next().unwrap_or_default();
+        self.needed(&format!("{name}{suffix}"), why, context)
     }
 
     /// The path in the asset of a neighbouring file, if there is one.

@@ -7,6 +7,7 @@ use stage_core::{
 };
 
 use crate::artifact;
+use crate::vits::PHONEMES;
 
 pub const KINDS: &[&Kind] = &[&AUDIT];
 
@@ -24,7 +25,7 @@ pub static AUDIT: Kind = Kind {
         point and first clips; it is written even if the stage fails, and `throstle items` shows it. \
         No training starts before this check is done: audit the sentences to speak too, so that \
         mistakes in them also stop the run early. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
-        then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
+        then reads the texts, or their `phonemes` if it reads those, or a `vocab.json`, a `tokenizer.json` or a text file with the \
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
         was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \
         for an XTTS model are cleaned as for training first, and a language without a tag ends the \
@@ -33,7 +34,11 @@ pub static AUDIT: Kind = Kind {
     precedes_training: true,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
-        InputPort { reads_id: true, may_read: &[("language", FieldType::Text)], ..TEXTS },
+        InputPort {
+            reads_id: true,
+            may_read: &[("language", FieldType::Text), (PHONEMES, FieldType::Text)],
+            ..TEXTS
+        },
         InputPort {
             name: "model",
             reads: FieldSet::These(&[("vocab.json", FieldType::Blob)]),

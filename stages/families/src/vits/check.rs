@@ -1,6 +1,6 @@
 //! Constraints on a configuration of VITS.
 
-use super::config::Config;
+use super::config::{Config, PAIRED_BLOCKS, SINGLE_BLOCKS};
 use crate::sizes::{LARGEST, in_range, refused};
 use stage_formats::FormatError;
 
@@ -13,6 +13,10 @@ impl Config {
         if self.model_type != "vits" {
             let found = &self.model_type;
             return Err(refused(format!("`model_type` is `{found}`, expected `vits`")));
+        }
+        if ![PAIRED_BLOCKS, SINGLE_BLOCKS].contains(&self.resblock.as_str()) {
+            let found = &self.resblock;
+            return Err(refused(format!("`resblock` is `{found}`, expected `1` or `2`")));
         }
         if self.hidden_act != "relu" {
             let found = &self.hidden_act;

@@ -37,6 +37,9 @@ pub struct Config {
     pub upsample_initial_channel: i64,
     pub upsample_rates: Vec<i64>,
     pub upsample_kernel_sizes: Vec<i64>,
+    /// `1`: pairs of convolutions, as in the published models. `2`: single ones, as Piper has them.
+    #[serde(skip_serializing_if = "is_paired")]
+    pub resblock: String,
     pub resblock_kernel_sizes: Vec<i64>,
     pub resblock_dilation_sizes: Vec<Vec<i64>>,
     pub leaky_relu_slope: f64,
@@ -67,6 +70,18 @@ pub struct Config {
     pub discriminator_scale_channels: Vec<i64>,
     /// The length in samples of the segment of each clip that the decoder is trained on.
     pub segment_size: i64,
+    /// Without the parts that only training needs, as in a graph.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub speaks_only: bool,
+}
+
+/// The residual blocks with pairs of convolutions.
+pub(super) const PAIRED_BLOCKS: &str = "1";
+/// Those with single convolutions.
+pub(super) const SINGLE_BLOCKS: &str = "2";
+
+fn is_paired(resblock: &str) -> bool {
+    resblock == PAIRED_BLOCKS
 }
 
 impl Default for Config {
@@ -94,6 +109,7 @@ impl Default for Config {
             upsample_initial_channel: 512,
             upsample_rates: vec![8, 8, 2, 2],
             upsample_kernel_sizes: vec![16, 16, 4, 4],
+            resblock: PAIRED_BLOCKS.into(),
             resblock_kernel_sizes: vec![3, 7, 11],
             resblock_dilation_sizes: vec![vec![1, 3, 5]; 3],
             leaky_relu_slope: 0.1,
@@ -121,6 +137,7 @@ impl Default for Config {
             discriminator_period_channels: vec![1, 32, 128, 512, 1024],
             discriminator_scale_channels: vec![1, 16, 64, 256, 1024],
             segment_size: 8192,
+            speaks_only: false,
         }
     }
 }
@@ -139,7 +156,7 @@ pub(super) const FIELDS: &str = "\
     use_stochastic_duration_prediction vocab_size wavenet_dilation_rate wavenet_dropout \
     wavenet_kernel_size window_size discriminator_kernel_size discriminator_period_channels \
     discriminator_periods discriminator_scale_channels discriminator_stride hop_length \
-    segment_size";
+    segment_size resblock speaks_only";
 
 impl Config {
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
@@ -163,6 +180,11 @@ impl Config {
     /// `segment_size` is unused.
     pub fn segment_frames(&self) -> i64 {
         self.segment_size / self.hop()
+    }
+
+    /// Tests if the residual blocks of the decoder have pairs of convolutions.
+    pub fn has_paired_blocks(&self) -> bool {
+        is_paired(&self.resblock)
     }
 
     /// Channels after this number of upsampling steps.

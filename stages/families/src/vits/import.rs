@@ -5,6 +5,7 @@ use stage_formats::json::to_json;
 use stage_formats::{FormatError, WeightFile};
 
 use super::config::FIELDS;
+use super::piper::{self, DESCRIPTION_SUFFIX, PiperVoice};
 use super::{
     Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, Vits, is_original, is_projection,
     plain_name, read_original, read_speakers, tokenizer_config_file, vocabulary_file,
@@ -21,6 +22,12 @@ use crate::import::{
 /// The file of the original with its symbols, one per line.
 const SYMBOLS: &str = "vocab.txt";
 
+/// The purpose of the file beside a graph.
+const WHAT_VOICE: &str = "what the voice is";
+
+/// The note on the model of a graph.
+const SPEAKS_ONLY: &str = "a graph has no parts for training: this model only speaks";
+
 /// The note on a model that only accepts the texts of its own tokenizer.
 const ROMANISED: &str =
     "reads only romanised texts: convert other scripts with uroman in a `command` stage";
@@ -31,15 +38,30 @@ impl Importer for Vits {
     }
 
     fn marks(&self) -> &'static [&'static [&'static str]] {
-        &[&["text_encoder.", "posterior_encoder.", "flow."], &["enc_p.", "enc_q.", "flow."]]
+        &[
+            &["text_encoder.", "posterior_encoder.", "flow."],
+            &["enc_p.", "enc_q.", "flow."],
+            // A graph.
+            &["enc_p.", "dp.", "flow.", "dec."],
+        ]
     }
 
     fn import(
         &self,
-        weights: Opened,
+        mut weights: Opened,
         request: &Request<'_>,
         context: &mut dyn Context,
     ) -> Result<Imported, StageError> {
+        if let WeightFile::Onnx(graph) = &mut weights.file {
+            let described = match request.chosen_config(context)? {
+                Some(described) => described,
+                None => request.files.behind(DESCRIPTION_SUFFIX, WHAT_VOICE, context)?,
+            };
+            piper::named(graph)?;
+            let description = Description::of_voice(piper::voice(graph, &described)?)?;
+            let parts = description.parts(self.prefixes(), weights, None)?;
+            return Ok(Imported { parts, values: description.values, notes: description.notes });
+        }
         let config = request.config(context)?;
         let judge = request.discriminator.as_ref().map(|path| request.files.weights(path, context));
         let judge = judge.transpose()?;
@@ -57,6 +79,19 @@ struct Description {
 }
 
 impl Description {
+    /// A voice of Piper.
+    fn of_voice(voice: PiperVoice) -> Result<Description, StageError> {
+        let mut values = vec![
+            (VOCABULARY.to_owned(), NewValue::bytes(TOKENIZER_KIND, voice.vocabulary)),
+            (TOKENIZER_CONFIG.to_owned(), NewValue::bytes(TOKENIZER_KIND, voice.tokenizer_config)),
+            (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, to_json(&voice.config)?)),
+        ];
+        let names = voice.speakers.map(|names| NewValue::Text(write_speakers(&names)));
+        values.extend(names.map(|names| (SPEAKERS.to_owned(), names)));
+        let notes = vec![(SPEAKS_ONLY.to_owned(), 1)];
+        Ok(Description { config: voice.config, values, notes })
+    }
+
     fn read(
         source: &[u8],
         files: &Files<'_>,

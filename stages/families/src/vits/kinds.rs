@@ -1,5 +1,6 @@
 //! The kinds of the family `vits`: new models, spectrograms, synthesis. Training is in `tune`.
 
+use super::tokenizer::PHONEMES;
 use super::tune::FINETUNE;
 use crate::artifact;
 use crate::dropped::ON_UNKNOWN;
@@ -199,6 +200,7 @@ Sentences of `model.audition` carry their checkpoint; then `model` is not needed
                 ("weights", FieldType::Blob),
                 ("speaker", FieldType::Text),
                 ("speed", FieldType::Number),
+                (PHONEMES, FieldType::Text),
             ],
             doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`. The \
                   `speed` of a sentence multiplies `speaking_rate`.",

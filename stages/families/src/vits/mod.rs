@@ -12,6 +12,7 @@ mod model;
 mod names;
 mod onnx;
 mod original;
+mod piper;
 mod speakers;
 mod tensors;
 mod tokenizer;
@@ -32,11 +33,18 @@ pub use config::Config;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
 pub use original::{is_original, read_original};
+pub use piper::{DESCRIPTION_SUFFIX, reads_phonemes};
 pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};
 pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
-pub use tokenizer::{ROMANISE, Tokenizer, Tokens};
+pub use tokenizer::{PHONEMES, PHONEMISE, Phonemes, ROMANISE, Tokenizer, Tokens};
 use training::{training_memory, training_share};
 pub use vocabulary::{TextRules, tokenizer_config_file, vocabulary_file};
+
+/// The stage that speaks the items of `INPUT`.
+const SPEECH: &str =
+    "\n[stage.speech]\nuse = \"vits.synthesize\"\ninput = \"INPUT\"\nmodel = \"model\"\n";
+const PHONEMES_OF_SENTENCES: &str =
+    "\n[stage.phonemes]\nuse = \"text.phonemise\"\ninput = \"sentences\"\nmodel = \"model\"\n";
 
 pub struct Vits;
 
@@ -83,7 +91,10 @@ impl Family for Vits {
     }
 
     fn speech(&self, files: &Published) -> Result<String, String> {
-        let stage = "\n[stage.speech]\nuse = \"vits.synthesize\"\ninput = \"sentences\"\nmodel = \"model\"\n";
-        Ok(manifest(files, artifact::VITS) + stage)
+        let stages = match files.reads_phonemes {
+            false => SPEECH.replace("INPUT", "sentences"),
+            true => PHONEMES_OF_SENTENCES.to_owned() + &SPEECH.replace("INPUT", "phonemes"),
+        };
+        Ok(manifest(files, artifact::VITS) + &stages)
     }
 }

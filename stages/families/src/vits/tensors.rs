@@ -23,8 +23,8 @@ pub fn is_normed_in_transformers(name: &str) -> bool {
 }
 
 impl Config {
-    /// The generator, which synthesises, including the posterior encoder, which is only used in
-    /// training.
+    /// The generator, which synthesises, with the posterior encoder and the posterior of durations,
+    /// which only training needs, if it has them.
     pub fn generator(&self) -> Vec<Expected> {
         collect("", |root| self.fill_generator(root))
     }
@@ -37,7 +37,9 @@ impl Config {
             true => self.stochastic(&mut root.under("duration_predictor")),
             false => self.deterministic(&mut root.under("duration_predictor")),
         }
-        self.posterior(&mut root.under("posterior_encoder"));
+        if !self.speaks_only {
+            self.posterior(&mut root.under("posterior_encoder"));
+        }
         if self.num_speakers > 1 {
             root.add("embed_speaker.weight", &[self.num_speakers, self.speaker_embedding_size]);
         }
@@ -131,9 +133,12 @@ impl Config {
             upsampler.add("bias", &[narrow]);
             for (kind, kernel) in self.resblock_kernel_sizes.iter().enumerate() {
                 let mut block = scope.under(format!("resblocks.{}", step * kinds + kind));
+                let lists: &[&str] =
+                    if self.has_paired_blocks() { &["convs1", "convs2"] } else { &["convs"] };
                 for at in 0..self.resblock_dilation_sizes[kind].len() {
-                    block.layer(format!("convs1.{at}"), narrow, &[narrow, *kernel]);
-                    block.layer(format!("convs2.{at}"), narrow, &[narrow, *kernel]);
+                    for list in lists {
+                        block.layer(format!("{list}.{at}"), narrow, &[narrow, *kernel]);
+                    }
                 }
             }
         }
@@ -156,15 +161,18 @@ impl Config {
         let width = self.hidden_size;
         // Widths and heights of the bins, and the derivatives between them.
         let numbers = 3 * self.duration_predictor_flow_bins - 1;
-        for (prefix, inputs) in [("", width), ("post_", 1)] {
-            scope.layer(format!("{prefix}conv_pre"), width, &[inputs, 1]);
+        let sides = [("", width), ("post_", 1)];
+        for (prefix, inputs) in &sides[..if self.speaks_only { 1 } else { 2 }] {
+            scope.layer(format!("{prefix}conv_pre"), width, &[*inputs, 1]);
             scope.layer(format!("{prefix}conv_proj"), width, &[width, 1]);
             self.separable(&mut scope.under(format!("{prefix}conv_dds")));
             let mut flows = scope.under(format!("{prefix}flows"));
             for vector in ["0.translate", "0.log_scale"] {
                 flows.add(vector, &[self.depth_separable_channels, 1]);
             }
-            for at in 1..=self.duration_predictor_num_flows {
+            // Synthesis leaves out the first one.
+            let first = if self.speaks_only { 2 } else { 1 };
+            for at in first..=self.duration_predictor_num_flows {
                 let mut flow = flows.under(at);
                 flow.layer("conv_pre", width, &[1, 1]);
                 self.separable(&mut flow.under("conv_dds"));

@@ -1,8 +1,9 @@
-//! The tokenizer of VITS models: one token per character, with blanks between them.
+//! The tokenizer of VITS models: one token per character, or code point of a phoneme, with blanks
+//! between them.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::rewritten::rewritten;
@@ -38,6 +39,19 @@ struct Settings {
     phonemize: bool,
     #[serde(default)]
     is_uroman: bool,
+    /// Of models that read phonemes, as Piper writes them.
+    phonemes: Option<Phonemes>,
+}
+
+/// The reading of phonemes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phonemes {
+    /// The voice of espeak-ng that writes them, such as `en-us`. None if the model reads characters.
+    pub voice: Option<String>,
+    /// The tokens before the first phoneme, after each, and after the last one.
+    pub begin: i64,
+    pub pad: i64,
+    pub end: i64,
 }
 
 fn yes() -> bool {
@@ -57,6 +71,12 @@ pub struct Tokens {
     /// Other signs, such as dashes, are dropped like any unknown ones.
     pub needs_uroman: bool,
 }
+
+/// The field with the phonemes of an item's text.
+pub const PHONEMES: &str = "phonemes";
+
+/// Advice for an item without [`PHONEMES`].
+pub const PHONEMISE: &str = "put a `text.phonemise` stage before this stage";
 
 /// Advice for [`Tokens::needs_uroman`].
 pub const ROMANISE: &str =
@@ -110,6 +130,16 @@ impl Tokenizer {
         self.ids.iter().map(|(symbol, token)| (*symbol, *token))
     }
 
+    /// Tests if the model reads the phonemes of texts, in the field [`PHONEMES`].
+    pub fn reads_phonemes(&self) -> bool {
+        self.voice().is_some()
+    }
+
+    /// The voice of espeak-ng that writes the phonemes.
+    pub fn voice(&self) -> Option<&str> {
+        self.settings.phonemes.as_ref()?.voice.as_deref()
+    }
+
     pub fn language(&self) -> Option<&str> {
         self.settings.language.as_deref()
     }
@@ -133,6 +163,10 @@ impl Tokenizer {
     /// composed as the vocabulary has them, and any white space becomes single spaces, so that
     /// neither is dropped.
     pub fn prepare(&self, text: &str) -> String {
+        if self.settings.phonemes.is_some() {
+            // Piper decomposes accents, so that each is a token of its own.
+            return text.nfd().collect();
+        }
         let mut composed: String = text.nfc().collect();
         // Unicode never composes some letters, such as those with a nukta.
         for (symbol, parts) in &self.never_composed {
@@ -198,6 +232,14 @@ impl Tokenizer {
 
     /// With blanks around each, if the model needs them; an empty text stays empty.
     fn spaced(&self, ids: impl Iterator<Item = i64>) -> Vec<i64> {
+        if let Some(Phonemes { begin, pad, end, .. }) = &self.settings.phonemes {
+            let mut spaced: Vec<i64> = ids.flat_map(|id| [id, *pad]).collect();
+            if !spaced.is_empty() {
+                spaced.splice(0..0, [*begin, *pad]);
+                spaced.push(*end);
+            }
+            return spaced;
+        }
         if !self.settings.add_blank {
             return ids.collect();
         }
@@ -283,6 +325,19 @@ mod tests {
         let romanian = tokenizer(r#"{"phonemize": false, "language": "ron"}"#);
         assert_eq!(romanian.encode("ț").text, "ţ");
         assert_eq!(tokenizer(PLAIN).encode("ț").text, "");
+    }
+
+    #[test]
+    fn phonemes_stand_between_marks_and_pads() {
+        let vocabulary = r#"{"_": 0, "^": 1, "$": 2, "c": 40, "\u0327": 140, " ": 3, "C": 9}"#;
+        let config = r#"{"phonemize": false, "normalize": false,
+            "phonemes": {"voice": "en-us", "begin": 1, "pad": 0, "end": 2}}"#;
+        let tokenizer = Tokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap();
+        assert!(tokenizer.reads_phonemes());
+        let tokens = tokenizer.encode(&tokenizer.prepare("ç cX"));
+        assert_eq!(tokens.ids, [1, 0, 40, 0, 140, 0, 3, 0, 40, 0, 2]);
+        assert_eq!(tokens.unknown, [('X', 1)].into());
+        assert!(tokenizer.encode("X").ids.is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The kind `vits.finetune`: VITS trained on clips.
 
+use super::tokenizer::PHONEMES;
 use crate::artifact;
 use crate::kinds::parameters::{
     absent, at_least_one, checkpoints, choice, count, duration, number, shared, training_mistakes,
@@ -16,7 +17,7 @@ use stage_core::{
 const CLIP: &[(&str, FieldType)] = &[("text", FieldType::Text), ("audio", FieldType::Blob)];
 
 const MAY_READ: &[(&str, FieldType)] =
-    &[("speaker", FieldType::Text), ("spectrogram", FieldType::Blob)];
+    &[("speaker", FieldType::Text), ("spectrogram", FieldType::Blob), (PHONEMES, FieldType::Text)];
 
 pub static FINETUNE: Kind = Kind {
     name: "vits.finetune",

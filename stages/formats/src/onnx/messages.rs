@@ -1,4 +1,4 @@
-//! The messages of `onnx.proto` that are written here, with its numbers.
+//! The messages of `onnx.proto` that are written and read here, with its numbers.
 
 use bytes::Bytes;
 
@@ -93,10 +93,14 @@ pub struct Tensor {
     pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
     pub data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
     #[prost(string, tag = "8")]
     pub name: String,
     #[prost(bytes = "bytes", tag = "9")]
     pub raw_data: Bytes,
+    #[prost(int32, tag = "14")]
+    pub data_location: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

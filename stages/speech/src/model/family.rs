@@ -6,26 +6,42 @@ use cache::fs::{FileKind, Fs, RealFs};
 use camino::Utf8Path;
 use stage_core::{Fields, StageError, Value};
 use stage_families::import::Importer;
+use stage_families::vits::{DESCRIPTION_SUFFIX, reads_phonemes};
 use stage_families::{FAMILIES, Family};
 use stage_formats::shapes::listed;
 use stage_formats::shards::{is_index, shard_stem};
-use stage_formats::weights::{ENDINGS, WeightFile};
+use stage_formats::weights::{ENDINGS, GRAPH_ENDING, WeightFile};
 
 /// The usual name of published weight files, without extension.
 const USUAL_STEM: &str = "model";
 
-/// The family of the model in a folder of published files.
+/// A model in a folder of published files.
+pub struct PublishedModel {
+    pub family: &'static dyn Family,
+    /// It reads the phonemes of texts.
+    pub reads_phonemes: bool,
+}
+
+/// The model in a folder of published files: the one in `file`, or the only one.
 ///
 /// # Errors
 ///
 /// If the folder cannot be read, or has no model that is known here.
-pub fn published_family(folder: &Utf8Path) -> Result<&'static dyn Family, StageError> {
+pub fn published_model(
+    folder: &Utf8Path,
+    file: Option<&str>,
+) -> Result<PublishedModel, StageError> {
     let entries = RealFs.read_dir(folder).map_err(StageError::of_file)?;
     let files = entries.into_iter().filter(|entry| entry.kind != FileKind::Dir);
     let asset: Fields = files.map(|entry| (entry.name, Value::text(""))).collect();
-    let path = weight_file(&asset, None, None)?;
+    let path = weight_file(&asset, file, None)?;
     let file = WeightFile::open(&RealFs, &folder.join(path)).map_err(|error| error.of(path))?;
-    family_of(&file, path)
+    let family = family_of(&file, path)?;
+    let description = folder.join(format!("{path}{DESCRIPTION_SUFFIX}"));
+    // A missing description is an error of the import.
+    let described = || RealFs.read(&description).is_ok_and(|text| reads_phonemes(&text));
+    let reads_phonemes = matches!(file, WeightFile::Onnx(_)) && described();
+    Ok(PublishedModel { family, reads_phonemes })
 }
 
 /// The family of a file, by the names of its tensors.
@@ -62,6 +78,12 @@ pub fn weight_file<'a>(
         files.extend(names().filter(has_ending));
         let suffix = format!(".{ending}.index.json");
         files.extend(names().filter(|name| is_index(name) && name.ends_with(&suffix)));
+    }
+    if files.is_empty() {
+        // Beside weights, a graph is an export of them.
+        let is_graph =
+            |name: &&str| name.rsplit_once('.').is_some_and(|(_, end)| end == GRAPH_ENDING);
+        files.extend(names().filter(is_graph));
     }
     without_shards(&mut files)?;
     let published = |name: &&&str| name.split_once('.').is_some_and(|(own, _)| own == stem);

@@ -14,7 +14,7 @@ use stage_core::{Parameters, Stage, StageError};
 use stage_formats::Dtype;
 
 use crate::plain::unknown_choice;
-pub use family::published_family;
+pub use family::{PublishedModel, published_model};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
     vec![import::stage(), export::stage(), audition::stage()]

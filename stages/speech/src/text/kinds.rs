@@ -2,14 +2,16 @@
 
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
-    Cause, Default, Expands, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter,
-    ParameterType, Parameters, PortType, Work,
+    Batching, Cause, Default, Expands, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort,
+    Parameter, ParameterType, Parameters, PortType, Role, Work,
 };
+use stage_families::artifact::VITS;
 use stage_families::kinds::audit::TEXTS;
+use stage_families::vits::PHONEMES;
 
 use crate::command::kinds::{ENVIRONMENT, VERSION, VERSION_COMMAND, mistakes_of_line};
 
-pub const KINDS: &[&Kind] = &[&NORMALIZE, &SENTENCES, &ROMANISE, &ALIGN];
+pub const KINDS: &[&Kind] = &[&NORMALIZE, &SENTENCES, &PHONEMISE, &ROMANISE, &ALIGN];
 
 /// The languages of spelled-out numbers, after the choice to keep digits. Their words are in
 /// `stages/families/src/numbers`.
@@ -168,6 +170,65 @@ name of its script.",
             parameter_type: ParameterType::List(&ParameterType::Text),
             default: Default::Texts(&[]),
             doc: "More words with a dot that end no sentence, such as `\"Kap.\"`.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static PHONEMISE: Kind = Kind {
+    name: "text.phonemise",
+    summary: "Writes the phonemes of texts, by espeak-ng.",
+    doc: "\
+Voices of Piper read phonemes. This stage writes them to the field `phonemes`, and leaves `text` as it
+is. `vits.synthesize` and `text.audit` read `phonemes` for a model that needs them.
+
+espeak-ng is a program that you install, for example with `apt install espeak-ng`. Another version may
+write other phonemes: set `version` to have it checked, and to make it part of the key. Names of
+languages around foreign words are left out, and punctuation stays. A text with marks of stress or
+length is quarantined, since it is phonemes already.",
+    batching: Batching::ByCount { parameter: "batch" },
+    cost: Cost::Rates(Rates {
+        seconds_per_item: 1e-3,
+        origin: "espeak-ng writes the phonemes of a thousand sentences in a second (measured)",
+        ..Rates::LIGHT
+    }),
+    inputs: &[
+        TEXTS,
+        InputPort {
+            name: "model",
+            reads: FieldSet::These(&[("vocab.json", FieldType::Blob)]),
+            may_read: &[("tokenizer_config.json", FieldType::Blob)],
+            optional: true,
+            doc: "The voice of Piper that will read the phonemes: it names the voice of espeak-ng.",
+            takes: &[VITS],
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort {
+        writes: &[(PHONEMES, FieldType::Text)],
+        doc: "The texts with their phonemes.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "voice",
+            default: Default::Absent,
+            doc: "The voice of espeak-ng, such as `en-us` or `fi`. If not given, that of `model`.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "version",
+            default: Default::Absent,
+            doc: "The expected version of espeak-ng, such as `1.51`.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "batch",
+            parameter_type: ParameterType::Integer { min: 1, max: 10_000 },
+            default: Default::Integer(256),
+            role: Role::Execution,
+            doc: "The largest number of texts for one start of espeak-ng.",
             ..Parameter::BASE
         },
     ],

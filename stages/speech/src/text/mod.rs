@@ -4,9 +4,11 @@
 pub mod audit;
 pub mod case;
 mod characters;
+mod clauses;
 pub mod kinds;
 pub mod normalize;
 pub mod number;
+mod phonemise;
 pub mod reader;
 mod sentence_ends;
 pub mod sentences;

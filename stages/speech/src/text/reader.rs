@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use stage_core::{Blob, Fields, StageError};
 use stage_families::artifact::{FAMILY, TOKENIZER_CONFIG, VOCABULARY, XTTS};
-use stage_families::vits::Tokenizer;
+use stage_families::vits::{PHONEMES, Tokenizer};
 use stage_families::xtts::{self, Language};
 
 use super::audit::Clip;
@@ -46,6 +46,14 @@ impl Reader {
         }
         let reading = file(TOKENIZER_CONFIG)?;
         Ok(Reader::Model(Box::new(Tokenizer::read(&symbols, &reading)?)))
+    }
+
+    /// The field that it reads.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Reader::Model(tokenizer) if tokenizer.reads_phonemes() => PHONEMES,
+            _ => "text",
+        }
     }
 
     /// Tests if it leaves signs out without harm. Other readers refuse texts with any unknown

@@ -9,7 +9,7 @@ use stage_core::{
     Parameters, PortOutput, Reject, Setup, Stage, StageError,
 };
 use stage_families::kinds::audit::AUDIT;
-use stage_families::vits::ROMANISE;
+use stage_families::vits::{PHONEMES, PHONEMISE, ROMANISE};
 
 use super::audit::{self, Audit, Clip};
 use super::characters::Kind;
@@ -24,6 +24,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     vec![
         stage(&kinds::NORMALIZE, open_normalize),
         stage(&kinds::SENTENCES, split::open),
+        stage(&kinds::PHONEMISE, super::phonemise::open),
         stage(&AUDIT, open_audit),
     ]
 }
@@ -179,10 +180,11 @@ impl GatherJob for AuditJob {
     ) -> Result<GatherOutput, StageError> {
         let reader = self.reader(input.artifact("model"), context)?;
         let items = input.items("input")?;
-        context.set_aside("input", textless(items))?;
+        context.set_aside("input", textless(items, reader.field()))?;
+        let field = reader.field();
         let clips = items.iter().map(|item| Clip {
             id: &item.id,
-            text: item.fields.text("text").unwrap_or_default(),
+            text: item.fields.text(field).unwrap_or_default(),
             language: item.fields.text("language"),
         });
         let audit = audit::audit(clips, &reader, &self.options)?;
@@ -208,10 +210,14 @@ fn failure(audit: &Audit) -> Option<StageError> {
     Some(StageError::with_help(gate.to_string(), audit::ADVICE))
 }
 
-/// Items without a text.
-fn textless(items: &[Item]) -> Vec<(usize, Reject)> {
-    let places = items.iter().enumerate().filter(|(_, item)| item.fields.text("text").is_none());
-    places.map(|(place, _)| (place, Reject::new("no-text", "the item has no text"))).collect()
+/// Items without the field that the reader reads.
+fn textless(items: &[Item], field: &str) -> Vec<(usize, Reject)> {
+    let reject = || match field {
+        PHONEMES => Reject::new("phonemes", format!("the item has no phonemes; {PHONEMISE}")),
+        _ => Reject::new("no-text", "the item has no text"),
+    };
+    let places = items.iter().enumerate().filter(|(_, item)| item.fields.text(field).is_none());
+    places.map(|(place, _)| (place, reject())).collect()
 }
 
 fn report(audit: &Audit) -> Result<PortOutput, StageError> {

@@ -138,7 +138,7 @@ impl VitsSynthesizeJob {
 
     fn speak(&self, voice: &VitsVoice, item: &Item) -> Result<SentenceResult, StageError> {
         let text = item.fields.text("text").unwrap_or_default();
-        let tokens = match voice.model.tokens(text) {
+        let tokens = match voice.model.tokens_of(&item.fields) {
             Ok(tokens) => tokens,
             Err(reject) => return Ok(Err(reject)),
         };

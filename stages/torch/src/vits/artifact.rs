@@ -5,7 +5,8 @@ use std::sync::Arc;
 use stage_core::{Blob, Context, Fields, NewValue, Reject, StageError, Value};
 use stage_families::artifact;
 use stage_families::vits::{
-    ROMANISE, Tokenizer, Tokens, config_for_speakers, read_speakers, write_speakers,
+    PHONEMES, PHONEMISE, ROMANISE, Tokenizer, Tokens, config_for_speakers, read_speakers,
+    write_speakers,
 };
 use tch::Device;
 
@@ -107,6 +108,18 @@ impl VitsModel {
         let speakers = self.speakers.as_deref().map(write_speakers);
         let speakers = speakers.map(|names| text(artifact::SPEAKERS, names));
         carried.chain(own).chain(speakers).collect()
+    }
+
+    /// The tokenized text of an item, or its phonemes in a model that reads them, with a report of
+    /// unknown characters.
+    pub fn tokens_of(&self, fields: &Fields) -> Result<Tokens, Reject> {
+        if !self.tokenizer.reads_phonemes() {
+            return self.tokens(fields.text("text").unwrap_or_default());
+        }
+        let phonemes = fields.text(PHONEMES).ok_or_else(|| {
+            Reject::new("phonemes", format!("the model reads phonemes; {PHONEMISE}"))
+        })?;
+        self.tokens(phonemes)
     }
 
     /// A tokenized text, with a report of unknown characters.

@@ -8,6 +8,7 @@ use tch::Tensor;
 use super::Config;
 use super::commons::{halves, summed};
 use super::modules::{ConvFlow, DilatedDepthSeparableConv, Dropout, ElementwiseAffine};
+use super::train::speaks_only;
 use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
 use crate::layers::{LayerNorm, Pass};
@@ -49,9 +50,8 @@ pub struct Stochastic {
     text: Condition,
     cond: Option<Conv>,
     flows: Flows,
-    /// The posterior of dequantization noise, for training only.
-    post: Condition,
-    post_flows: Flows,
+    /// The posterior of dequantization noise; None in a model that only speaks.
+    post: Option<(Condition, Flows)>,
 }
 
 impl DurationPredictor {
@@ -99,7 +99,7 @@ impl DurationPredictor {
                 Ok(summed(&far))
             }
             (DurationPredictor::Stochastic(flow), Some(noise)) => {
-                Ok(flow.loss(conditioning, durations, noise, pass))
+                flow.loss(conditioning, durations, noise, pass)
             }
             (DurationPredictor::Stochastic(_), None) => {
                 Err(TorchError::Input("no noise is given to dequantise durations".into()))
@@ -148,8 +148,13 @@ impl Stochastic {
             text: Condition::load(&mut scope, config, "", width, STREAM + 64)?,
             cond: speaker_conv(&mut scope, config)?,
             flows: Flows::load(scope.under("flows"), config)?,
-            post: Condition::load(&mut scope, config, "post_", 1, STREAM + 128)?,
-            post_flows: Flows::load(scope.under("post_flows"), config)?,
+            post: (!config.speaks_only)
+                .then(|| {
+                    let post = Condition::load(&mut scope, config, "post_", 1, STREAM + 128)?;
+                    let flows = Flows::load(scope.under("post_flows"), config)?;
+                    Ok::<_, TorchError>((post, flows))
+                })
+                .transpose()?,
         })
     }
 
@@ -173,12 +178,13 @@ impl Stochastic {
         durations: &Tensor,
         noise: &Tensor,
         pass: Pass,
-    ) -> Tensor {
+    ) -> Result<Tensor, TorchError> {
+        let (post, post_flows) = self.post.as_ref().ok_or_else(speaks_only)?;
         let Conditioning { mask, .. } = conditioning;
         let cond = self.condition(conditioning, pass);
-        let seen = self.post.forward(durations, mask, None, pass);
+        let seen = post.forward(durations, mask, None, pass);
         let noise = noise * mask;
-        let (filling, mut widening) = self.post_flows.forward(&noise, mask, &(&cond + seen));
+        let (filling, mut widening) = post_flows.forward(&noise, mask, &(&cond + seen));
         let [share, rest] = halves(&filling);
         widening += summed(&((share.log_sigmoid() + (-&share).log_sigmoid()) * mask));
         let noise_likelihood = -summed(&(energy(&noise) * mask)) - widening;
@@ -187,7 +193,7 @@ impl Stochastic {
         let narrowing = -summed(&logarithm);
         let pair = Tensor::cat(&[logarithm, rest], 1);
         let (latents, widening) = self.flows.forward(&pair, mask, &cond);
-        summed(&(energy(&latents) * mask)) - (narrowing + widening) + noise_likelihood
+        Ok(summed(&(energy(&latents) * mask)) - (narrowing + widening) + noise_likelihood)
     }
 }
 
@@ -215,21 +221,24 @@ fn energy(x: &Tensor) -> Tensor {
 #[derive(Debug)]
 struct Flows {
     affine: ElementwiseAffine,
-    bends: Vec<ConvFlow>,
+    /// None in a model that only speaks.
+    first: Option<ConvFlow>,
+    others: Vec<ConvFlow>,
 }
 
 impl Flows {
     pub fn load(mut scope: Scope, config: &Config) -> Result<Flows, TorchError> {
         let affine = ElementwiseAffine::load(scope.under("0"), config.depth_separable_channels)?;
-        let bends = (1..=config.duration_predictor_num_flows)
-            .map(|at| ConvFlow::load(scope.under(&at.to_string()), config, STREAM));
-        Ok(Flows { affine, bends: bends.collect::<Result<_, _>>()? })
+        let mut load = |at: i64| ConvFlow::load(scope.under(&at.to_string()), config, STREAM);
+        let first = (!config.speaks_only).then(|| load(1)).transpose()?;
+        let others = (2..=config.duration_predictor_num_flows).map(load);
+        Ok(Flows { affine, first, others: others.collect::<Result<_, _>>()? })
     }
 
     /// [B, 2, N] to [B, 2, N], and the log-determinant: [B].
     pub fn forward(&self, x: &Tensor, mask: &Tensor, cond: &Tensor) -> (Tensor, Tensor) {
         let (mut x, mut widening) = self.affine.forward(x, mask);
-        for bend in &self.bends {
+        for bend in self.first.iter().chain(&self.others) {
             let (y, more) = bend.forward(&x, mask, cond);
             x = y.flip([1]);
             widening += more;
@@ -241,7 +250,7 @@ impl Flows {
     /// and the original omits it.
     pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Tensor {
         let mut y = y.shallow_clone();
-        for bend in self.bends.iter().skip(1).rev() {
+        for bend in self.others.iter().rev() {
             y = bend.reverse(&y.flip([1]), mask, cond);
         }
         self.affine.reverse(&y.flip([1]), mask)

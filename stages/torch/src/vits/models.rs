@@ -173,7 +173,8 @@ pub struct Vits {
     pub flow: Flow,
     pub decoder: HifiGan,
     pub duration_predictor: DurationPredictor,
-    pub posterior_encoder: PosteriorEncoder,
+    /// None in a model that only speaks.
+    pub posterior_encoder: Option<PosteriorEncoder>,
     pub embed_speaker: Option<Embedding>,
     /// True if training changes the text encoder; a frozen one has no dropout.
     pub learns_text: bool,
@@ -239,13 +240,16 @@ impl Vits {
         let table = (speakers > 1)
             .then(|| Embedding::load(&mut all.under("embed_speaker"), speakers, width))
             .transpose()?;
+        let posterior = (!config.speaks_only)
+            .then(|| PosteriorEncoder::load(all.under("posterior_encoder"), &config))
+            .transpose()?;
         let model = Vits {
             device,
             text_encoder: TextEncoder::load(all.under("text_encoder"), &config)?,
             flow: Flow::load(all.under("flow"), &config)?,
             decoder: decoder(all.under("decoder"), &config)?,
             duration_predictor: DurationPredictor::load(all.under("duration_predictor"), &config)?,
-            posterior_encoder: PosteriorEncoder::load(all.under("posterior_encoder"), &config)?,
+            posterior_encoder: posterior,
             embed_speaker: table,
             learns_text: true,
             config,
@@ -370,6 +374,7 @@ fn decoder(scope: Scope, config: &Config) -> Result<HifiGan, TorchError> {
         upsample_kernels: &config.upsample_kernel_sizes,
         resblock_kernels: &config.resblock_kernel_sizes,
         resblock_dilations: &config.resblock_dilation_sizes,
+        has_pairs: config.has_paired_blocks(),
         speaker_width: config.speaker_embedding_size,
         cond: "cond",
         conds: None,

@@ -240,6 +240,11 @@ pub struct GeneratorOutput {
     pub recorded_mel: Tensor,
 }
 
+/// The error of a model without the parts that only training needs.
+pub fn speaks_only() -> TorchError {
+    TorchError::Model("it only speaks: the parts that training needs are not in its file".into())
+}
+
 impl Vits {
     /// The forward pass of training. Noise is drawn for the latents, [B, F, T], then for the
     /// durations, [B, 2, N], if these are stochastic. `starts` are the first frames of the segments
@@ -259,8 +264,8 @@ impl Vits {
         let rows = frames.len() as i64;
         let prior = self.prior(texts, pass);
         let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]], self.device)?;
-        let posterior =
-            self.posterior_encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass);
+        let encoder = self.posterior_encoder.as_ref().ok_or_else(speaks_only)?;
+        let posterior = encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass);
         let flowed = self.flow.forward(&posterior.latents, mask, speaker, pass);
         let scores = scores(&prior, &flowed);
         let aligned = align_all(&scores, frames, &texts.lengths)?;

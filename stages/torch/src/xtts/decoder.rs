@@ -46,6 +46,7 @@ impl WaveformDecoder {
             upsample_kernels: &config.upsample_kernels,
             resblock_kernels: &config.resblock_kernels,
             resblock_dilations: &config.resblock_dilations,
+            has_pairs: true,
             speaker_width: config.speaker_width,
             cond: "cond_layer",
             conds,

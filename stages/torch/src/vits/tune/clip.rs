@@ -1,7 +1,7 @@
 //! Training clips, from the texts and the audio that arrive.
 
 use bytes::Bytes;
-use stage_core::{Context, Item, Reject, StageError};
+use stage_core::{Context, Fields, Item, Reject, StageError};
 use stage_families::vits::clip_identity;
 
 use crate::error::TorchError;
@@ -66,7 +66,7 @@ impl VitsReading<'_> {
         let missing = |field: &str| clips::missing(item, field);
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let blob = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
-        let tokens = match self.tokens(text, notes) {
+        let tokens = match self.tokens(&item.fields, notes) {
             Ok(tokens) => tokens,
             Err(reject) => return Ok(Err(reject)),
         };
@@ -90,8 +90,8 @@ impl VitsReading<'_> {
         Ok(Ok(TrainingClip { entry, begin: begin(text), content }))
     }
 
-    fn tokens(&self, text: &str, notes: &mut Notes) -> Result<Vec<i64>, Reject> {
-        let tokens = self.model.tokens(text)?;
+    fn tokens(&self, fields: &Fields, notes: &mut Notes) -> Result<Vec<i64>, Reject> {
+        let tokens = self.model.tokens_of(fields)?;
         let unknown = tokens.unknown.keys().filter(|character| character.is_alphanumeric());
         let unknown: Vec<String> = unknown.map(|character| format!("`{character}`")).collect();
         if !unknown.is_empty() {
